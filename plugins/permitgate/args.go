@@ -30,8 +30,9 @@ type PermitGateArgs struct {
 	// PreBind plugins: bindTimeoutSeconds of VolumeBinding and
 	// bindingTimeout of DynamicResources, 10m each by default. More than 0; 11m by default.
 	PrepareTimeout metav1.Duration `json:"prepareTimeout,omitempty"`
-	// BindRehearsal says whether binds are rehearsed while members wait: sent to the API server with dryRun, so that the whole
-	// gang is sent back if admission would refuse them. Auto, the default: the bind of one member of each pod template. Never: none.
+	// BindRehearsal says whether binds are rehearsed while members wait: sent to the API server with dryRun, so that
+	// the whole gang is sent back if admission would refuse them. Auto, the default: the bind of one member of each pod
+	// template. Never: none.
 	BindRehearsal rehearse.Mode `json:"bindRehearsal,omitempty"`
 	// InitialBackoff is how long a gang is kept out of the queue after its first refusal or rollback; each
 	// further one doubles the time, up to MaxBackoff. A jitter shortens it by up to half, so that gangs that
@@ -41,18 +42,21 @@ type PermitGateArgs struct {
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
 	// RecoveryTimeout is how long a gang may stay bound in part before it is reported. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
-	// StarvationAfter is how long a gang whose quorum exists is refused for lack of room before it collects freed
-	// room piece by piece, if it would fit beside the pods of higher priority and those of DaemonSets. One gang at a time
-	// does so, for the same time (at least a minute), and then leaves the room to others for as long. More than 0; 5m by default.
+	// StarvationAfter is how long a gang whose quorum exists is refused for lack of room before it collects freed room
+	// piece by piece, if it would fit beside the pods of higher priority and those of DaemonSets. One gang at a time
+	// does so, for the same time (at least a minute), and then leaves the room to others for as long. More than 0; 5m
+	// by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
-	// PreemptionDelay is how long a gang waits, from the time that its quorum exists, before it preempts, so that an autoscaler can bring
-	// room first. At least 0, the default. A PodGroup's annotation zonewise.dev/preemption-delay takes precedence.
+	// PreemptionDelay is how long a gang waits, from the time that its quorum exists, before it preempts, so that an
+	// autoscaler can bring room first. At least 0, the default. A PodGroup's annotation zonewise.dev/preemption-delay
+	// takes precedence.
 	PreemptionDelay metav1.Duration `json:"preemptionDelay,omitempty"`
 	// GangPreemption lets a gang without room preempt pods of a lower priority if it fits without them; true by
 	// default. PodDisruptionBudgets are respected if there is a choice, and preemptionPolicy Never always.
 	GangPreemption bool `json:"gangPreemption,omitempty"`
-	// NativeGroups says what becomes of the gangs of scheduling.k8s.io, which kube-scheduler schedules if its feature gate GenericWorkload
-	// is on. Guard, the default: they bind whole or not at all, as other gangs do. Ignore: they are left to kube-scheduler.
+	// NativeGroups says what becomes of the gangs of scheduling.k8s.io, which kube-scheduler schedules if its feature
+	// gate GenericWorkload is on. Guard, the default: they bind whole or not at all, as other gangs do. Ignore: they
+	// are left to kube-scheduler.
 	NativeGroups native.Mode `json:"nativeGroups,omitempty"`
 	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. Turn it
 	// off if Coscheduling's controller still does that.

@@ -19,9 +19,9 @@ import (
 	"zonewise.dev/internal/informer"
 )
 
-// An unallocated ResourceClaim is allocated, and a volume that waits for its first consumer is provisioned, just before the
-// first pod that uses it is bound. Until then the scheduler refuses every other pod that uses it, so members that share one
-// would wait for each other for ever.
+// An unallocated ResourceClaim is allocated, and a volume that waits for its first consumer is provisioned, just before
+// the first pod that uses it is bound. Until then the scheduler refuses every other pod that uses it, so members that
+// share one would wait for each other for ever.
 
 // The kinds of claims.
 const (
@@ -32,7 +32,8 @@ const (
 // noProvisioner is the provisioner of storage classes whose volumes exist already.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// sharedClaims finds claims and volumes for which members of a gang would wait for each other. Its methods may be called from several goroutines.
+// sharedClaims finds claims and volumes for which members of a gang would wait for each other. Its methods may be
+// called from several goroutines.
 type sharedClaims struct {
 	volumes corelisters.PersistentVolumeClaimLister
 	classes storagelisters.StorageClassLister
@@ -48,8 +49,8 @@ func newSharedClaims(h fwk.Handle) *sharedClaims {
 	}
 }
 
-// among describes a claim or volume that pods share and that only one of them can have before it is bound, or returns an
-// empty string. Objects that cannot be read are left to the scheduler's filters.
+// among describes a claim or volume that pods share and that only one of them can have before it is bound, or returns
+// an empty string. Objects that cannot be read are left to the scheduler's filters.
 func (c *sharedClaims) among(pods []*v1.Pod) string {
 	users := map[string]int{}
 	shared := func(kind, name string) bool {
@@ -88,8 +89,8 @@ func (c *sharedClaims) unprovisioned(namespace, name string) bool {
 		class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// claims knows which claims of members do not exist. A scheduling cycle of such a member ends before it reaches this plugin, or another
-// plugin keeps it out of the queue. Its methods may be called from several goroutines.
+// claims knows which claims of members do not exist. A scheduling cycle of such a member ends before it reaches this
+// plugin, or another plugin keeps it out of the queue. Its methods may be called from several goroutines.
 type claims struct {
 	volumes corelisters.PersistentVolumeClaimLister
 	devices resourcelisters.ResourceClaimLister // nil without dynamic resource allocation
@@ -114,8 +115,8 @@ func newClaims(h fwk.Handle) *claims {
 	return c
 }
 
-// watch calls created with the members that have waited for a claim when it exists. It returns functions that report whether the first
-// lists have been seen.
+// watch calls created with the members that have waited for a claim when it exists. It returns functions that report
+// whether the first lists have been seen.
 func (c *claims) watch(factory informers.SharedInformerFactory, created func(map[types.UID]types.NamespacedName)) ([]toolscache.InformerSynced, error) {
 	seen := func(ref claimRef) {
 		if waiting := c.take(ref); len(waiting) > 0 {
@@ -145,7 +146,8 @@ func (c *claims) take(ref claimRef) map[types.UID]types.NamespacedName {
 	return waiting
 }
 
-// absentFor names a claim of a member without a node that does not exist; empty if all do. The member is looked at again when it does.
+// absentFor names a claim of a member without a node that does not exist; empty if all do. The member is looked at
+// again when it does.
 func (c *claims) absentFor(pod *v1.Pod, gang types.NamespacedName) string {
 	c.forget(pod.UID)
 	if pod.Spec.NodeName != "" {

@@ -15,9 +15,10 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// Pods that need one piece of room starve a gang that needs many at once. After it has been refused for long, such a gang collects room:
-// no pod of the same or a lower priority is placed where that leaves room for fewer of its members, until the quorum has enough. One gang at
-// a time does so, for a limited time, and only if it would fit beside the pods that it cannot displace.
+// Pods that need one piece of room starve a gang that needs many at once. After it has been refused for long, such a
+// gang collects room: no pod of the same or a lower priority is placed where that leaves room for fewer of its members,
+// until the quorum has enough. One gang at a time does so, for a limited time, and only if it would fit beside the pods
+// that it cannot displace.
 
 // reasonCollects is the reason of the event about a gang that begins to collect.
 const reasonCollects = "GangCollectsRoom"
@@ -77,8 +78,8 @@ func (c *collector) collectForStarving(ctx context.Context, req *gangRequest, re
 	}
 }
 
-// collectForReplacement lets a running gang collect whose quorum lacks one member, which has just found no node: so that no pod of the same priority takes
-// the room that comes back.
+// collectForReplacement lets a running gang collect whose quorum lacks one member, which has just found no node: so
+// that no pod of the same priority takes the room that comes back.
 func (c *collector) collectForReplacement(key types.NamespacedName) {
 	may := false
 	c.gangs.read(key, func(e *gangEntry) {
@@ -97,7 +98,8 @@ func (c *collector) collectForReplacement(key types.NamespacedName) {
 	})
 }
 
-// beginLocked has a gang collect, and rest after that, or renews what it collects. It reports whether the gang did not before.
+// beginLocked has a gang collect, and rest after that, or renews what it collects. It reports whether the gang did not
+// before.
 func (c *collector) beginLocked(e *gangEntry, kept *roomClaim, rest time.Duration, now time.Time) (begun bool) {
 	if c.gangs.collects != e {
 		if c.gangs.collects != nil {
@@ -112,8 +114,8 @@ func (c *collector) beginLocked(e *gangEntry, kept *roomClaim, rest time.Duratio
 	return begun
 }
 
-// roomClaim is what a gang that collects keeps: on each node of its domain as many members' room as there is. It does not change, and may be
-// used by several goroutines.
+// roomClaim is what a gang that collects keeps: on each node of its domain as many members' room as there is. It does
+// not change, and may be used by several goroutines.
 type roomClaim struct {
 	gang     types.NamespacedName
 	priority int32
@@ -172,8 +174,8 @@ func (c *roomClaim) leavesTooLittle(pod *v1.Pod, info fwk.NodeInfo) bool {
 	return c.bound.Takes(info.Node(), free) < before
 }
 
-// yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for those of
-// DaemonSets. It implements proposal.Cluster.
+// yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for
+// those of DaemonSets. It implements proposal.Cluster.
 type yielding struct {
 	*clusterView
 	req *gangRequest

@@ -36,8 +36,8 @@ type gangEntry struct {
 	woken bool
 	// defers is true if the gang was refused because another one gathers without a plan.
 	defers bool
-	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
-	// last change that may help.
+	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since
+	// the last change that may help.
 	confined domain
 	tried    map[string]bool
 	barrier  barrier.Barrier
@@ -94,7 +94,8 @@ type collecting struct {
 	rest time.Time
 }
 
-// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made for it.
+// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made
+// for it.
 func (e *gangEntry) waitsForRoom() bool {
 	return !e.woken && (e.preempting == nil || e.preempting.cleared)
 }
@@ -185,8 +186,8 @@ func (e *gangEntry) awaitsReplacement() bool {
 	return e.gang.Phase() == gang.Gathering && e.gang.RoundNumber() == 0 && e.gang.AnyPlaced()
 }
 
-// keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has failed, or
-// the gang preempts, or it has preempted and gathers.
+// keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has
+// failed, or the gang preempts, or it has preempted and gathers.
 func (e *gangEntry) keptNode(uid types.UID) string {
 	if m := e.pods[uid]; m != nil && e.gang.KeepsNode(uid) {
 		return m.node

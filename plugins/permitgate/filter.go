@@ -7,8 +7,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Filter confines the members of a packed gang to its domain. The result of PreFilter is not enough: the framework tries a
-// pod's nominated node before it looks at that result. It also keeps other pods from the room that a gang collects.
+// Filter confines the members of a packed gang to its domain. The result of PreFilter is not enough: the framework
+// tries a pod's nominated node before it looks at that result. It also keeps other pods from the room that a gang
+// collects.
 func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if c := p.gangs.claim.Load(); c != nil && c.leavesTooLittle(pod, info) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang "+c.gang.String()+" collects this room")

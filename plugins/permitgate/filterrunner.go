@@ -29,8 +29,8 @@ func newFilterRunner(handle fwk.Handle) *filterRunner {
 	return &filterRunner{handle: handle, run: run}
 }
 
-// State prepares a cycle's state for a pod, which need not be the cycle's own pod, and returns the nodes that the pod may
-// go to. It reports false when PreFilter refuses the pod, or cannot be run.
+// State prepares a cycle's state for a pod, which need not be the cycle's own pod, and returns the nodes that the pod
+// may go to. It reports false when PreFilter refuses the pod, or cannot be run.
 func (r *filterRunner) State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool) {
 	if r.run == nil {
 		return nil, nil, false

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then gangs that were
-// refused for lack of room before are looked at again, once their pauses are over.
+// Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then
+// gangs that were refused for lack of room before are looked at again, once their pauses are over.
 
-// freedAgain is how long after room has become free gangs are woken a second time: kube-scheduler hears of the same events, and those that
-// were looked at before it had are refused in vain.
+// freedAgain is how long after room has become free gangs are woken a second time: kube-scheduler hears of the same
+// events, and those that were looked at before it had are refused in vain.
 const freedAgain = 100 * time.Millisecond
 
 // clusterKey is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
@@ -87,7 +87,8 @@ func (r *freedRoom) take(now time.Time) (room freedBy, again time.Time) {
 	return room, r.again
 }
 
-// wake has the gangs looked at again that were refused for lack of room. It returns when to ask again; zero means not by time.
+// wake has the gangs looked at again that were refused for lack of room. It returns when to ask again; zero means not
+// by time.
 func (r *freedRoom) wake(now time.Time) (again time.Time) {
 	room, again := r.take(now)
 	if room.empty() {

@@ -22,8 +22,8 @@ type gangRequest struct {
 	minMember int
 	priority  int32
 	settings  settings
-	// knownNodes are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims may still be
-	// there.
+	// knownNodes are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims
+	// may still be there.
 	knownNodes map[types.UID]string
 	victims    map[types.UID]string
 	// boundOn are the nodes of bound members.

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// gangs is the state of all gangs of one scheduler. Its methods may be called from several goroutines, also under the scheduling
-// queue's lock: while its own lock is held neither the queue nor a waiting pod nor the API server is called.
+// gangs is the state of all gangs of one scheduler. Its methods may be called from several goroutines, also under the
+// scheduling queue's lock: while its own lock is held neither the queue nor a waiting pod nor the API server is called.
 type gangs struct {
 	clock  clock.WithTicker
 	config gang.Config
@@ -54,7 +54,8 @@ func newGangs(c clock.WithTicker) *gangs {
 	}
 }
 
-// read runs f on the gang if it exists. f changes nothing, and must not call anything that blocks or takes another lock.
+// read runs f on the gang if it exists. f changes nothing, and must not call anything that blocks or takes another
+// lock.
 func (g *gangs) read(key types.NamespacedName, f func(e *gangEntry)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,8 +66,8 @@ func (g *gangs) read(key types.NamespacedName, f func(e *gangEntry)) bool {
 	return ok
 }
 
-// update runs f on the gang if it exists, and does what follows from the change. f must not call anything that blocks or takes another
-// lock.
+// update runs f on the gang if it exists, and does what follows from the change. f must not call anything that blocks
+// or takes another lock.
 func (g *gangs) update(key types.NamespacedName, f func(e *gangEntry, now time.Time)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +109,8 @@ func (g *gangs) each(f func(e *gangEntry)) {
 // actOnAll has the worker look at all gangs.
 func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) }
 
-// afterChangeLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
-// ends what does not match the gang's state any more, and notes what the gang waits for.
+// afterChangeLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the
+// barrier, ends what does not match the gang's state any more, and notes what the gang waits for.
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.settlePlanLocked(e)
@@ -128,7 +129,8 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	}
 }
 
-// defersLocked reports whether a gang must not gather without a plan now, because one of its priority or a higher one does.
+// defersLocked reports whether a gang must not gather without a plan now, because one of its priority or a higher one
+// does.
 func (g *gangs) defersLocked(e *gangEntry) bool {
 	for other := range g.unplanned {
 		if other != e && other.lowestPriority() >= e.lowestPriority() {
@@ -173,7 +175,8 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 	}
 }
 
-// stopCollectingLocked ends the collecting of the gang that does so. The worker activates the pods that found no node meanwhile.
+// stopCollectingLocked ends the collecting of the gang that does so. The worker activates the pods that found no node
+// meanwhile.
 func (g *gangs) stopCollectingLocked() {
 	e := g.collects
 	g.collects = nil
@@ -194,7 +197,8 @@ func (g *gangs) noteRefused(pod *v1.Pod) {
 	}
 }
 
-// takeRefused returns the pods that found no node while a gang collected, in the form of the handle's argument; none while one does.
+// takeRefused returns the pods that found no node while a gang collected, in the form of the handle's argument; none
+// while one does.
 func (g *gangs) takeRefused() map[string]*v1.Pod {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -208,8 +212,8 @@ func (g *gangs) takeRefused() map[string]*v1.Pod {
 	return pods
 }
 
-// wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is sure, or else
-// because of what may as well have been its own doing or that of another gang.
+// wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
+// sure, or else because of what may as well have been its own doing or that of another gang.
 func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
 	if sure {
 		e.woken = true

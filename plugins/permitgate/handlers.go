@@ -167,8 +167,9 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 		f.freed.note(clusterKey)
 	}
 	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
-		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until the victim is
-		// deleted. A member that is sent back leaves its node first, and its deletion is no event then.
+		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not
+		// until the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event
+		// then.
 		f.gangs.victimGone.Store(true)
 		f.gangs.agenda.AddAt(clusterKey, f.gangs.clock.Now().Add(informerLag))
 	}

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// nominations has the pods that are nominated to nodes in the API, so that a proposal need not ask the framework about every node. Its
-// methods may be called from several goroutines.
+// nominations has the pods that are nominated to nodes in the API, so that a proposal need not ask the framework about
+// every node. Its methods may be called from several goroutines.
 type nominations struct {
 	mu   sync.Mutex // guards what follows
 	pods map[types.UID]*v1.Pod
@@ -85,8 +85,8 @@ type nominee struct {
 // GetPod implements fwk.PodInfo.
 func (n nominee) GetPod() *v1.Pod { return n.pod }
 
-// nominate has the framework keep nodes for pods, until their next cycle or a change of their nominations in the API. It is called
-// without locks.
+// nominate has the framework keep nodes for pods, until their next cycle or a change of their nominations in the API.
+// It is called without locks.
 func nominate(logger klog.Logger, nominator fwk.PodNominator, nominations []nomination) {
 	for _, n := range nominations {
 		nominator.AddNominatedPod(logger, nominee{pod: n.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: n.node})

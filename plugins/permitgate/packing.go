@@ -10,8 +10,8 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// A packed gang is to have all members in one domain of a node label. A round is confined to the domain of its proposal; when it fails, the next
-// proposal is for another one.
+// A packed gang is to have all members in one domain of a node label. A round is confined to the domain of its
+// proposal; when it fails, the next proposal is for another one.
 
 // domain is the nodes with one value of a label; the zero value means all nodes.
 type domain struct{ key, value string }

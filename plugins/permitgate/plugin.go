@@ -235,8 +235,8 @@ func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.gangs.actOnAll() // what could not be done or said before
 }
 
-// awaitSync waits, in the first scheduling cycle, until the plugin has seen the objects that existed before: the scheduler may
-// have seen them already.
+// awaitSync waits, in the first scheduling cycle, until the plugin has seen the objects that existed before: the
+// scheduler may have seen them already.
 func (s *Shared) awaitSync(ctx context.Context) {
 	// Whether it has synced in time does not matter: otherwise members wait a little longer.
 	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, syncLimit, true, func(context.Context) (bool, error) { return s.hasSynced(), nil })

@@ -16,9 +16,9 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// PostFilter is called when a member fits on none of the nodes that it was tried on. If these were the proposed ones, it is
-// tried on all nodes next; otherwise the gang is rolled back if the quorum cannot be reached without it. PostFilter keeps
-// members from preempting while their gang lacks others too, so it must come before DefaultPreemption.
+// PostFilter is called when a member fits on none of the nodes that it was tried on. If these were the proposed ones,
+// it is tried on all nodes next; otherwise the gang is rolled back if the quorum cannot be reached without it.
+// PostFilter keeps members from preempting while their gang lacks others too, so it must come before DefaultPreemption.
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
@@ -55,8 +55,8 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
 }
 
-// nominationOf returns the nomination of a member that found no node: to the node that is kept for it, or else to none, because its
-// present one belongs to an earlier attempt.
+// nominationOf returns the nomination of a member that found no node: to the node that is kept for it, or else to none,
+// because its present one belongs to an earlier attempt.
 func (p *PermitGate) nominationOf(key types.NamespacedName, pod *v1.Pod) *fwk.PostFilterResult {
 	node := ""
 	p.gangs.read(key, func(e *gangEntry) { node = e.keptNode(pod.UID) })
@@ -75,8 +75,8 @@ func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key type
 	}
 }
 
-// whyNoNodeFits sums up the nodes' reasons: detail has numbers and begins with the most frequent, reason has no numbers and
-// so stays the same. It runs in the scheduling cycle, the only place where the snapshot may be read.
+// whyNoNodeFits sums up the nodes' reasons: detail has numbers and begins with the most frequent, reason has no numbers
+// and so stays the same. It runs in the scheduling cycle, the only place where the snapshot may be read.
 func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) (detail, reason string) {
 	count := map[string]int{}
 	looked := 0

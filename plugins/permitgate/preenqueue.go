@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// PreEnqueue keeps a member out of the queue until its PodGroup and minMember live members exist, and it is the gang's scout
-// or part of its round. It runs under the scheduling queue's lock and looks only at memory.
+// PreEnqueue keeps a member out of the queue until its PodGroup and minMember live members exist, and it is the gang's
+// scout or part of its round. It runs under the scheduling queue's lock and looks only at memory.
 func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if p.native.Has(pod) && pod.Spec.NodeName == "" {
 		return p.native.PreEnqueue(pod)
@@ -33,8 +33,8 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		}
 		p.gangs.noteReturning(e, pod.UID, now) // its cycle may have ended before this plugin's PreFilter
 		if last := e.gang.LastRollback(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
-			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
-			// help. That may be what the other members gave back.
+			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change
+			// that may help. That may be what the other members gave back.
 			p.gangs.wakeLocked(e, false, now)
 		} else if reason == gang.ReasonBackoff && last.Cause == gang.CauseCycleFailed && last.Member == pod.UID {
 			e.gang.Changed(now)

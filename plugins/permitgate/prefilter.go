@@ -42,7 +42,8 @@ func attemptOf(state fwk.CycleState) *attempt {
 }
 
 // PreFilter restricts a member to its proposed nodes. For the scout of a gang it makes the proposal for all members. It
-// refuses a member whose gang has been refused or rolled back since the member entered the active queue. A member's way:
+// refuses a member whose gang has been refused or rolled back since the member entered the active queue. A member's
+// way:
 //
 //	PreEnqueue  kept until the gang is admitted and the member is its scout, or of its round
 //	PreFilter   the scout proposes for all: the gang is refused, or gathers; the others get their nodes, or their domain

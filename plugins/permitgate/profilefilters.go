@@ -17,8 +17,8 @@ import (
 // probeName is the name of the pod, the label and the taint of probes; no other object has it.
 const probeName = "zonewise.dev/probe"
 
-// profileFilters knows what the filters of a profile refuse. It asks them about a hypothetical pod and an empty node, so the args
-// of other plugins, such as ignoredResources, need not be known. It is used in scheduling cycles only.
+// profileFilters knows what the filters of a profile refuse. It asks them about a hypothetical pod and an empty node,
+// so the args of other plugins, such as ignoredResources, need not be known. It is used in scheduling cycles only.
 type profileFilters struct {
 	runner *filterRunner
 	// resources says for each resource that the filters were asked about whether they count it on nodes that list it.
@@ -42,8 +42,8 @@ func (c *profileFilters) Filters() proposal.Filters {
 	return filters
 }
 
-// counts reports whether the filters refuse a pod that asks for more of a resource than a node has left. A resource that a node
-// does not list may come from a device class (DRAExtendedResource). Unknown resources count as possible.
+// counts reports whether the filters refuse a pod that asks for more of a resource than a node has left. A resource
+// that a node does not list may come from a device class (DRAExtendedResource). Unknown resources count as possible.
 func (c *profileFilters) counts(name v1.ResourceName, listed bool) bool {
 	return c.resources[name] && (listed || !c.hasDeviceClass(name))
 }

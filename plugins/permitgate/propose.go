@@ -127,7 +127,8 @@ func (p *proposer) complete(ctx context.Context, state fwk.CycleState, req *gang
 	}
 }
 
-// spreadKey returns the label whose domains take members in turn: that of their first hard spread constraint, or the zone.
+// spreadKey returns the label whose domains take members in turn: that of their first hard spread constraint, or the
+// zone.
 func spreadKey(classes []proposal.Class) string {
 	for i := range classes {
 		for k := range classes[i].Pod.Spec.TopologySpreadConstraints {
@@ -147,8 +148,8 @@ func (p *proposer) viewFor(key types.NamespacedName, nodes []fwk.NodeInfo) *clus
 	}
 }
 
-// lackingResource describes the resource of which the cluster has too little for the PodGroup's minResources. What members already take
-// counts as free.
+// lackingResource describes the resource of which the cluster has too little for the PodGroup's minResources. What
+// members already take counts as free.
 func (p *proposer) lackingResource(req *gangRequest, v *clusterView) string {
 	return proposal.Shortage(req.settings.minResources, v, func(names []v1.ResourceName, total []int64) {
 		for _, info := range v.nodes {

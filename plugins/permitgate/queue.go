@@ -9,11 +9,12 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// admitLimit is for how long a gang that is admitted excludes others. Other plugins or a long queue may delay its scout.
+// admitLimit is for how long a gang that is admitted excludes others. Other plugins or a long queue may delay its
+// scout.
 const admitLimit = 250 * time.Millisecond
 
-// Looks at gangs that are refused take at most a share of the scheduler's time, all of them together: after a refusal, a gang is looked at
-// again after so many times as long as the look took, times the number of gangs that are refused.
+// Looks at gangs that are refused take at most a share of the scheduler's time, all of them together: after a refusal,
+// a gang is looked at again after so many times as long as the look took, times the number of gangs that are refused.
 const (
 	// lookShare makes it a tenth. A look costs lookCost at least, for what the rest of the cycle takes.
 	lookShare = 10
@@ -22,12 +23,14 @@ const (
 	lookAtLeast = 100 * time.Millisecond
 	lookAtMost  = time.Minute
 
-	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many gangs.
+	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many
+	// gangs.
 	searchShare  = 50
 	searchAtMost = 10 * time.Minute
 )
 
-// lookPause is how long a gang is not looked at after it was refused, whatever becomes free, beside so many gangs that are refused.
+// lookPause is how long a gang is not looked at after it was refused, whatever becomes free, beside so many gangs that
+// are refused.
 func lookPause(took time.Duration, refused int) time.Duration {
 	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
 }
@@ -37,7 +40,8 @@ func searchPause(took time.Duration, failed int) time.Duration {
 	return max(searchShare*took, min(searchShare*took*time.Duration(failed), searchAtMost))
 }
 
-// gangQueue decides which gang is admitted next: for each priority one at a time, in the order of their ranks. Only the worker uses it.
+// gangQueue decides which gang is admitted next: for each priority one at a time, in the order of their ranks. Only the
+// worker uses it.
 type gangQueue struct {
 	lines map[int32]*line // by priority
 	ranks map[types.NamespacedName]podgroup.Rank
@@ -53,8 +57,8 @@ func newGangQueue() *gangQueue {
 	return &gangQueue{lines: map[int32]*line{}, ranks: map[types.NamespacedName]podgroup.Rank{}}
 }
 
-// update records a gang that is ready. admitted is true if it still is: since it was admitted it may have been refused, and have become
-// ready again by a change.
+// update records a gang that is ready. admitted is true if it still is: since it was admitted it may have been refused,
+// and have become ready again by a change.
 func (q *gangQueue) update(rank podgroup.Rank, admitted bool) {
 	if known, ok := q.ranks[rank.Key]; ok {
 		_, was := q.lines[known.Priority].admitted[rank.Key]

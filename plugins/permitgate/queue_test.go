@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// TestGangsTakeTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the others for a
-// moment only.
+// TestGangsTakeTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the
+// others for a moment only.
 func TestGangsTakeTurns(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
@@ -58,7 +58,8 @@ func TestGangsTakeTurns(t *testing.T) {
 	require.Empty(t, queue.lines)
 }
 
-// TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, searches for victims a fiftieth.
+// TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, searches for
+// victims a fiftieth.
 func TestPauses(t *testing.T) {
 	for _, tt := range []struct {
 		took            time.Duration
@@ -76,7 +77,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestRoomIsNoticedTwice, since kube-scheduler may hear of it later, and gangs are not woken by what they have given back themselves.
+// TestRoomIsNoticedTwice, since kube-scheduler may hear of it later, and gangs are not woken by what they have given
+// back themselves.
 func TestRoomIsNoticedTwice(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	clock := clocktesting.NewFakeClock(start)

@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// Reserve records where a member goes, so that another of its gang may have the node that was planned for it. It fails with an error, so
-// that the pod is retried, if the pod would take the room of a member that has just lost its node.
+// Reserve records where a member goes, so that another of its gang may have the node that was planned for it. It fails
+// with an error, so that the pod is retried, if the pod would take the room of a member that has just lost its node.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	key, ok := podgroup.Of(pod)
 	if state.IsPodGroupSchedulingCycle() {

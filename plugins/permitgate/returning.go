@@ -13,12 +13,12 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// returnInterval is how long after a member has left a scheduling cycle or a node its nomination may be missing, in the framework or in
-// the API, before it is there again.
+// returnInterval is how long after a member has left a scheduling cycle or a node its nomination may be missing, in the
+// framework or in the API, before it is there again.
 const returnInterval = time.Second
 
-// returning are members that have just lost a nomination which is to be restored: kube-scheduler clears that of every pod whose cycle or
-// bind has failed. The lock of gangs guards it.
+// returning are members that have just lost a nomination which is to be restored: kube-scheduler clears that of every
+// pod whose cycle or bind has failed. The lock of gangs guards it.
 type returning struct {
 	count  atomic.Int64 // how many there are, for scheduling cycles, which need no lock for a look
 	byNode map[string]map[types.UID]returningMember
@@ -30,7 +30,8 @@ type returningMember struct {
 	promise
 }
 
-// noteReturning keeps the node of a member that has left a cycle or a node, or gets it by a preemption, until its nomination is there.
+// noteReturning keeps the node of a member that has left a cycle or a node, or gets it by a preemption, until its
+// nomination is there.
 func (g *gangs) noteReturning(e *gangEntry, uid types.UID, now time.Time) {
 	node, m := e.keptNode(uid), e.pods[uid]
 	if node == "" || m == nil {
@@ -51,8 +52,8 @@ func (g *gangs) noteReturning(e *gangEntry, uid types.UID, now time.Time) {
 	g.agenda.AddAt(clusterKey, until)
 }
 
-// returningTo lists what members of other gangs than a pod's are about to take from a node again. It runs in the cycles of all pods, and
-// looks at that node alone.
+// returningTo lists what members of other gangs than a pod's are about to take from a node again. It runs in the cycles
+// of all pods, and looks at that node alone.
 func (g *gangs) returningTo(node string, gang types.NamespacedName) (promised []promise) {
 	if g.returning.count.Load() == 0 {
 		return nil

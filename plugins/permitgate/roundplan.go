@@ -10,8 +10,8 @@ import (
 // alternates is how many nodes a member is tried on besides its planned one.
 const alternates = 15
 
-// roundPlan is where a gang's round wants its members, as it was proposed. It keeps no room from other pods: only the proposals
-// of other gangs leave that room out.
+// roundPlan is where a gang's round wants its members, as it was proposed. It keeps no room from other pods: only the
+// proposals of other gangs leave that room out.
 type roundPlan struct {
 	round   int                       // which the plan is for
 	members map[types.UID]plannedNode // those that have not found a node
@@ -21,7 +21,8 @@ type roundPlan struct {
 	nominated bool
 }
 
-// plannedNode is the node that is planned for a member; ring is the place in the ring of its class from where it takes its alternates.
+// plannedNode is the node that is planned for a member; ring is the place in the ring of its class from where it takes
+// its alternates.
 type plannedNode struct {
 	node        string
 	class, ring int
@@ -66,7 +67,8 @@ func (p *roundPlan) remove(uid types.UID) {
 	}
 }
 
-// recordPlaced records where a member went. If it took the node of another of its class, that one gets the node that it has left.
+// recordPlaced records where a member went. If it took the node of another of its class, that one gets the node that it
+// has left.
 func (p *roundPlan) recordPlaced(uid types.UID, node string) {
 	own, planned := p.members[uid]
 	if !planned {
@@ -85,7 +87,8 @@ func (p *roundPlan) recordPlaced(uid types.UID, node string) {
 	}
 }
 
-// siblingsOn returns the members without a node but one, with the nodes among some (nil means all) to which they are nominated in the API.
+// siblingsOn returns the members without a node but one, with the nodes among some (nil means all) to which they are
+// nominated in the API.
 func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
 	if !e.plan.nominated {
 		return nil
@@ -100,7 +103,8 @@ func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomina
 	return siblings
 }
 
-// startPlan stores the proposed nodes for the round that has begun, and returns the members that are nominated to others.
+// startPlan stores the proposed nodes for the round that has begun, and returns the members that are nominated to
+// others.
 func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) (astray []*v1.Pod) {
 	e.plan = newRoundPlan(e.gang.RoundNumber())
 	for _, ring := range result.proposal.Rings {

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestGangsWithoutAPlanGoByPriority: a gang for which no assignment was found, though there may be one, gathers while no other of its priority
-// or a higher one does so. It does not keep a higher one waiting.
+// TestGangsWithoutAPlanGoByPriority: a gang for which no assignment was found, though there may be one, gathers while
+// no other of its priority or a higher one does so. It does not keep a higher one waiting.
 func TestGangsWithoutAPlanGoByPriority(t *testing.T) {
 	g := newGangs(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
 	g.config = gang.Config{Timeout: time.Minute, InitialBackoff: time.Second, MaxBackoff: time.Second, Jitter: func() float64 { return 0 }}

@@ -33,8 +33,8 @@ type victimSearch struct {
 	start     int           // where the next search begins
 }
 
-// find looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and keeps the nodes
-// that it gets by them. It returns false if there are none.
+// find looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and keeps the
+// nodes that it gets by them. It returns false if there are none.
 func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gangRequest, result *proposalResult) (preempt.Result, bool) {
 	cause := result.refusal.Cause
 	may := v.enabled && !req.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable) && len(req.settings.minResources) == 0
@@ -114,8 +114,8 @@ func (v *victimSearch) mayEvict(req *gangRequest, pod *v1.Pod) bool {
 	return !ofDaemonSet(pod)
 }
 
-// ofDaemonSet reports whether a pod belongs to a DaemonSet: its owner reference says so, which anyone can write, and its node
-// affinity names one node.
+// ofDaemonSet reports whether a pod belongs to a DaemonSet: its owner reference says so, which anyone can write, and
+// its node affinity names one node.
 func ofDaemonSet(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
@@ -143,8 +143,8 @@ func (v *victimSearch) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuor
 	return c, known && c.MinMember > 0
 }
 
-// beginPreemptionLocked keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be in no queue yet, and then a
-// nomination keeps nothing.
+// beginPreemptionLocked keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be
+// in no queue yet, and then a nomination keeps nothing.
 func (g *gangs) beginPreemptionLocked(e *gangEntry, r *preempt.Result, now time.Time) {
 	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: maps.Clone(r.Nodes)}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/plugins/permitgate/preempt"
 )
 
-// TestMemberThatIsBeingBoundIsNoSpareOne: its bind cannot be stopped, and its pod does not name the node yet. Without it the gang would
-// look as if it lacked its quorum anyway.
+// TestMemberThatIsBeingBoundIsNoSpareOne: its bind cannot be stopped, and its pod does not name the node yet. Without
+// it the gang would look as if it lacked its quorum anyway.
 func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	g, key := newGangs(clocktesting.NewFakeClock(time.Unix(1_000_000, 0))), types.NamespacedName{Namespace: "default", Name: "train"}
 	labels := map[string]string{v1alpha1.PodGroupLabel: key.Name}
@@ -38,8 +38,8 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
 }
 
-// TestPreemptedNodesAreKeptAtOnce: a member that was sent back before its gang preempts is in no queue for a moment, where no nomination
-// keeps its node.
+// TestPreemptedNodesAreKeptAtOnce: a member that was sent back before its gang preempts is in no queue for a moment,
+// where no nomination keeps its node.
 func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
 	g, key := newGangs(clock), types.NamespacedName{Namespace: "default", Name: "train"}

@@ -12,8 +12,8 @@ import (
 
 // Holds knows room that is promised to pods that are not there yet, such as slots of reservations.
 type Holds interface {
-	// Kept adds to kept[i] the amount of names[i] (thousandths for cpu, the number of pods for pods) that unused holds on the node
-	// keep from the pod, given the pods in the NodeInfo. It is called in scheduling cycles only.
+	// Kept adds to kept[i] the amount of names[i] (thousandths for cpu, the number of pods for pods) that unused holds
+	// on the node keep from the pod, given the pods in the NodeInfo. It is called in scheduling cycles only.
 	Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, kept []int64)
 }
 
@@ -94,8 +94,8 @@ type promise struct {
 	amounts  []proposal.Amount
 }
 
-// promisedTo lists the promises of all nodes, for a gang: what other gangs plan, and nominated pods. It is called in a scheduling
-// cycle, without locks.
+// promisedTo lists the promises of all nodes, for a gang: what other gangs plan, and nominated pods. It is called in a
+// scheduling cycle, without locks.
 func (g *gangs) promisedTo(gang types.NamespacedName, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
 	promised := map[string][]promise{}
 	known := map[types.UID]bool{}

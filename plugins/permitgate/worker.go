@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/plugins/permitgate/waiting"
 )
 
-// worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods for that, and it
-// does so without locks.
+// worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods
+// for that, and it does so without locks.
 type worker struct {
 	gangs       *gangs
 	freed       *freedRoom
@@ -176,7 +176,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// admitNext lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for them.
+// admitNext lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for
+// them.
 func (w *worker) admitNext() {
 	select {
 	case <-w.leading:
@@ -211,7 +212,8 @@ func (w *worker) waiters(e *gangEntry, uids []types.UID) []waitingMember {
 	return ws
 }
 
-// release lets the members go together that wait in Permit for this plugin alone. The gang asks again about those that are not found.
+// release lets the members go together that wait in Permit for this plugin alone. The gang asks again about those that
+// are not found.
 func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waitingMember) {
 	ready := make(map[types.UID]fwk.WaitingPod, len(members))
 	for _, member := range members {

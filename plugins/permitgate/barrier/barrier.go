@@ -1,8 +1,10 @@
-// Package barrier has the members of a gang wait in PreBind until a quorum has been prepared and nothing can stop their binds any more.
+// Package barrier has the members of a gang wait in PreBind until a quorum has been prepared and nothing can stop their
+// binds any more.
 //
 // # Contract
 //
-// A [Barrier] belongs to a gang and has no lock: the gang's lock is held when its methods are called. [Wait] is called without it.
+// A [Barrier] belongs to a gang and has no lock: the gang's lock is held when its methods are called. [Wait] is called
+// without it.
 //
 // PermitGate must be the last at PreBind, or a plugin behind it could still fail.
 //
@@ -40,8 +42,8 @@ type Answer struct {
 	detail  string
 }
 
-// Arrive records that a member has come to the barrier. If it was the last, those that wait are marked, after which no preemptor can stop their
-// binding cycles. The member's answer comes from the channel, for Wait.
+// Arrive records that a member has come to the barrier. If it was the last, those that wait are marked, after which no
+// preemptor can stop their binding cycles. The member's answer comes from the channel, for Wait.
 func (b *Barrier) Arrive(ctx context.Context, h fwk.Handle, key types.NamespacedName, uid types.UID, now time.Time) <-chan Answer {
 	answer := make(chan Answer, 1)
 	if members := b.gang.Arrive(uid, now); len(members) > 0 {
@@ -69,7 +71,8 @@ func (b *Barrier) commit(ctx context.Context, h fwk.Handle, key types.Namespaced
 	klog.FromContext(ctx).V(3).Info("Gang at the barrier", "podGroup", key, "ready", len(sure), "stopped", len(lost))
 }
 
-// Answer answers the members for which the gang has decided; call it when the gang has changed. Each channel has room for its one answer.
+// Answer answers the members for which the gang has decided; call it when the gang has changed. Each channel has room
+// for its one answer.
 func (b *Barrier) Answer() {
 	departures := b.gang.Departures()
 	if departures == b.answered {
@@ -87,8 +90,8 @@ func (b *Barrier) Answer() {
 // Leave forgets a member that waits no longer.
 func (b *Barrier) Leave(uid types.UID) { delete(b.waiting, uid) }
 
-// Wait waits for the answer to a member of a PodGroup. It returns early when ctx ends, which is how a preemptor stops its victim; leave is
-// called then, and is to call Leave.
+// Wait waits for the answer to a member of a PodGroup. It returns early when ctx ends, which is how a preemptor stops
+// its victim; leave is called then, and is to call Leave.
 func Wait(ctx context.Context, key types.NamespacedName, answer <-chan Answer, leave func()) *fwk.Status {
 	select {
 	case a := <-answer:

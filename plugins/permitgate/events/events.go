@@ -51,7 +51,8 @@ func Send(ctx context.Context, handle func(profile string) fwk.Handle, key types
 // failurePause is the least time between two events about failures of one gang for one cause.
 const failurePause = time.Minute
 
-// Failures records when the last event about a gang's failure was sent, by its cause. The zero value is ready for use; it has no lock.
+// Failures records when the last event about a gang's failure was sent, by its cause. The zero value is ready for use;
+// it has no lock.
 type Failures struct{ sent map[string]time.Time }
 
 // NoteIfDue reports whether an event about a failure is due, and then counts it as sent.

@@ -72,8 +72,8 @@ func (g *Gang) grown(d time.Duration, failures int) time.Duration {
 	return d
 }
 
-// RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or will when
-// ten times as long has passed as its last round took.
+// RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or
+// will when ten times as long has passed as its last round took.
 func (g *Gang) RoomFreed(now time.Time) {
 	g.changedAt = now
 	if g.last.Cause.Capacity() {
@@ -82,9 +82,9 @@ func (g *Gang) RoomFreed(now time.Time) {
 	g.settle(now)
 }
 
-// RoomMayBeOwn says that something has changed that may help a gang that lacks room, but may as well be what this or another gang gave
-// back when it was rolled back. It ends the backoff as [Gang.RoomFreed] does, but after twice as long with each failure: gangs that
-// do not fit would else wake themselves and each other for ever.
+// RoomMayBeOwn says that something has changed that may help a gang that lacks room, but may as well be what this or
+// another gang gave back when it was rolled back. It ends the backoff as [Gang.RoomFreed] does, but after twice as long
+// with each failure: gangs that do not fit would else wake themselves and each other for ever.
 func (g *Gang) RoomMayBeOwn(now time.Time) {
 	if g.last.Cause.Capacity() {
 		g.endBackoff(g.notBeforeIfOwn, now)
@@ -92,7 +92,8 @@ func (g *Gang) RoomMayBeOwn(now time.Time) {
 	g.settle(now)
 }
 
-// RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not like it.
+// RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not
+// like it.
 func (g *Gang) RetryAfterPause(now time.Time) {
 	g.endBackoff(g.notBefore, now)
 	g.settle(now)

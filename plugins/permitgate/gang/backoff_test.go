@@ -67,8 +67,8 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 	}
 }
 
-// TestRoomEndsABackoff after the pause that the caller asks for when the gang was refused without a round, and otherwise not before ten times
-// as long as the round took.
+// TestRoomEndsABackoff after the pause that the caller asks for when the gang was refused without a round, and
+// otherwise not before ten times as long as the round took.
 func TestRoomEndsABackoff(t *testing.T) {
 	g, _ := newGang(2, 2)
 	require.True(t, g.Admit(start))
@@ -190,8 +190,8 @@ func TestRoundEndsWithoutProgress(t *testing.T) {
 	require.Equal(t, "has not come to a scheduling cycle; 2 of 3 members had a node, and no other came for 2s", a.Rollback.Detail)
 }
 
-// TestCyclesWithoutAResult end the round of a member that was let into the queue three times, or came to a cycle and was let in again,
-// and have the others wait for it no longer.
+// TestCyclesWithoutAResult end the round of a member that was let into the queue three times, or came to a cycle and
+// was let in again, and have the others wait for it no longer.
 func TestCyclesWithoutAResult(t *testing.T) {
 	enqueue := func(t *testing.T, g *gang.Gang, id types.UID, now time.Time, want gang.Reason, wantFailed bool) {
 		t.Helper()
@@ -327,7 +327,8 @@ func TestActionsAreRepeated(t *testing.T) {
 	})
 }
 
-// TestWordsOfABackoff do not change with the time: they become a condition of the pods, and each change would be a write.
+// TestWordsOfABackoff do not change with the time: they become a condition of the pods, and each change would be a
+// write.
 func TestWordsOfABackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	failRound(t, g, ids, start)

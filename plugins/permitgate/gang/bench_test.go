@@ -7,8 +7,8 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// BenchmarkMembers is what the state machine costs a member from its arrival to its bind, in gangs of several sizes: ns/member does not
-// grow with the gang.
+// BenchmarkMembers is what the state machine costs a member from its arrival to its bind, in gangs of several sizes:
+// ns/member does not grow with the gang.
 func BenchmarkMembers(b *testing.B) {
 	for _, size := range []int{50, 500, 5000} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// unansweredLimit is how many steps without a result say that the member's cycles end where no extension point of the caller's
-// is reached: three times in the queue, or once there, in a cycle, and in the queue again. Twice in the queue alone may come from
-// another plugin that kept the member out of it after this gang had let it in.
+// unansweredLimit is how many steps without a result say that the member's cycles end where no extension point of the
+// caller's is reached: three times in the queue, or once there, in a cycle, and in the queue again. Twice in the queue
+// alone may come from another plugin that kept the member out of it after this gang had let it in.
 const unansweredLimit = 3
 
-// Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not, for
-// a person to read. failed is true if its cycles have ended without a result, which ends the round that needs the member; the caller
-// may say why with [Gang.SetCycleFailure]. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there
-// knows what may help it.
+// Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not,
+// for a person to read. failed is true if its cycles have ended without a result, which ends the round that needs the
+// member; the caller may say why with [Gang.SetCycleFailure]. A member whose cycles never reached [Gang.Enter] is let
+// in even so: the plugin that refuses it there knows what may help it.
 func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
 	g.settle(now)
 	if g.config.Native {
@@ -164,8 +164,8 @@ const (
 	OutcomePreempt
 )
 
-// Unschedulable is called when a scheduling cycle found no node for the member; detail says why, and reason the same in words
-// that do not change with every look.
+// Unschedulable is called when a scheduling cycle found no node for the member; detail says why, and reason the same in
+// words that do not change with every look.
 func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time) Outcome {
 	g.settle(now)
 	m, known := g.members[uid]
@@ -328,7 +328,8 @@ func (g *Gang) cycleFailed(m *member, now time.Time) {
 	}
 }
 
-// SetCycleFailure says why the member's cycles fail, for a person to read. It changes nothing unless that was what the gang was rolled back for.
+// SetCycleFailure says why the member's cycles fail, for a person to read. It changes nothing unless that was what the
+// gang was rolled back for.
 func (g *Gang) SetCycleFailure(uid types.UID, detail string) {
 	if g.last.Cause != CauseCycleFailed || g.last.Member != uid || detail == "" {
 		return

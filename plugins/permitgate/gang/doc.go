@@ -19,25 +19,27 @@
 //	 +------------------------------------------------------------------------------------------------+
 //	                               fewer than minMember members are left
 //
-// Pending: the PodGroup is missing or invalid, or fewer than minMember members live. Queued: a quorum lives and waits to be admitted
-// ([Gang.Admit]). Then one member, the scout, is let into the queue. In its scheduling cycle the caller answers with [Gang.Gather] or
-// [Gang.Refuse]. Gathering: the members go through scheduling cycles, none holds a node. Waiting: at least one member has a node and waits in
-// Permit; the rest of the quorum has until the deadline. Releasing: the quorum has been released and binds. Whole: the quorum is bound. Backoff:
-// the gang was refused or rolled back and holds nothing, until time has passed or something has changed that may help it.
+// Pending: the PodGroup is missing or invalid, or fewer than minMember members live. Queued: a quorum lives and waits
+// to be admitted ([Gang.Admit]). Then one member, the scout, is let into the queue. In its scheduling cycle the caller
+// answers with [Gang.Gather] or [Gang.Refuse]. Gathering: the members go through scheduling cycles, none holds a node.
+// Waiting: at least one member has a node and waits in Permit; the rest of the quorum has until the deadline.
+// Releasing: the quorum has been released and binds. Whole: the quorum is bound. Backoff: the gang was refused or
+// rolled back and holds nothing, until time has passed or something has changed that may help it.
 //
-// If only one member is missing, and none waits, that one depends on no other. Then the gang is Gathering without a round, and the member is
-// scheduled like any pod.
+// If only one member is missing, and none waits, that one depends on no other. Then the gang is Gathering without a
+// round, and the member is scheduled like any pod.
 //
 // # Rounds
 //
-// A round begins with Gather and ends with the release or a rollback. One member for each pod template goes first; the others follow when these
-// have found nodes. A member is tried on the nodes that are proposed to it, then once on all nodes. If it fits nowhere, it leaves the round.
-// A member whose cycles end without a result ([Gang.Enqueue]) leaves it too. The round goes on as long as its members can make up the quorum. It
-// also ends when members wait, and no other makes a step for two seconds.
+// A round begins with Gather and ends with the release or a rollback. One member for each pod template goes first; the
+// others follow when these have found nodes. A member is tried on the nodes that are proposed to it, then once on all
+// nodes. If it fits nowhere, it leaves the round. A member whose cycles end without a result ([Gang.Enqueue]) leaves it
+// too. The round goes on as long as its members can make up the quorum. It also ends when members wait, and no other
+// makes a step for two seconds.
 //
-// After a failed round the next one begins when something has changed that may help it, or when the backoff is over, but not before ten times as
-// long as the round took. So failed rounds take at most a tenth of the time. If the change may be the gang's own doing, the pause doubles
-// with each failure, so that gangs that do not fit come to rest.
+// After a failed round the next one begins when something has changed that may help it, or when the backoff is over,
+// but not before ten times as long as the round took. So failed rounds take at most a tenth of the time. If the change
+// may be the gang's own doing, the pause doubles with each failure, so that gangs that do not fit come to rest.
 //
 // # Members
 //
@@ -51,9 +53,10 @@
 //	Succeeded has succeeded, and is to count as if it were still bound
 //	Gone      terminating or deleted while it still waited; forgotten once it has been unreserved
 //
-// Terminating and finished pods are not members, with one exception: if the caller says so, a pod that has succeeded still
-// counts, because it has run with the others. Otherwise a replacement for another member could never run. A rollback turns Waiting, Released and Prepared into Idle; the pod still holds
-// what it reserved until its Unreserve, and is to be rejected until then.
+// Terminating and finished pods are not members, with one exception: if the caller says so, a pod that has succeeded
+// still counts, because it has run with the others. Otherwise a replacement for another member could never run. A
+// rollback turns Waiting, Released and Prepared into Idle; the pod still holds what it reserved until its Unreserve,
+// and is to be rejected until then.
 //
 // # What holds
 //
@@ -62,17 +65,17 @@
 // Committed unless at least minMember are Committed, Bound or Succeeded with it; and a rollback leaves no member
 // Waiting, Released or Prepared.
 //
-// With [Config.Rehearse], waiting members are released only when the bind of one member of each template among them has been
-// rehearsed: of one whose last rehearsal was refused, if the quorum needs it. The time that rehearsals take does not count against the
-// round's deadline.
+// With [Config.Rehearse], waiting members are released only when the bind of one member of each template among them has
+// been rehearsed: of one whose last rehearsal was refused, if the quorum needs it. The time that rehearsals take does
+// not count against the round's deadline.
 //
 // # Native gangs
 //
-// With [Config.Native], the gang is a PodGroup of scheduling.k8s.io. kube-scheduler sends its members through one cycle, which takes the
-// place of scout and proposal: the round begins when the first of them has a node. From there on all is the same, but that kube-scheduler
-// wakes the members. It has no backoff for members that come back from Permit or later, and counts those that are still on
-// their way as placed. So [Gang.Enqueue] keeps all of them out from the moment that one has lost its node until the last is back in the
-// queue, and the backoff is over.
+// With [Config.Native], the gang is a PodGroup of scheduling.k8s.io. kube-scheduler sends its members through one
+// cycle, which takes the place of scout and proposal: the round begins when the first of them has a node. From there on
+// all is the same, but that kube-scheduler wakes the members. It has no backoff for members that come back from Permit
+// or later, and counts those that are still on their way as placed. So [Gang.Enqueue] keeps all of them out from the
+// moment that one has lost its node until the last is back in the queue, and the backoff is over.
 //
 // # Non-goals
 //

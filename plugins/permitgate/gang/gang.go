@@ -96,8 +96,8 @@ type member struct {
 	bindFailed bool
 	// bindRefused is true from a rehearsal that was refused to one that passed, or to the bind.
 	bindRefused bool
-	// unanswered counts the steps of the member's cycles since the last one that had a result: each [Gang.Enqueue] that let it
-	// into the queue, and each [Gang.Enter].
+	// unanswered counts the steps of the member's cycles since the last one that had a result: each [Gang.Enqueue] that
+	// let it into the queue, and each [Gang.Enter].
 	unanswered int
 	// entered is true if one of these steps was Enter.
 	entered bool

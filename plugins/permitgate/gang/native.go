@@ -6,9 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A native gang ([Config.Native]) is placed by cycles of the whole group, which are kube-scheduler's. What begins here is a round with
-// the first member that has a node. Members that have lost theirs come back to the queue one by one, without a backoff, while their
-// siblings still count as placed for kube-scheduler. So the queue is closed to the gang from then on, until all of them are back in it.
+// A native gang ([Config.Native]) is placed by cycles of the whole group, which are kube-scheduler's. What begins here
+// is a round with the first member that has a node. Members that have lost theirs come back to the queue one by one,
+// without a backoff, while their siblings still count as placed for kube-scheduler. So the queue is closed to the gang
+// from then on, until all of them are back in it.
 
 // gate keeps the members of a native gang out of the queue.
 type gate struct {
@@ -18,7 +19,8 @@ type gate struct {
 	openAt time.Time
 	// probe spaces the activations that show who is back.
 	probe retry
-	// failures counts how often members have come back since the gang was whole last, but for rollbacks, which have a backoff.
+	// failures counts how often members have come back since the gang was whole last, but for rollbacks, which have a
+	// backoff.
 	failures int
 }
 
@@ -35,7 +37,8 @@ func (g *Gang) beginNative(now time.Time) {
 	}
 }
 
-// refusedBeforeRound ends the attempt of a native gang if the members that have not been sent back since they entered the queue are too few.
+// refusedBeforeRound ends the attempt of a native gang if the members that have not been sent back since they entered
+// the queue are too few.
 func (g *Gang) refusedBeforeRound(m *member, now time.Time) {
 	able := 0
 	for _, other := range g.members {
@@ -68,8 +71,8 @@ func (g *Gang) cameBack(m *member, now time.Time) {
 	g.closeGate(now)
 }
 
-// enqueueNative is [Gang.Enqueue] for a member of a native gang. Whether there are enough members for the quorum is kube-scheduler's to
-// say; so is what becomes of a pod that is no member any more.
+// enqueueNative is [Gang.Enqueue] for a member of a native gang. Whether there are enough members for the quorum is
+// kube-scheduler's to say; so is what becomes of a pod that is no member any more.
 func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
 	m, known := g.members[uid]
 	if known && !m.holds {
@@ -105,8 +108,9 @@ func (g *Gang) nativeRefusal(uid types.UID) (Reason, string) {
 	return ReasonNone, ""
 }
 
-// reopen opens the gate in two steps. An activation of one member has kube-scheduler ask for all that are in the queue; when all
-// have been seen, the gate is open and another activation lets them in. It returns whom to activate, and when to ask again.
+// reopen opens the gate in two steps. An activation of one member has kube-scheduler ask for all that are in the queue;
+// when all have been seen, the gate is open and another activation lets them in. It returns whom to activate, and when
+// to ask again.
 func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	switch {
 	case !g.gate.closed || g.holding > 0 || g.phase == Backoff:
@@ -129,7 +133,8 @@ func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	return activate, next
 }
 
-// firstUnbound returns a member without a node, always the same one of several, and whether any has not been seen in the queue.
+// firstUnbound returns a member without a node, always the same one of several, and whether any has not been seen in
+// the queue.
 func (g *Gang) firstUnbound() (first types.UID, away bool) {
 	for _, m := range g.members {
 		if m.state != memberIdle {

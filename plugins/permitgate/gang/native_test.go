@@ -82,8 +82,8 @@ func TestNativeGateOpensInTwoSteps(t *testing.T) {
 	require.Empty(t, g.Act(now.Add(time.Minute)).Activate)
 }
 
-// TestNativeBindsThatFail: a member whose bind fails keeps its node, and each failure lets it wait for longer: kube-scheduler has no
-// backoff for it.
+// TestNativeBindsThatFail: a member whose bind fails keeps its node, and each failure lets it wait for longer:
+// kube-scheduler has no backoff for it.
 func TestNativeBindsThatFail(t *testing.T) {
 	g, now := native(t)
 	for _, uid := range []types.UID{"a", "b", "c"} {

@@ -7,8 +7,8 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// nativeWorld is what kube-scheduler does with native gangs: its queue has whole groups, whose members are placed in one cycle and
-// then submitted one after the other.
+// nativeWorld is what kube-scheduler does with native gangs: its queue has whole groups, whose members are placed in
+// one cycle and then submitted one after the other.
 type nativeWorld struct {
 	units  []*unit // the groups in the queue
 	gang   string  // in the cycle; empty without one
@@ -80,7 +80,8 @@ func (w *world) move(u *unit, to place) {
 	}
 }
 
-// checkAllBack is what keeps a rollback from repeating itself: the gate opens when no member is on its way back any more.
+// checkAllBack is what keeps a rollback from repeating itself: the gate opens when no member is on its way back any
+// more.
 func (w *world) checkAllBack(u *unit) {
 	for _, p := range w.pods {
 		if p.gang == u.gang && (p.place == rejecting || p.place == stopped) {

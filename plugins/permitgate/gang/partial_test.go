@@ -97,8 +97,8 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 	require.False(t, g.KeepsNode(ids[1]))
 }
 
-// TestNewMembersOfAPartlyBoundGang have a round of their own before the gang counts as stranded: it lacked members until
-// they came, and room it may not lack.
+// TestNewMembersOfAPartlyBoundGang have a round of their own before the gang counts as stranded: it lacked members
+// until they came, and room it may not lack.
 func TestNewMembersOfAPartlyBoundGang(t *testing.T) {
 	c := config
 	c.RecoveryTimeout = time.Minute

@@ -37,7 +37,8 @@ const (
 
 func protocol(t *rapid.T) { protocolOf(t, false) }
 
-// TestNativeProtocol is TestProtocol for native gangs, whose members kube-scheduler places in cycles of the whole group.
+// TestNativeProtocol is TestProtocol for native gangs, whose members kube-scheduler places in cycles of the whole
+// group.
 func TestNativeProtocol(t *testing.T) {
 	const tests, rounds = 5, protocolRuns / rapidChecks / 5
 	for i := range tests {
@@ -215,8 +216,8 @@ func endsWhole(t *rapid.T, w *world, names []string) {
 		}
 		return len(w.plugin) == 0
 	}
-	// A gang stays away for ten times as long as its last round took, which is at most its timeout of 60 s, and no later failure
-	// may cost it that time.
+	// A gang stays away for ten times as long as its last round took, which is at most its timeout of 60 s, and no
+	// later failure may cost it that time.
 	if !w.run(10*60*time.Second+35*time.Second, done) {
 		for _, uid := range w.order {
 			if p := w.pods[uid]; p.exists {

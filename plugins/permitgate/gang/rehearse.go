@@ -55,8 +55,8 @@ func (g *Gang) beginRehearsals() (due []Rehearsal) {
 	return due
 }
 
-// toRehearse returns a member of the template that waits: one whose bind was refused before if there is such, and always the same one of
-// several; nil without one.
+// toRehearse returns a member of the template that waits: one whose bind was refused before if there is such, and
+// always the same one of several; nil without one.
 func (g *Gang) toRehearse(template Template) (first *member) {
 	for _, m := range g.members {
 		switch {
@@ -68,8 +68,8 @@ func (g *Gang) toRehearse(template Template) (first *member) {
 	return first
 }
 
-// awaitsRefused reports whether the quorum waits for a member of the template whose bind was refused before. A policy may refuse that
-// member alone, so the rehearsal of another would prove nothing.
+// awaitsRefused reports whether the quorum waits for a member of the template whose bind was refused before. A policy
+// may refuse that member alone, so the rehearsal of another would prove nothing.
 func (g *Gang) awaitsRefused(template Template) bool {
 	if g.lacking() <= 0 {
 		return false

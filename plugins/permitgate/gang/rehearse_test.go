@@ -106,7 +106,8 @@ func TestRehearsalsDoNotCountAgainstTheDeadline(t *testing.T) {
 	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
 }
 
-// TestAnotherMemberIsRehearsed: when the one whose bind was rehearsed is lost. What is heard of its rehearsal then is nothing.
+// TestAnotherMemberIsRehearsed: when the one whose bind was rehearsed is lost. What is heard of its rehearsal then is
+// nothing.
 func TestAnotherMemberIsRehearsed(t *testing.T) {
 	g, ids := rehearsingGang(2, 3, "worker")
 	wait(t, g, after(10), ids...)
@@ -124,8 +125,8 @@ func TestAnotherMemberIsRehearsed(t *testing.T) {
 	require.ElementsMatch(t, ids[1:], g.Act(after(50)).Probe)
 }
 
-// TestRefusedMemberIsRehearsedAgain: a policy may refuse that member alone, so in later rounds no other of its template is rehearsed for it,
-// even if others wait before.
+// TestRefusedMemberIsRehearsedAgain: a policy may refuse that member alone, so in later rounds no other of its template
+// is rehearsed for it, even if others wait before.
 func TestRefusedMemberIsRehearsedAgain(t *testing.T) {
 	g, ids := rehearsingGang(3, 3, "worker")
 	wait(t, g, after(10), ids[1])

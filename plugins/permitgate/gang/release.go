@@ -66,10 +66,10 @@ const (
 	ArrivalRefused
 )
 
-// Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier. When
-// the members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
-// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.ArrivalOf] says then,
-// and after each further input.
+// Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier. When the
+// members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
+// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.ArrivalOf] says
+// then, and after each further input.
 func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
 	g.settle(now)
 	m, known := g.members[uid]

@@ -38,11 +38,12 @@ type round struct {
 	restAt time.Time
 }
 
-// Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like another's.
+// Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like
+// another's.
 func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 && !g.config.Native }
 
-// Admit admits a gang that is Ready: scouts are activated until one comes to a cycle. It reports false when the gang is not Ready, or has
-// been admitted already.
+// Admit admits a gang that is Ready: scouts are activated until one comes to a cycle. It reports false when the gang is
+// not Ready, or has been admitted already.
 func (g *Gang) Admit(now time.Time) bool {
 	g.settle(now)
 	if !g.Ready() || g.admitted {
@@ -64,8 +65,8 @@ func (g *Gang) Missing() (members []types.UID, need int) {
 // lacking is how many members the quorum lacks that have a node.
 func (g *Gang) lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
 
-// Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that the
-// round does not suit it.
+// Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that
+// the round does not suit it.
 func (g *Gang) Gather(r Round, now time.Time) bool {
 	g.settle(now)
 	if g.phase != Queued {
@@ -158,8 +159,8 @@ func (g *Gang) endRound() {
 	}
 }
 
-// Refuse sends the scout's gang to backoff instead of beginning a round. Whatever changes, but for the gang itself, it is not admitted again for
-// as long as pause.
+// Refuse sends the scout's gang to backoff instead of beginning a round. Whatever changes, but for the gang itself, it
+// is not admitted again for as long as pause.
 func (g *Gang) Refuse(r Rollback, pause time.Duration, now time.Time) {
 	g.settle(now)
 	if g.phase == Queued {
@@ -168,7 +169,8 @@ func (g *Gang) Refuse(r Rollback, pause time.Duration, now time.Time) {
 	g.settle(now)
 }
 
-// failInRound takes a member out of the round, if there is one, and ends that if the quorum cannot do without the member.
+// failInRound takes a member out of the round, if there is one, and ends that if the quorum cannot do without the
+// member.
 func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	if m.state != memberIdle && m.state != memberWaiting {
 		return

@@ -73,8 +73,8 @@ func TestFirstsGoFirst(t *testing.T) {
 	require.ElementsMatch(t, []types.UID{ids[1], ids[3]}, g.Act(after(1)).Activate)
 }
 
-// TestFirstThatIsNoGuide: the others do not wait for one that is bound behind the scheduler's back, or that another plugin's error keeps
-// from a node.
+// TestFirstThatIsNoGuide: the others do not wait for one that is bound behind the scheduler's back, or that another
+// plugin's error keeps from a node.
 func TestFirstThatIsNoGuide(t *testing.T) {
 	for name, happens := range map[string]func(g *gang.Gang, first types.UID) time.Time{
 		"bound": func(g *gang.Gang, first types.UID) time.Time {
@@ -106,8 +106,8 @@ func TestFirstThatIsNoGuide(t *testing.T) {
 	}
 }
 
-// TestHintsAreOnlyHints: a member that the proposed nodes refuse is tried anywhere, after it has come back to the queue; and
-// then fails.
+// TestHintsAreOnlyHints: a member that the proposed nodes refuse is tried anywhere, after it has come back to the
+// queue; and then fails.
 func TestHintsAreOnlyHints(t *testing.T) {
 	g, ids := newGang(2, 2)
 	require.True(t, g.Admit(start))

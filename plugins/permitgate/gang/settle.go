@@ -12,11 +12,13 @@ func (g *Gang) live() int {
 	return g.count[memberIdle] + g.count[memberWaiting] + g.releasedOrLater()
 }
 
-// succeededGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for more new ones: these may
-// be the next wave of a Job that has more completions than parallelism, of which the succeeded ones are no part.
+// succeededGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for
+// more new ones: these may be the next wave of a Job that has more completions than parallelism, of which the succeeded
+// ones are no part.
 const succeededGrace = 5 * time.Second
 
-// succeeded is how many of the members that have succeeded count: as many as the others lack of the quorum, once no more are awaited.
+// succeeded is how many of the members that have succeeded count: as many as the others lack of the quorum, once no
+// more are awaited.
 func (g *Gang) succeeded() int {
 	if !g.countSucceeded {
 		return 0
@@ -106,15 +108,16 @@ func (g *Gang) forget(m *member) {
 	delete(g.members, m.uid)
 }
 
-// wakeAt asks for the member to be moved to the active queue, once the gang lets it. Members of a native gang are kube-scheduler's to wake.
+// wakeAt asks for the member to be moved to the active queue, once the gang lets it. Members of a native gang are
+// kube-scheduler's to wake.
 func (g *Gang) wakeAt(m *member, at time.Time) {
 	if !g.config.Native {
 		g.startTask(m, taskWake, at)
 	}
 }
 
-// rollBackIfShort is called when a member has failed. It ends the round if the others cannot make up the quorum any more, and the
-// release if those that are left of it do not.
+// rollBackIfShort is called when a member has failed. It ends the round if the others cannot make up the quorum any
+// more, and the release if those that are left of it do not.
 func (g *Gang) rollBackIfShort(r Rollback, now time.Time) {
 	possible := g.valid() && g.live() >= g.spec.MinMember
 	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
@@ -217,7 +220,8 @@ func (g *Gang) settleRound(now time.Time) {
 	}
 }
 
-// stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for them.
+// stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for
+// them.
 func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.lacking() > 0 }
 
 // firstAbsent returns the first member of the round that has not come to a cycle.

@@ -39,8 +39,8 @@ const (
 	CauseSharedClaim Cause = "shared_claim"
 	// CauseUnschedulable: a member that the quorum needs fits on no node.
 	CauseUnschedulable Cause = "unschedulable"
-	// CauseCycleFailed: a scheduling cycle of a member that the quorum needs ended without a result, again and again: another
-	// plugin refuses it or fails.
+	// CauseCycleFailed: a scheduling cycle of a member that the quorum needs ended without a result, again and again:
+	// another plugin refuses it or fails.
 	CauseCycleFailed Cause = "cycle_failed"
 	// CauseTimeout: the quorum was not complete in time, or a member that it needs did not come.
 	CauseTimeout Cause = "timeout"
@@ -102,11 +102,11 @@ type Config struct {
 	RecoveryTimeout time.Duration
 	// InitialBackoff follows the first rollback, and doubles with each further one up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
-	// Native says that the members belong to a PodGroup of scheduling.k8s.io: kube-scheduler places them together, without a scout and
-	// a proposal, and wakes them.
+	// Native says that the members belong to a PodGroup of scheduling.k8s.io: kube-scheduler places them together,
+	// without a scout and a proposal, and wakes them.
 	Native bool
-	// Rehearse says that waiting members are let go only when [Gang.Rehearsed] has said of one of each template that its bind
-	// would be accepted.
+	// Rehearse says that waiting members are let go only when [Gang.Rehearsed] has said of one of each template that
+	// its bind would be accepted.
 	Rehearse bool
 	// Jitter returns a number in [0, 1): that share of half the backoff is taken off, so that gangs that got into
 	// each other's way do not meet again.
@@ -129,8 +129,8 @@ type Spec struct {
 type Pod struct {
 	// Bound is true when the pod has a node.
 	Bound bool
-	// Held is true for a pod without a node that nothing here can schedule: it has scheduling gates, a claim of it does not
-	// exist, or it belongs to another scheduler.
+	// Held is true for a pod without a node that nothing here can schedule: it has scheduling gates, a claim of it does
+	// not exist, or it belongs to another scheduler.
 	Held     bool
 	Template Template
 }

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// FuzzSettings reads the settings of whatever decodes as a PodGroup. What applies is always valid, and what is not applied is complained of
-// by its name.
+// FuzzSettings reads the settings of whatever decodes as a PodGroup. What applies is always valid, and what is not
+// applied is complained of by its name.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{
 		`{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"metadata":{"annotations":{"zonewise.dev/required-topology":"topology.kubernetes.io/zone"}}}`,

@@ -1,5 +1,6 @@
 // Package podgroup reads what pods and PodGroups say about gangs: the gang of a pod, and the settings of its PodGroup.
-// An invalid setting gives a complaint, which is a message for the PodGroup's owner, and the value that applies instead.
+// An invalid setting gives a complaint, which is a message for the PodGroup's owner, and the value that applies
+// instead.
 package podgroup
 
 import (
@@ -27,7 +28,8 @@ func Key(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Rank orders gangs: by priority, then by the PodGroup's creation, so that younger gangs do not overtake an old large one for ever.
+// Rank orders gangs: by priority, then by the PodGroup's creation, so that younger gangs do not overtake an old large
+// one for ever.
 type Rank struct {
 	Priority int32
 	Created  time.Time

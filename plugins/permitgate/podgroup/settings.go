@@ -21,8 +21,8 @@ const (
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute
 
-// PreemptionDelayOf returns how long a gang waits before it preempts, nil for the scheduler's default, and what is wrong with the
-// PodGroup's setting.
+// PreemptionDelayOf returns how long a gang waits before it preempts, nil for the scheduler's default, and what is
+// wrong with the PodGroup's setting.
 func PreemptionDelayOf(group *v1alpha1.PodGroup) (delay *time.Duration, complaint string) {
 	text, set := group.Annotations[PreemptionDelayAnnotation]
 	if !set {

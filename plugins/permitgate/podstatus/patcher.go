@@ -23,7 +23,8 @@ type Patcher struct {
 	Cacher fwk.APICacher // nil unless kube-scheduler makes its calls by it
 }
 
-// New returns a patcher with its own rate limit of the same size as the scheduler's, so that neither waits for the other.
+// New returns a patcher with its own rate limit of the same size as the scheduler's, so that neither waits for the
+// other.
 func New(h fwk.Handle) *Patcher {
 	p := &Patcher{Client: h.ClientSet(), Cacher: h.APICacher()}
 	if config := h.KubeConfig(); config != nil {
@@ -51,8 +52,8 @@ func (p *Patcher) Condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition
 	})
 }
 
-// Nomination sets the nominated node of a pod, or clears it if node is empty. The patch names the pod's version, so that a
-// nomination of a later attempt is not lost.
+// Nomination sets the nominated node of a pod, or clears it if node is empty. The patch names the pod's version, so
+// that a nomination of a later attempt is not lost.
 func (p *Patcher) Nomination(ctx context.Context, pod *v1.Pod, node string) error {
 	var nomination any // nil removes it
 	if node != "" {

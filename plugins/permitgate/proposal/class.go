@@ -39,8 +39,8 @@ func Signature(pod *v1.Pod) string {
 	return b.String()
 }
 
-// selectedLabels returns those of a pod's labels that its own affinity and spread constraints select by: pods that differ in them
-// keep away from different pods. Other labels may differ from pod to pod.
+// selectedLabels returns those of a pod's labels that its own affinity and spread constraints select by: pods that
+// differ in them keep away from different pods. Other labels may differ from pod to pod.
 func selectedLabels(pod *v1.Pod) map[string]string {
 	selected := map[string]string{}
 	take := func(key string) {
@@ -160,8 +160,8 @@ func HostPorts(pod *v1.Pod) []v1.ContainerPort {
 	return ports
 }
 
-// SelfAffinity returns the topology key over which a pod must be near pods like itself, or empty. A gang of such pods is
-// most likely to find its nodes within one domain.
+// SelfAffinity returns the topology key over which a pod must be near pods like itself, or empty. A gang of such pods
+// is most likely to find its nodes within one domain.
 func SelfAffinity(pod *v1.Pod) string {
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAffinity != nil {
 		for i := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {

@@ -84,7 +84,8 @@ func (s *search) inTurns(among []int) *attempt {
 	return a
 }
 
-// zone is the sites of a zone that may have room, load how many members the zone has, and order its place among those with as many.
+// zone is the sites of a zone that may have room, load how many members the zone has, and order its place among those
+// with as many.
 type zone struct {
 	name        string
 	sites       []int
@@ -153,8 +154,8 @@ func (z *zone) take(s *search, a *attempt, c int) bool {
 	return false
 }
 
-// fullest fills up sites, the fullest first, in several orders of the classes until one places the quorum, and returns the
-// best attempt.
+// fullest fills up sites, the fullest first, in several orders of the classes until one places the quorum, and returns
+// the best attempt.
 func (s *search) fullest(among []int) *attempt {
 	var best *attempt
 	for _, order := range s.orders() {
@@ -195,8 +196,8 @@ func (s *search) fill(a *attempt, c int) {
 	}
 }
 
-// orders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may be left out,
-// the smallest first.
+// orders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may be
+// left out, the smallest first.
 func (s *search) orders() (orders [][]int) {
 	add := func(order []int) {
 		if !slices.ContainsFunc(orders, func(known []int) bool { return slices.Equal(known, order) }) {

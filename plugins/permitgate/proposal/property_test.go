@@ -14,7 +14,8 @@ import (
 
 const gpu = v1.ResourceName("example.com/gpu")
 
-// TestAgainstBruteForce: a refusal is a proof, a proposal fits, and for members that are alike there is no third answer.
+// TestAgainstBruteForce: a refusal is a proof, a proposal fits, and for members that are alike there is no third
+// answer.
 func TestAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)

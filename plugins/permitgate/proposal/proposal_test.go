@@ -40,8 +40,8 @@ func TestWordsThatStay(t *testing.T) {
 	require.Equal(t, "short of cpu", few)
 }
 
-// TestUncountedResourcesArePossible: a resource that no filter counts on a node, such as one behind a device class, is no
-// reason to refuse.
+// TestUncountedResourcesArePossible: a resource that no filter counts on a node, such as one behind a device class, is
+// no reason to refuse.
 func TestUncountedResourcesArePossible(t *testing.T) {
 	c := &cluster{}
 	c.add(8, 10)
@@ -186,7 +186,8 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// TestSignatureHasSelectedLabels: pods that differ in a label that their affinity or spread constraints select by are not alike.
+// TestSignatureHasSelectedLabels: pods that differ in a label that their affinity or spread constraints select by are
+// not alike.
 func TestSignatureHasSelectedLabels(t *testing.T) {
 	labelled := func(key, value string) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Labels[key] = value } }
 	away := func(pod *v1.Pod) {
@@ -217,7 +218,8 @@ func TestShortage(t *testing.T) {
 	require.Equal(t, "cpu: 3 wanted, 2500m free in the cluster", proposal.Shortage(list, c, own))
 }
 
-// BenchmarkMake is what a scout's cycle pays: gangs of 3 and 500 on 5,000 nodes that are half full, and one that no room is found for.
+// BenchmarkMake is what a scout's cycle pays: gangs of 3 and 500 on 5,000 nodes that are half full, and one that no
+// room is found for.
 func BenchmarkMake(b *testing.B) {
 	c := &cluster{}
 	for i := range 5000 {

@@ -16,10 +16,12 @@ type Cluster interface {
 	Len() int
 	// Node returns node i, which must not be modified.
 	Node(i int) *v1.Node
-	// Free writes what the pods on node i leave of each named resource, in thousandths for cpu; pods is the number of pods that
-	// the node still admits. The value is negative on an overcommitted node, and Unlimited for a resource that is not counted there.
+	// Free writes what the pods on node i leave of each named resource, in thousandths for cpu; pods is the number of
+	// pods that the node still admits. The value is negative on an overcommitted node, and Unlimited for a resource
+	// that is not counted there.
 	Free(i int, names []v1.ResourceName, into []int64)
-	// Kept adds how much of each resource is promised to others, but not taken yet, and so kept from pods like this one.
+	// Kept adds how much of each resource is promised to others, but not taken yet, and so kept from pods like this
+	// one.
 	Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64)
 }
 
@@ -49,7 +51,8 @@ var AllFilters = Filters{Selectors: true, Taints: true, Cordons: true, Ports: tr
 type Topology struct {
 	// Key is the label.
 	Key string
-	// Required means that members may not be elsewhere. Without it they go wherever they fit if no domain can hold them.
+	// Required means that members may not be elsewhere. Without it they go wherever they fit if no domain can hold
+	// them.
 	Required bool
 	// Domain is the domain of members that have a node already, or empty.
 	Domain string
@@ -101,8 +104,8 @@ type Result struct {
 	Verdict Verdict
 	// Slots are the members with a proposed node.
 	Slots []Slot
-	// Rings lists, for each class, the nodes on which a member may be tried besides its own: those that are proposed for others
-	// of the class, since members of a class are interchangeable, and those with room to spare.
+	// Rings lists, for each class, the nodes on which a member may be tried besides its own: those that are proposed
+	// for others of the class, since members of a class are interchangeable, and those with room to spare.
 	Rings [][]int
 	// Domain is the domain that the members are confined to; empty when they are not.
 	Domain string

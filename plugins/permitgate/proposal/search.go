@@ -29,7 +29,8 @@ type class struct {
 	*Class
 	request []int64 // by search.names
 	judge   *judge
-	// single means that a node takes one member only; hosts means that this holds only for nodes with a host name label.
+	// single means that a node takes one member only; hosts means that this holds only for nodes with a host name
+	// label.
 	single, hosts bool
 }
 
@@ -92,8 +93,8 @@ func (s *search) look(all bool) {
 	}
 }
 
-// enough returns a function to call after each node. It reports whether every class has room for its members, on as many
-// nodes as members and some to spare.
+// enough returns a function to call after each node. It reports whether every class has room for its members, on as
+// many nodes as members and some to spare.
 func (s *search) enough() func() bool {
 	type tally struct{ nodes, fit int }
 	tallies := make([]tally, len(s.classes))
@@ -309,7 +310,8 @@ func (b *Bound) Node(c Cluster, i int) int {
 // Names are the resources that the members ask for.
 func (b *Bound) Names() []v1.ResourceName { return b.search.names }
 
-// Takes returns how many members a node takes at most that has so much free of each of Names. It may be called by several goroutines.
+// Takes returns how many members a node takes at most that has so much free of each of Names. It may be called by
+// several goroutines.
 func (b *Bound) Takes(node *v1.Node, free []int64) int {
 	most := 0
 	for _, c := range b.search.classes {

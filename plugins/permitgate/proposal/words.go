@@ -109,8 +109,9 @@ func String(reasons []Reason) string {
 	return strings.Join(words, ", ")
 }
 
-// Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills and
-// empties. Full nodes are a better reason than nodes that can never take a member: what they lack is said alone, and once.
+// Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills
+// and empties. Full nodes are a better reason than nodes that can never take a member: what they lack is said alone,
+// and once.
 func Short(reasons []Reason) string {
 	var lacking, others []string
 	for _, r := range reasons {
@@ -133,7 +134,8 @@ func distinct(words []string) []string {
 }
 
 // Shortage describes the resource of which a cluster has too little for a PodGroup's minResources, or returns an empty
-// string. What the gang's own members take counts as free: own adds it to the totals of the named resources, in the units of Cluster.Free.
+// string. What the gang's own members take counts as free: own adds it to the totals of the named resources, in the
+// units of Cluster.Free.
 func Shortage(minResources v1.ResourceList, cluster Cluster, own func(names []v1.ResourceName, total []int64)) string {
 	if len(minResources) == 0 {
 		return ""

@@ -1,5 +1,5 @@
-// Package rehearse sends binds of waiting members to the API server with dryRun. If admission would refuse the bind of a template's
-// member, the gang is sent back as a whole before any member is bound.
+// Package rehearse sends binds of waiting members to the API server with dryRun. If admission would refuse the bind of
+// a template's member, the gang is sent back as a whole before any member is bound.
 //
 // # Contract
 //
@@ -8,7 +8,8 @@
 //
 // # Non-goals
 //
-// The package decides neither whose bind is rehearsed nor what a refusal means for a gang. A bind whose rehearsal passed may still fail.
+// The package decides neither whose bind is rehearsed nor what a refusal means for a gang. A bind whose rehearsal
+// passed may still fail.
 package rehearse
 
 import (
@@ -98,8 +99,8 @@ func (r *Rehearser) Lead(ctx context.Context, client clientset.Interface) {
 // Begin has a bind rehearsed.
 func (r *Rehearser) Begin(key types.NamespacedName, of gang.Rehearsal) { r.agenda.Add(item{key, of}) }
 
-// Idle reports whether there is nothing to do until an event comes or the clock moves. Rehearsals in a process that does not
-// lead do not count.
+// Idle reports whether there is nothing to do until an event comes or the clock moves. Rehearsals in a process that
+// does not lead do not count.
 func (r *Rehearser) Idle() bool { return !r.leading.Load() || r.agenda.Idle() }
 
 // rehearse sends a bind, and passes on the answer.

@@ -30,8 +30,8 @@ func (s *Server) strandedNote(g *Gang) string {
 	return note + "; the bound members keep running"
 }
 
-// depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
-// Members that have succeeded count, so a gang that is about to finish is not depleted.
+// depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty
+// string. Members that have succeeded count, so a gang that is about to finish is not depleted.
 func (s *Server) depletedNote(key types.NamespacedName, g *Gang) string {
 	if !g.Depleted || !s.finishedRead() {
 		return ""

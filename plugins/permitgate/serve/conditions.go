@@ -14,15 +14,16 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang kube-scheduler
-// writes it only on the member that was in a cycle; the others are written here.
+// Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang
+// kube-scheduler writes it only on the member that was in a cycle; the others are written here.
 
 const (
 	conditionRetry      = time.Second
 	conditionRetryLimit = time.Minute
 )
 
-// isUnschedulable reports whether the members of a refused gang are unschedulable, and not about to get room by a preemption.
+// isUnschedulable reports whether the members of a refused gang are unschedulable, and not about to get room by a
+// preemption.
 func (g *Gang) isUnschedulable() bool {
 	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
 		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable || g.Last.Cause == gang.CauseCycleFailed)
@@ -35,7 +36,8 @@ func (s *Server) queueConditions(key types.NamespacedName, g *Gang) {
 	}
 }
 
-// writeConditions writes the members of a gang. Several gangs are written at a time, so that a large one does not keep others waiting.
+// writeConditions writes the members of a gang. Several gangs are written at a time, so that a large one does not keep
+// others waiting.
 func (s *Server) writeConditions(ctx context.Context, j job) {
 	err := s.writeMembers(ctx, j.gang)
 	switch {

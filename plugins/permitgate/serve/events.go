@@ -80,8 +80,8 @@ func (s *Server) SendEvent(ctx context.Context, key types.NamespacedName, pod *v
 	events.Send(ctx, s.Handle, key, events.About(regarding, reason, note))
 }
 
-// sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each event once to
-// each object.
+// sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each
+// event once to each object.
 func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	depleted := s.depletedNote(r.Key, g)
 	now := s.Clock.Now()

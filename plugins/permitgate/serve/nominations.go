@@ -13,11 +13,11 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// In Kubernetes 1.37 a pod that waits in Permit gets its node as status.nominatedNodeName, and room is kept for it on that
-// node. When the pod is rejected, kube-scheduler clears the nomination, but only if its informer has shown it by then. A
-// member that is rejected sooner keeps it, and a waiting gang would hold room on the nodes of its last attempt. So these
-// nominations are cleared here. A new scheduler also finds the nominations of its predecessor: it keeps those of a gang if
-// all missing members of the quorum have one.
+// In Kubernetes 1.37 a pod that waits in Permit gets its node as status.nominatedNodeName, and room is kept for it on
+// that node. When the pod is rejected, kube-scheduler clears the nomination, but only if its informer has shown it by
+// then. A member that is rejected sooner keeps it, and a waiting gang would hold room on the nodes of its last attempt.
+// So these nominations are cleared here. A new scheduler also finds the nominations of its predecessor: it keeps those
+// of a gang if all missing members of the quorum have one.
 
 const (
 	// nominationGrace is how long kube-scheduler has to clear a nomination itself.
@@ -34,9 +34,9 @@ func (s *Server) CheckNominations(key types.NamespacedName) {
 	}
 }
 
-// correctNominations clears the stale nominations of a gang, restores that of a member whose bind has failed, and nominates the
-// members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see what that room is for, and a new
-// leader keeps it.
+// correctNominations clears the stale nominations of a gang, restores that of a member whose bind has failed, and
+// nominates the members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see
+// what that room is for, and a new leader keeps it.
 func (s *Server) correctNominations(ctx context.Context, j job) {
 	if !s.Synced() {
 		s.CheckNominations(j.gang)
@@ -79,8 +79,8 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 	s.agenda.Retry(j, nominationRetry, nominationRetryLimit)
 }
 
-// keepsNominations reports whether to keep the nominations of members that have not been in a cycle yet. They are an earlier
-// scheduler's, and only useful to the gang all together.
+// keepsNominations reports whether to keep the nominations of members that have not been in a cycle yet. They are an
+// earlier scheduler's, and only useful to the gang all together.
 func (g *Gang) keepsNominations(members []Member) bool {
 	switch g.Phase {
 	case gang.Gathering, gang.Waiting, gang.Releasing, gang.Whole:

@@ -24,8 +24,8 @@ import (
 // gangIndex indexes pods by their gang.
 const gangIndex = "gang"
 
-// watchPods watches the labelled pods of all phases until ctx ends. The scheduler's own informer leaves out finished pods, which the
-// status of PodGroups and the quorum of a gang with completed members need.
+// watchPods watches the labelled pods of all phases until ctx ends. The scheduler's own informer leaves out finished
+// pods, which the status of PodGroups and the quorum of a gang with completed members need.
 func (s *Server) watchPods(ctx context.Context, client clientset.Interface) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.PodGroupLabel }),
@@ -143,7 +143,8 @@ func (s *Server) podChanged(pod *v1.Pod) {
 	}
 }
 
-// countSucceeded tells a gang which of its pods have succeeded and count towards the quorum from now on, and which no longer do.
+// countSucceeded tells a gang which of its pods have succeeded and count towards the quorum from now on, and which no
+// longer do.
 func (s *Server) countSucceeded(key types.NamespacedName) {
 	now := succeeded(s.podsOf(key))
 	s.mu.Lock()
@@ -187,9 +188,10 @@ func controllerOf(pod *v1.Pod) types.UID {
 
 // succeeded returns the pods that have succeeded and count, if the quorum lacks members.
 //
-// A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of the members that
-// are bound now was bound, and so ran with them. So a Job that loses a pod after another has completed can replace it, and so can a
-// JobSet whose driver has finished. Pods of an earlier Job, which may stay for long, do not count.
+// A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of
+// the members that are bound now was bound, and so ran with them. So a Job that loses a pod after another has completed
+// can replace it, and so can a JobSet whose driver has finished. Pods of an earlier Job, which may stay for long, do
+// not count.
 func succeeded(members []*v1.Pod) sets.Set[types.UID] {
 	controllers, oldest := sets.New[types.UID](), time.Time{}
 	for _, pod := range members {

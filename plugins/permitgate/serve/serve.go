@@ -1,6 +1,6 @@
-// Package serve writes what the leader reports about gangs: the status of PodGroups, events, and the conditions of members
-// that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep a node, and clears those that an
-// earlier attempt has left.
+// Package serve writes what the leader reports about gangs: the status of PodGroups, events, and the conditions of
+// members that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep a node, and
+// clears those that an earlier attempt has left.
 //
 // # Contract
 //
@@ -11,8 +11,8 @@
 //
 // # Non-goals
 //
-// The package decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions, so events on
-// the PodGroup replace them.
+// The package decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions, so events
+// on the PodGroup replace them.
 package serve
 
 import (
@@ -79,8 +79,8 @@ type Gang struct {
 // Member is a live pod of a gang at one moment.
 type Member struct {
 	Pod *v1.Pod
-	// Missing: the pod has no node, and this scheduler could schedule it now. SentBack: it has lost the node that it was
-	// given.
+	// Missing: the pod has no node, and this scheduler could schedule it now. SentBack: it has lost the node that it
+	// was given.
 	Missing, SentBack bool
 	// KeptNode is the node that is kept for the pod after its bind has failed.
 	KeptNode string

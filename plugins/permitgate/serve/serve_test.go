@@ -43,7 +43,8 @@ func (m memberless) Get(types.NamespacedName) (Gang, bool) { return Gang{Group: 
 func (m memberless) Keys() []types.NamespacedName          { return nil }
 func (memberless) Members(types.NamespacedName) []Member   { return nil }
 
-// TestStandbyHasNothingToWrite: a replica that does not lead does not remember each PodGroup for a status that it will not write.
+// TestStandbyHasNothingToWrite: a replica that does not lead does not remember each PodGroup for a status that it will
+// not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
 	source := crdtest.New(&v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}, Spec: v1alpha1.PodGroupSpec{MinMember: 1}})
 	group, _ := crdtest.Get(source, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}})
@@ -75,8 +76,8 @@ func TestAPodGroupsEventOutlivesALateReport(t *testing.T) {
 	require.Equal(t, reference(key, "uid"), msgs[0].Regarding)
 }
 
-// TestReportsBesidePods: a gang's PodGroup is replaced while the informer tells of its pods. The race detector says whether they share
-// anything without the lock.
+// TestReportsBesidePods: a gang's PodGroup is replaced while the informer tells of its pods. The race detector says
+// whether they share anything without the lock.
 func TestReportsBesidePods(t *testing.T) {
 	key := types.NamespacedName{Namespace: "batch", Name: "train"}
 	s := New(Config{
