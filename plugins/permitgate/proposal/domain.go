@@ -19,7 +19,7 @@ type domain struct {
 
 // inOneDomain looks for a domain that holds all members, the tightest first.
 func (s *search) inOneDomain() Result {
-	s.look(true)
+	s.findSites(true)
 	domains := s.domains()
 	var fit []domain
 	best := domain{}
@@ -33,12 +33,12 @@ func (s *search) inOneDomain() Result {
 	}
 	slices.SortFunc(fit, func(a, b domain) int { return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.name, b.name)) })
 	for _, d := range fit[:min(len(fit), maxDomains)] {
-		a := s.inTurns(d.sites)
+		a := s.overZones(d.sites)
 		if a.placed < s.Need {
-			a = s.fullest(d.sites)
+			a = s.fillUp(d.sites)
 		}
 		if a.placed >= s.Need {
-			return s.result(a, d.name)
+			return s.resultOf(a, d.name)
 		}
 	}
 	if !s.Topology.Required {
@@ -54,7 +54,7 @@ func (s *search) inOneDomain() Result {
 	case best.name == "":
 		best.name = s.Topology.Domain
 	}
-	return s.refused(best.sites, best.name)
+	return s.refusedOrUnproven(best.sites, best.name)
 }
 
 // Domain is a domain of the topology's label, with its nodes that have room for a member.
@@ -68,14 +68,14 @@ type Domain struct {
 // Domains lists the domains of a request's topology that have room for a member, also those that have been tried.
 func Domains(r Request) []Domain {
 	s := newSearch(&r)
-	s.look(true)
+	s.findSites(true)
 	var all []Domain
 	for _, d := range s.domains() {
-		one := Domain{Name: d.name, Bound: d.bound}
+		found := Domain{Name: d.name, Bound: d.bound}
 		for _, i := range d.sites {
-			one.Nodes = append(one.Nodes, s.sites[i].at)
+			found.Nodes = append(found.Nodes, s.sites[i].at)
 		}
-		all = append(all, one)
+		all = append(all, found)
 	}
 	return all
 }
@@ -99,7 +99,7 @@ func (s *search) domains() []domain {
 		domains[d].room += fit(s.sites[i].free, s.sites[i].rooms[0].kept, s.classes[0].request, math.MaxInt32)
 	}
 	for d := range domains {
-		domains[d].bound = s.bound(domains[d].sites)
+		domains[d].bound = s.upperBound(domains[d].sites)
 	}
 	return domains
 }

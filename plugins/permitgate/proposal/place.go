@@ -16,12 +16,12 @@ type attempt struct {
 	placed int
 }
 
-func (s *search) begin(among []int) *attempt {
+func (s *search) newAttempt(among []int) *attempt {
 	return &attempt{among: among, left: make([][]int64, len(s.sites)), taken: make([][]int, len(s.sites)), sites: make([][]int, len(s.classes))}
 }
 
-// takes reports whether a site takes one more member of a class.
-func (s *search) takes(a *attempt, i, c int) bool {
+// hasRoom reports whether a site takes one more member of a class.
+func (s *search) hasRoom(a *attempt, i, c int) bool {
 	at := &s.sites[i]
 	r := &at.rooms[c]
 	if r.fit == 0 {
@@ -46,8 +46,8 @@ func (s *search) takes(a *attempt, i, c int) bool {
 	return true
 }
 
-// take gives a site to the next member of a class.
-func (s *search) take(a *attempt, i, c int) {
+// assign gives a site to the next member of a class.
+func (s *search) assign(a *attempt, i, c int) {
 	if a.left[i] == nil {
 		a.left[i] = slices.Clone(s.sites[i].free)
 		a.taken[i] = make([]int, len(s.classes))
@@ -60,17 +60,17 @@ func (s *search) take(a *attempt, i, c int) {
 	a.placed++
 }
 
-// inTurns places the classes, the biggest first, zone by zone in turn, and within a zone site by site in turn.
-func (s *search) inTurns(among []int) *attempt {
-	a := s.begin(among)
+// overZones places the classes, the biggest first, zone by zone in turn, and within a zone site by site in turn.
+func (s *search) overZones(among []int) *attempt {
+	a := s.newAttempt(among)
 	load := maps.Clone(s.Placed)
 	if load == nil {
 		load = map[string]int{}
 	}
-	for _, c := range s.bySize(s.size) {
+	for _, c := range s.classesBy(s.relativeSize) {
 		zones := s.zones(among, c, load)
 		for range s.classes[c].Members {
-			for len(zones) > 0 && !zones[0].take(s, a, c) {
+			for len(zones) > 0 && !zones[0].assignNext(s, a, c) {
 				heap.Pop(&zones)
 			}
 			if len(zones) == 0 {
@@ -139,13 +139,13 @@ func (s *search) zones(among []int, c int, load map[string]int) zonesByLoad {
 	return zones
 }
 
-// take gives the next site with room to a member, and drops those that have none.
-func (z *zone) take(s *search, a *attempt, c int) bool {
+// assignNext gives the next site with room to a member, and drops those that have none.
+func (z *zone) assignNext(s *search, a *attempt, c int) bool {
 	for len(z.sites) > 0 {
 		z.at %= len(z.sites)
 		i := z.sites[z.at]
-		if s.takes(a, i, c) {
-			s.take(a, i, c)
+		if s.hasRoom(a, i, c) {
+			s.assign(a, i, c)
 			z.at++
 			return true
 		}
@@ -154,14 +154,14 @@ func (z *zone) take(s *search, a *attempt, c int) bool {
 	return false
 }
 
-// fullest fills up sites, the fullest first, in several orders of the classes until one places the quorum, and returns
+// fillUp fills up sites, the fullest first, in several orders of the classes until one places the quorum, and returns
 // the best attempt.
-func (s *search) fullest(among []int) *attempt {
+func (s *search) fillUp(among []int) *attempt {
 	var best *attempt
-	for _, order := range s.orders() {
-		a := s.begin(among)
+	for _, order := range s.classOrders() {
+		a := s.newAttempt(among)
 		for _, c := range order {
-			s.fill(a, c)
+			s.fillWith(a, c)
 		}
 		if best == nil || a.placed > best.placed {
 			best = a
@@ -173,9 +173,9 @@ func (s *search) fullest(among []int) *attempt {
 	return best
 }
 
-// fill places as many members of a class as it can.
-func (s *search) fill(a *attempt, c int) {
-	sites := slices.DeleteFunc(slices.Clone(a.among), func(i int) bool { return !s.takes(a, i, c) })
+// fillWith places as many members of a class as it can.
+func (s *search) fillWith(a *attempt, c int) {
+	sites := slices.DeleteFunc(slices.Clone(a.among), func(i int) bool { return !s.hasRoom(a, i, c) })
 	spare := make(map[int]float64, len(sites))
 	for _, i := range sites {
 		left := a.left[i]
@@ -190,23 +190,23 @@ func (s *search) fill(a *attempt, c int) {
 	}
 	slices.SortStableFunc(sites, func(x, y int) int { return cmp.Compare(spare[x], spare[y]) })
 	for _, i := range sites {
-		for len(a.sites[c]) < len(s.classes[c].Members) && s.takes(a, i, c) {
-			s.take(a, i, c)
+		for len(a.sites[c]) < len(s.classes[c].Members) && s.hasRoom(a, i, c) {
+			s.assign(a, i, c)
 		}
 	}
 }
 
-// orders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may be
+// classOrders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may be
 // left out, the smallest first.
-func (s *search) orders() (orders [][]int) {
+func (s *search) classOrders() (orders [][]int) {
 	add := func(order []int) {
 		if !slices.ContainsFunc(orders, func(known []int) bool { return slices.Equal(known, order) }) {
 			orders = append(orders, order)
 		}
 	}
-	add(s.bySize(s.size))
+	add(s.classesBy(s.relativeSize))
 	for j := range s.names {
-		add(s.bySize(func(c int) float64 { return float64(s.classes[c].request[j]) }))
+		add(s.classesBy(func(c int) float64 { return float64(s.classes[c].request[j]) }))
 	}
 	if s.Need < s.total {
 		smallest := slices.Clone(orders[0])
@@ -216,8 +216,8 @@ func (s *search) orders() (orders [][]int) {
 	return orders
 }
 
-// bySize lists the classes, the biggest first.
-func (s *search) bySize(size func(c int) float64) []int {
+// classesBy lists the classes, the biggest first.
+func (s *search) classesBy(size func(c int) float64) []int {
 	order := make([]int, len(s.classes))
 	for c := range order {
 		order[c] = c
@@ -226,8 +226,8 @@ func (s *search) bySize(size func(c int) float64) []int {
 	return order
 }
 
-// size is the largest share of what the roomiest site has of a resource that a member asks for.
-func (s *search) size(c int) float64 {
+// relativeSize is the largest share of what the roomiest site has of a resource that a member asks for.
+func (s *search) relativeSize(c int) float64 {
 	size := 0.0
 	for j, want := range s.classes[c].request {
 		most := int64(1)

@@ -28,7 +28,7 @@ type search struct {
 type class struct {
 	*Class
 	request []int64 // by search.names
-	judge   *judge
+	static  *staticFilters
 	// single means that a node takes one member only; hosts means that this holds only for nodes with a host name
 	// label.
 	single, hosts bool
@@ -56,17 +56,17 @@ func Make(r Request) Result {
 		return s.inOneDomain()
 	}
 	if s.total >= r.Need {
-		s.look(false)
-		if a := s.inTurns(s.all()); a.placed >= r.Need {
-			return s.result(a, "")
+		s.findSites(false)
+		if a := s.overZones(s.allSites()); a.placed >= r.Need {
+			return s.resultOf(a, "")
 		}
-		s.look(true)
-		if a := s.fullest(s.all()); a.placed >= r.Need {
-			return s.result(a, "")
+		s.findSites(true)
+		if a := s.fillUp(s.allSites()); a.placed >= r.Need {
+			return s.resultOf(a, "")
 		}
 	}
-	s.look(true)
-	return s.refused(s.all(), "")
+	s.findSites(true)
+	return s.refusedOrUnproven(s.allSites(), "")
 }
 
 func newSearch(r *Request) *search {
@@ -75,7 +75,7 @@ func newSearch(r *Request) *search {
 	for i := range r.Classes {
 		c := &class{Class: &r.Classes[i], request: make([]int64, len(s.names))}
 		Add(c.request, s.names, Requests(c.Pod))
-		c.judge = newJudge(c.Pod, r.Filters)
+		c.static = newStaticFilters(c.Pod, r.Filters)
 		c.single = r.Filters.Ports && len(HostPorts(c.Pod)) > 0
 		c.hosts = r.Filters.Affinity && apartOverHosts(c.Pod)
 		s.classes = append(s.classes, c)
@@ -84,18 +84,18 @@ func newSearch(r *Request) *search {
 	return s
 }
 
-// look finds sites, all of them or enough.
-func (s *search) look(all bool) {
+// findSites finds sites, all of them or enough.
+func (s *search) findSites(all bool) {
 	n := s.Cluster.Len()
-	enough := s.enough()
+	enough := s.enoughSites()
 	for ; s.looked < n && (all || !enough()); s.looked++ {
-		s.see((s.Start + s.looked) % n)
+		s.addSite((s.Start + s.looked) % n)
 	}
 }
 
-// enough returns a function to call after each node. It reports whether every class has room for its members, on as
+// enoughSites returns a function to call after each node. It reports whether every class has room for its members, on as
 // many nodes as members and some to spare.
-func (s *search) enough() func() bool {
+func (s *search) enoughSites() func() bool {
 	type tally struct{ nodes, fit int }
 	tallies := make([]tally, len(s.classes))
 	seen := 0
@@ -117,12 +117,12 @@ func (s *search) enough() func() bool {
 	}
 }
 
-// see looks at a node, which becomes a site when it has room.
-func (s *search) see(at int) {
+// addSite makes a node a site if it has room.
+func (s *search) addSite(at int) {
 	s.Cluster.Free(at, s.names, s.free)
 	var found site
 	for c := range s.classes {
-		r := s.room(c, at)
+		r := s.roomFor(c, at)
 		if r.fit == 0 {
 			continue
 		}
@@ -139,11 +139,11 @@ func (s *search) see(at int) {
 	s.sites = append(s.sites, found)
 }
 
-// room returns how many members of a class a node takes, by its free resources.
-func (s *search) room(index, at int) room {
+// roomFor returns how many members of a class a node takes, by its free resources.
+func (s *search) roomFor(index, at int) room {
 	c := s.classes[index]
 	r := room{fit: fit(s.free, nil, c.request, len(c.Members))}
-	if r.fit == 0 || c.judge.node(s.Cluster.Node(at)) != possible {
+	if r.fit == 0 || c.static.check(s.Cluster.Node(at)) != possible {
 		return room{}
 	}
 	clear(s.kept)
@@ -152,14 +152,14 @@ func (s *search) room(index, at int) room {
 		r.kept = slices.Clone(s.kept)
 		r.fit = fit(s.free, r.kept, c.request, len(c.Members))
 	}
-	if r.fit > 1 && c.alone(s.Cluster.Node(at)) {
+	if r.fit > 1 && c.onePerNode(s.Cluster.Node(at)) {
 		r.fit = 1
 	}
 	return r
 }
 
-// alone reports whether a node takes only one member of a class.
-func (c *class) alone(node *v1.Node) bool {
+// onePerNode reports whether a node takes only one member of a class.
+func (c *class) onePerNode(node *v1.Node) bool {
 	if c.single {
 		return true
 	}
@@ -188,8 +188,8 @@ func fit(free, kept, request []int64, most int) int {
 	return int(n)
 }
 
-// all lists all sites.
-func (s *search) all() []int {
+// allSites lists all sites.
+func (s *search) allSites() []int {
 	all := make([]int, len(s.sites))
 	for i := range all {
 		all[i] = i
@@ -197,11 +197,11 @@ func (s *search) all() []int {
 	return all
 }
 
-// bound returns the most members that the sites can take.
-func (s *search) bound(sites []int) int {
+// upperBound returns the most members that the sites can take.
+func (s *search) upperBound(sites []int) int {
 	byNode, byClass := 0, make([]int, len(s.classes))
 	for _, i := range sites {
-		byNode = min(byNode+s.most(&s.sites[i]), s.total)
+		byNode = min(byNode+s.mostOn(&s.sites[i]), s.total)
 		for c := range s.classes {
 			byClass[c] = min(byClass[c]+s.sites[i].rooms[c].fit, len(s.classes[c].Members))
 		}
@@ -213,8 +213,8 @@ func (s *search) bound(sites []int) int {
 	return min(byNode, sum)
 }
 
-// most returns the most members, of any classes, that a site can take: for each resource, those that ask for the least.
-func (s *search) most(at *site) int {
+// mostOn returns the most members, of any classes, that a site can take: for each resource, those that ask for the least.
+func (s *search) mostOn(at *site) int {
 	if len(s.classes) == 1 {
 		return at.rooms[0].fit
 	}
@@ -253,8 +253,8 @@ func (s *search) most(at *site) int {
 	return least
 }
 
-// result is what an attempt comes to.
-func (s *search) result(a *attempt, domain string) Result {
+// resultOf is what an attempt comes to.
+func (s *search) resultOf(a *attempt, domain string) Result {
 	r := Result{Verdict: Proposed, Domain: domain, Bound: a.placed, Nodes: s.looked, Rings: make([][]int, len(s.classes))}
 	for c, sites := range a.sites {
 		used := map[int]bool{}
@@ -263,7 +263,7 @@ func (s *search) result(a *attempt, domain string) Result {
 		}
 		ring := map[int]int{}
 		for _, i := range a.among {
-			if used[i] || s.takes(a, i, c) {
+			if used[i] || s.hasRoom(a, i, c) {
 				ring[i] = len(r.Rings[c])
 				r.Rings[c] = append(r.Rings[c], s.sites[i].at)
 			}
@@ -275,9 +275,9 @@ func (s *search) result(a *attempt, domain string) Result {
 	return r
 }
 
-// refused returns the result after all nodes have been looked at in vain.
-func (s *search) refused(sites []int, domain string) Result {
-	r := Result{Bound: s.bound(sites), Nodes: s.looked, Domain: domain}
+// refusedOrUnproven returns the result if no attempt has placed the quorum.
+func (s *search) refusedOrUnproven(sites []int, domain string) Result {
+	r := Result{Bound: s.upperBound(sites), Nodes: s.looked, Domain: domain}
 	if r.Bound >= s.Need {
 		r.Verdict = Unproven
 		return r
@@ -302,7 +302,7 @@ func (b *Bound) Node(c Cluster, i int) int {
 	c.Free(i, s.names, s.free)
 	most := 0
 	for class := range s.classes {
-		most += s.room(class, i).fit
+		most += s.roomFor(class, i).fit
 	}
 	return min(most, s.total)
 }
@@ -316,10 +316,10 @@ func (b *Bound) Takes(node *v1.Node, free []int64) int {
 	most := 0
 	for _, c := range b.search.classes {
 		n := fit(free, nil, c.request, len(c.Members))
-		if n == 0 || c.judge.node(node) != possible {
+		if n == 0 || c.static.check(node) != possible {
 			continue
 		}
-		if n > 1 && c.alone(node) {
+		if n > 1 && c.onePerNode(node) {
 			n = 1
 		}
 		most += n

@@ -5,23 +5,23 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// verdict says whether a node without its pods can take a class.
-type verdict uint8
+// nodeVerdict says whether a node without its pods can take a class.
+type nodeVerdict uint8
 
 const (
-	possible verdict = iota
+	possible nodeVerdict = iota
 	cordoned
 	tainted
 	mismatched
 )
 
 // words describes a verdict.
-func (v verdict) words() string {
+func (v nodeVerdict) words() string {
 	return [...]string{"possible", "cordoned", "tainted", "outside of the node selector or affinity"}[v]
 }
 
-// judge checks what a class asks of a node without its pods.
-type judge struct {
+// staticFilters checks what a class asks of a node without its pods.
+type staticFilters struct {
 	filters         Filters
 	tolerations     []v1.Toleration
 	affinity        nodeaffinity.RequiredNodeAffinity
@@ -29,39 +29,39 @@ type judge struct {
 	toleratesCordon bool
 }
 
-func newJudge(pod *v1.Pod, filters Filters) *judge {
-	j := &judge{filters: filters, tolerations: pod.Spec.Tolerations}
+func newStaticFilters(pod *v1.Pod, filters Filters) *staticFilters {
+	f := &staticFilters{filters: filters, tolerations: pod.Spec.Tolerations}
 	if filters.Selectors {
-		j.selects = len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil
-		j.affinity = nodeaffinity.GetRequiredNodeAffinity(pod)
+		f.selects = len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil
+		f.affinity = nodeaffinity.GetRequiredNodeAffinity(pod)
 	}
-	j.toleratesCordon = j.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
-	return j
+	f.toleratesCordon = f.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
+	return f
 }
 
-func (j *judge) node(node *v1.Node) verdict {
-	if j.filters.Cordons && node.Spec.Unschedulable && !j.toleratesCordon {
+func (f *staticFilters) check(node *v1.Node) nodeVerdict {
+	if f.filters.Cordons && node.Spec.Unschedulable && !f.toleratesCordon {
 		return cordoned
 	}
-	if j.filters.Taints {
+	if f.filters.Taints {
 		for i := range node.Spec.Taints {
-			if taint := &node.Spec.Taints[i]; taint.Effect != v1.TaintEffectPreferNoSchedule && !j.tolerates(taint) {
+			if taint := &node.Spec.Taints[i]; taint.Effect != v1.TaintEffectPreferNoSchedule && !f.tolerates(taint) {
 				return tainted
 			}
 		}
 	}
-	if j.selects {
+	if f.selects {
 		// A selector that does not parse matches no node, as in the plugin NodeAffinity.
-		if match, err := j.affinity.Match(node); err != nil || !match {
+		if match, err := f.affinity.Match(node); err != nil || !match {
 			return mismatched
 		}
 	}
 	return possible
 }
 
-func (j *judge) tolerates(taint *v1.Taint) bool {
-	for i := range j.tolerations {
-		if silently(j.tolerations[i].ToleratesTaint, taint, j.filters.TolerationOperators) {
+func (f *staticFilters) tolerates(taint *v1.Taint) bool {
+	for i := range f.tolerations {
+		if silently(f.tolerations[i].ToleratesTaint, taint, f.filters.TolerationOperators) {
 			return true
 		}
 	}

@@ -26,16 +26,16 @@ func (s *search) reasons(domain string) []Reason {
 	count := map[string]int{}
 	for at := range s.Cluster.Len() {
 		if key := s.Topology.Key; key != "" {
-			switch in, labelled := s.Cluster.Node(at).Labels[key]; {
+			switch value, labelled := s.Cluster.Node(at).Labels[key]; {
 			case domain == "" && !labelled:
 				count["without the label "+key]++
 				continue
-			case domain != "" && in != domain:
+			case domain != "" && value != domain:
 				continue
 			}
 		}
 		s.Cluster.Free(at, s.names, s.free)
-		count[s.why(index, at)]++
+		count[s.obstacleTo(index, at)]++
 	}
 	if len(count) == 0 && domain != "" {
 		return []Reason{{Words: "in " + domain}}
@@ -65,16 +65,16 @@ func (s *search) scarcest() int {
 	return worst
 }
 
-// why describes what keeps one more member of a class off a node that has as many as it can take.
-func (s *search) why(index, at int) string {
+// obstacleTo describes what keeps one more member of a class off a node that has as many as it can take.
+func (s *search) obstacleTo(index, at int) string {
 	c := s.classes[index]
-	if v := c.judge.node(s.Cluster.Node(at)); v != possible {
+	if v := c.static.check(s.Cluster.Node(at)); v != possible {
 		return v.words()
 	}
 	clear(s.kept)
 	s.Cluster.Kept(at, c.Pod, s.names, s.kept)
 	n := int64(fit(s.free, s.kept, c.request, len(c.Members)))
-	if n > 0 && c.alone(s.Cluster.Node(at)) {
+	if n > 0 && c.onePerNode(s.Cluster.Node(at)) {
 		return "with a member already (one per node)"
 	}
 	lacks := ""
