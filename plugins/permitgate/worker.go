@@ -53,59 +53,70 @@ type waitingMember struct {
 // act does what is to be done now: for one gang, or for all together.
 func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 	if key == clusterKey {
-		if pods := w.gangs.takeRefused(); len(pods) > 0 {
-			klog.FromContext(ctx).V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
-			w.profiles.any().Activate(klog.FromContext(ctx), pods)
-		}
-		if w.gangs.victimGone.Swap(false) {
-			w.profiles.any().Activate(klog.FromContext(ctx), w.nominations.preemptors())
-		}
-		w.gangs.dropReturned(w.gangs.clock.Now())
-		if again := w.freed.wake(w.gangs.clock.Now()); !again.IsZero() {
-			w.gangs.agenda.AddAt(clusterKey, again)
-		}
-		w.admitNext()
-		return
+		w.actOnCluster(klog.FromContext(ctx))
+	} else {
+		w.actOnGang(ctx, key)
 	}
+	w.admitNext()
+}
+
+// actOnCluster wakes those that may be helped by what has changed for all.
+func (w *worker) actOnCluster(logger klog.Logger) {
+	if pods := w.gangs.takeRefused(); len(pods) > 0 {
+		logger.V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
+		w.profiles.any().Activate(logger, pods)
+	}
+	if w.gangs.victimGone.Swap(false) {
+		w.profiles.any().Activate(logger, w.nominations.preemptors())
+	}
+	now := w.gangs.clock.Now()
+	w.gangs.dropReturned(now)
+	if again := w.freed.wake(now); !again.IsZero() {
+		w.gangs.agenda.AddAt(clusterKey, again)
+	}
+}
+
+// actOnGang carries out what a gang has decided.
+func (w *worker) actOnGang(ctx context.Context, key types.NamespacedName) {
 	logger := klog.FromContext(ctx).WithValues("podGroup", key)
-	j, ok := w.take(key)
+	work, ok := w.take(key)
 	if !ok {
 		w.queue.remove(key)
 		w.report(ctx, serve.Report{Key: key, Gone: true})
 		return
 	}
-	w.log(logger, &j)
+	w.log(logger, &work)
 	handle := w.profiles.any()
-	for _, pod := range j.unnominated {
+	for _, pod := range work.unnominated {
 		handle.DeleteNominatedPodIfExists(pod)
 	}
-	for _, member := range j.reject {
-		waiting.SendBack(member.handle, member.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
+	for _, member := range work.reject {
+		why := "PodGroup " + key.String() + ": the gang was rolled back: " + work.failure
+		waiting.SendBack(member.handle, member.uid, Name, why)
 	}
-	for _, r := range j.report.Actions.Rehearse {
+	for _, r := range work.report.Actions.Rehearse {
 		w.rehearse(key, r)
 	}
-	if len(j.probe) > 0 {
-		w.release(logger, key, j.probe)
+	if len(work.probe) > 0 {
+		w.release(logger, key, work.probe)
 	}
-	if len(j.activate) > 0 {
-		logger.V(4).Info("Activating members", "members", len(j.activate), "phase", j.phase)
-		for _, pod := range j.activate { // one by one: the queue keeps the order of those that it gets at the same time
+	if len(work.activate) > 0 {
+		logger.V(4).Info("Activating members", "members", len(work.activate), "phase", work.phase)
+		for _, pod := range work.activate { // one by one: the queue keeps the order of those that it gets at the same time
 			handle.Activate(logger, map[string]*v1.Pod{podgroup.Key(pod).String(): pod})
 		}
 	}
-	w.report(ctx, j.report)
-	w.admitNext()
+	w.report(ctx, work.report)
 }
 
-func (w *worker) log(logger klog.Logger, j *gangWork) {
-	if r := j.report.Actions.Rollback; r != nil {
+func (w *worker) log(logger klog.Logger, work *gangWork) {
+	if r := work.report.Actions.Rollback; r != nil {
 		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
 	}
-	if j.report.Actions.BecameWhole {
-		logger.V(2).Info("Gang is whole", "after", j.report.Actions.TimeToWhole)
+	if work.report.Actions.BecameWhole {
+		logger.V(2).Info("Gang is whole", "after", work.report.Actions.TimeToWhole)
 	}
-	observe(&j.report.Actions)
+	observe(&work.report.Actions)
 }
 
 // observe counts what a gang has done.
@@ -119,44 +130,44 @@ func observe(actions *gang.Actions) {
 }
 
 // take asks a gang what is to be done, and gathers what that needs.
-func (w *worker) take(key types.NamespacedName) (j gangWork, ok bool) {
+func (w *worker) take(key types.NamespacedName) (work gangWork, ok bool) {
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
 	e, ok := w.gangs.byKey[key]
 	if !ok {
-		return j, false
+		return work, false
 	}
 	now := w.gangs.clock.Now()
 	actions := e.gang.Act(now)
 	w.gangs.afterChangeLocked(e)
-	j.phase, j.failure = e.gang.Phase(), e.gang.LastRollback().Detail
-	j.report = serve.Report{Key: key, Actions: actions}
+	work.phase, work.failure = e.gang.Phase(), e.gang.LastRollback().Detail
+	work.report = serve.Report{Key: key, Actions: actions}
 	if r := actions.Rollback; r != nil {
 		if m := e.pods[r.Member]; m != nil {
-			j.report.Member = m.pod
+			work.report.Member = m.pod
 		}
 	}
 	for _, uid := range actions.BindFailed {
 		if m := e.pods[uid]; m != nil {
-			j.report.BindFailed, j.report.Node = m.pod, m.node
+			work.report.BindFailed, work.report.Node = m.pod, m.node
 		}
 	}
-	j.probe = w.waiters(e, actions.Probe)
-	j.reject = w.waiters(e, actions.Reject)
+	work.probe = w.waitingMembers(e, actions.Probe)
+	work.reject = w.waitingMembers(e, actions.Reject)
 	for _, uid := range actions.Activate {
 		if m := e.pods[uid]; m != nil {
-			j.activate = append(j.activate, m.pod)
+			work.activate = append(work.activate, m.pod)
 		}
 	}
-	slices.SortFunc(j.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
+	slices.SortFunc(work.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
 	if e.preempting == nil {
-		j.unnominated = e.unnominated
+		work.unnominated = e.unnominated
 	}
 	e.unnominated = nil
 	if w.gangs.forgetLocked(e) {
 		w.queue.remove(key)
-		j.report.Gone = true
-		return j, true
+		work.report.Gone = true
+		return work, true
 	}
 	if e.gang.Ready() {
 		w.queue.update(e.rank(), e.gang.Admitted())
@@ -166,7 +177,7 @@ func (w *worker) take(key types.NamespacedName) (j gangWork, ok bool) {
 	if !actions.Next.IsZero() {
 		w.gangs.agenda.AddAt(key, later(actions.Next, now.Add(time.Millisecond)))
 	}
-	return j, true
+	return work, true
 }
 
 func later(a, b time.Time) time.Time {
@@ -194,22 +205,22 @@ func (w *worker) admitNext() {
 	}
 }
 
-// waiters pairs members with the handle of their profile. A member that is gone from the informer
+// waitingMembers pairs members with the handle of their profile. A member that is gone from the informer
 // may be in any profile.
-func (w *worker) waiters(e *gangEntry, uids []types.UID) []waitingMember {
-	var ws []waitingMember
+func (w *worker) waitingMembers(e *gangEntry, uids []types.UID) []waitingMember {
+	var found []waitingMember
 	for _, uid := range uids {
 		if m := e.pods[uid]; m != nil {
 			if h := w.profiles.of(m.pod.Spec.SchedulerName); h != nil {
-				ws = append(ws, waitingMember{uid, h})
+				found = append(found, waitingMember{uid, h})
 			}
 			continue
 		}
 		for _, h := range w.profiles.all() {
-			ws = append(ws, waitingMember{uid, h})
+			found = append(found, waitingMember{uid, h})
 		}
 	}
-	return ws
+	return found
 }
 
 // release lets the members go together that wait in Permit for this plugin alone. The gang asks again about those that
