@@ -12,7 +12,7 @@ import (
 )
 
 // Permit makes a member wait for the quorum. The member that completes it waits like the others: the
-// worker lets all go together, once it has seen that no other plugin keeps any of them. The gang has its own
+// worker releases all together, once it has seen that no other plugin keeps any of them. The gang has its own
 // deadline, so the framework's timeout is the longest possible.
 func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
 	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {

@@ -42,8 +42,9 @@ func attemptOf(state fwk.CycleState) *attempt {
 }
 
 // PreFilter restricts a member to its proposed nodes. For the scout of a gang it makes the proposal for all members. It
-// refuses a member whose gang has been refused or rolled back since the member entered the active queue. A member's
-// way:
+// refuses a member whose gang has been refused or rolled back since the member entered the active queue.
+//
+// A member's way:
 //
 //	PreEnqueue  kept until the gang is admitted and the member is its scout, or of its round
 //	PreFilter   the scout proposes for all: the gang is refused, or gathers; the others get their nodes, or their domain
@@ -107,30 +108,30 @@ func (p *PermitGate) nominateAgain(a *attempt) {
 	}
 }
 
-// beginAttempt returns what a member is tried on, or why it is refused.
+// beginAttempt returns what a member is tried on, or why it is refused. If it is the scout, it proposes for all members
+// first, and then enters once more, as one of the round that has begun.
 func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
-	a, reason, detail := p.attemptOn(key, pod)
-	if a == nil && reason == gang.ReasonNone {
-		if status := p.propose(ctx, state, key, pod, nodes); status != nil {
-			return &attempt{refused: true}, status
+	entry, a, status := p.enterCycle(key, pod)
+	if entry == gang.EnterPropose {
+		status = p.propose(ctx, state, key, pod, nodes)
+		if status == nil {
+			entry, a, status = p.enterCycle(key, pod)
 		}
-		a, reason, detail = p.attemptOn(key, pod)
-		if a == nil {
-			reason, detail = gang.ReasonQueued, "has changed while its proposal was made"
+		if status == nil && entry == gang.EnterPropose {
+			status = p.refusal(key, gang.ReasonQueued, "has changed while its proposal was made")
 		}
 	}
-	if reason != gang.ReasonNone {
-		return &attempt{refused: true}, p.refusal(key, reason, detail)
+	if status != nil {
+		return &attempt{refused: true}, status
 	}
 	return a, nil
 }
 
-// attemptOn records that a member is in its cycle. It returns nil, and no reason, for a scout.
-func (p *PermitGate) attemptOn(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
-	reason = gang.ReasonNotFound
+// enterCycle records that a member is in its cycle, and returns what it is tried on, or why it is refused.
+func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (entry gang.Entry, a *attempt, refused *fwk.Status) {
+	reason, detail := gang.ReasonNotFound, ""
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.update(key, func(e *gangEntry, now time.Time) {
-		var entry gang.Entry
 		entry, reason, detail = e.gang.Enter(pod.UID, now)
 		if entry == gang.EnterRefused || entry == gang.EnterPropose {
 			return
@@ -147,7 +148,7 @@ func (p *PermitGate) attemptOn(key types.NamespacedName, pod *v1.Pod) (a *attemp
 		}
 		a.lifted = e.siblingsOn(a.hinted, pod.UID)
 	})
-	return a, reason, detail
+	return entry, a, p.refusal(key, reason, detail)
 }
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.

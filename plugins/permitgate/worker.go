@@ -223,7 +223,7 @@ func (w *worker) waitingMembers(e *gangEntry, uids []types.UID) []waitingMember 
 	return found
 }
 
-// release lets the members go together that wait in Permit for this plugin alone. The gang asks again about those that
+// release releases the members together that wait in Permit for this plugin alone. The gang asks again about those that
 // are not found.
 func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waitingMember) {
 	ready := make(map[types.UID]fwk.WaitingPod, len(members))

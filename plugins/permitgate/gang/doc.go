@@ -9,7 +9,7 @@
 //
 // # Phases
 //
-//	           quorum exists          proposal         a member waits         minMember let go
+//	           quorum exists          proposal         a member waits         minMember released
 //	Pending ------------------> Queued ------> Gathering ------> Waiting ----------------------> Releasing
 //	 ^                           ^  |              |                |  ^                              |
 //	 |     time, or a change     |  | refused      | rollback       |  | a bind failed                | minMember

@@ -27,13 +27,13 @@ type Gang struct {
 	// rounds numbers the rounds.
 	rounds int
 
-	prepareBy      time.Time // when the members that were let go are to be prepared; zero when they are not awaited
+	prepareBy      time.Time // when the members that were released are to be prepared; zero when they are not awaited
 	changes        int       // of the gang itself, by [Gang.Changed]
 	changedAt      time.Time // when something changed last that may help
 	readySince     time.Time // when the quorum came to exist; zero in Pending
 	arrivedAt      time.Time // when a member came last that has no node
 	countSucceeded bool      // members that have succeeded count, as of the last input
-	releasedHere   bool      // a member of the present quorum was let go by Release or Permit
+	releasedHere   bool      // a member of the present quorum was released here, by Release or Permit
 
 	failures       int       // rollbacks with backoff since the gang was whole
 	backoffUntil   time.Time // end of the Backoff phase
@@ -42,7 +42,7 @@ type Gang struct {
 	notBeforeIfOwn time.Time // before when no room does that may be the gang's own
 	last           Rollback  // the last one
 
-	rehearsals      map[Template]*rehearsal //, since the last round began
+	rehearsals      map[Template]*rehearsal // since the last round began
 	rehearsalsBegun int                     // ever
 
 	partialSince time.Time // when the gang came to be bound in part; zero when it is not
@@ -80,7 +80,7 @@ type member struct {
 	// holds is true from Permit until the member's bind is on the way or it is unreserved: it has something
 	// reserved that a rejection would free.
 	holds bool
-	// letIn is true while the gang lets the member into the queue although its quorum has not been let go.
+	// letIn is true while the gang lets the member into the queue although its quorum has not been released.
 	letIn bool
 	// inRound is true for a member of the present round, until it has failed in it.
 	inRound bool

@@ -11,7 +11,7 @@ func (g *Gang) complete() bool {
 	return g.valid() && g.count[memberWaiting] > 0 && g.lacking() <= 0 && g.rehearsed()
 }
 
-// Release lets go those of uids that wait, if with them the quorum is complete, and returns them: each
+// Release releases those of uids that wait, if with them the quorum is complete, and returns them: each
 // is to be allowed in Permit. uids are the members that the caller has seen waiting there for nothing
 // but this gang. It returns nil, and changes nothing, when they do not complete the quorum.
 func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
@@ -66,7 +66,7 @@ const (
 	ArrivalRefused
 )
 
-// Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier. When the
+// Arrive is called when a member that was released has been prepared for its bind: it has come to the barrier. When the
 // members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
 // and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.ArrivalOf] says
 // then, and after each further input.

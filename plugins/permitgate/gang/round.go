@@ -172,14 +172,16 @@ func (g *Gang) Refuse(r Rollback, pause time.Duration, now time.Time) {
 // failInRound takes a member out of the round, if there is one, and ends that if the quorum cannot do without the
 // member.
 func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
-	if m.state != memberIdle && m.state != memberWaiting {
+	switch {
+	case m.state == memberWaiting:
+		m.inRound = false
+		g.move(m, memberIdle)
+	case m.state == memberIdle && m.inRound:
+		m.inRound = false
+		g.round.idle--
+	default:
 		return
 	}
-	if m.state == memberIdle && m.inRound {
-		g.round.idle--
-	}
-	m.inRound = false
-	g.move(m, memberIdle)
 	g.firstTried(m, now)
 	g.rollBackIfShort(r, now)
 }

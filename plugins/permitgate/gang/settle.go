@@ -172,7 +172,7 @@ func (g *Gang) settle(now time.Time) {
 	g.settleRecovery(now)
 }
 
-// settleRound is settle for a gang that is neither let go nor kept away.
+// settleRound is settle for a gang that is neither released nor kept away.
 func (g *Gang) settleRound(now time.Time) {
 	if g.round != nil {
 		g.pauseForRehearsals(now)
@@ -205,7 +205,7 @@ func (g *Gang) settleRound(now time.Time) {
 	}
 	switch waiting := g.count[memberWaiting]; {
 	case waiting > 0 && g.round == nil && g.releasedOrLater()+waiting < g.spec.MinMember:
-		// Members that were let go have been lost, and those that still wait are not enough.
+		// Members that were released have been lost, and those that still wait are not enough.
 		g.rollBack(Rollback{
 			Cause:  CauseNotPrepared,
 			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.releasedOrLater()+waiting),

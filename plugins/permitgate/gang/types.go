@@ -48,7 +48,7 @@ const (
 	CauseRefused Cause = "refused"
 	// CauseBindRefused: the API server would refuse a member's bind.
 	CauseBindRefused Cause = "bind_refused"
-	// CauseNotPrepared: a member that was let go was preempted, failed to be prepared for its bind, or was
+	// CauseNotPrepared: a member that was released was preempted, failed to be prepared for its bind, or was
 	// not prepared in time.
 	CauseNotPrepared Cause = "not_prepared"
 	// CauseMembersLeft: fewer members than minMember are left, in the gang or in the round.
@@ -95,7 +95,7 @@ const (
 type Config struct {
 	// Timeout is how long the first waiting member waits for the quorum when the gang's Spec does not say.
 	Timeout time.Duration
-	// PrepareTimeout is how long the members that were let go have to be prepared for their binds. It must
+	// PrepareTimeout is how long the members that were released have to be prepared for their binds. It must
 	// be longer than any plugin prepares a pod. 0 means forever.
 	PrepareTimeout time.Duration
 	// RecoveryTimeout is how long a gang may be bound in part before it counts as stranded. 0 means for ever.
@@ -105,7 +105,7 @@ type Config struct {
 	// Native says that the members belong to a PodGroup of scheduling.k8s.io: kube-scheduler places them together,
 	// without a scout and a proposal, and wakes them.
 	Native bool
-	// Rehearse says that waiting members are let go only when [Gang.Rehearsed] has said of one of each template that
+	// Rehearse says that waiting members are released only when [Gang.Rehearsed] has said of one of each template that
 	// its bind would be accepted.
 	Rehearse bool
 	// Jitter returns a number in [0, 1): that share of half the backoff is taken off, so that gangs that got into

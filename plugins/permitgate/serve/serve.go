@@ -23,7 +23,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	clientset "k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -119,7 +118,6 @@ type Server struct {
 
 	mu        sync.Mutex // guards everything below
 	leads     bool
-	client    clientset.Interface
 	patcher   *podstatus.Patcher
 	pods      toolscache.Indexer                           // the pods of gangs, finished ones too; nil before this process leads
 	podsRead  func() bool                                  // all of them have been read
@@ -159,7 +157,7 @@ func New(c Config) *Server {
 // Lead starts to serve, until ctx ends. Only the leader calls it, once, and then reports every gang.
 func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	s.mu.Lock()
-	s.leads, s.client, s.patcher = true, h.ClientSet(), podstatus.New(h)
+	s.leads, s.patcher = true, podstatus.New(h)
 	s.mu.Unlock()
 	s.watchPods(ctx, h.ClientSet())
 	go s.agenda.Run(ctx, workers, func(j job) { s.doJob(ctx, j) })

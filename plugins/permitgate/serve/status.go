@@ -24,7 +24,7 @@ const statusPause = 500 * time.Millisecond
 //	Failed      pods have failed, and too few run or have succeeded without them
 //
 // Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
-// members that were let go together are being bound.
+// members that were released together are being bound.
 func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts, releasing bool, now time.Time) v1alpha1.PodGroupStatus {
 	status := old
 	final := old.Phase == v1alpha1.PodGroupFinished || old.Phase == v1alpha1.PodGroupFailed
