@@ -5,8 +5,9 @@
 //
 // # Contract
 //
-//   - A pod without the label, and a pod with the native spec.schedulingGroup, passes through every
-//     extension point untouched.
+//   - A pod without the label passes through every extension point untouched, but it does not take room that a starving
+//     gang collects, nor that of a member which has just lost its node. A pod with spec.schedulingGroup is package
+//     native's.
 //   - A member waits in PreEnqueue until its PodGroup exists, is valid, and has minMember live members:
 //     pods that are neither terminating nor finished nor held by a scheduling gate.
 //   - For each priority, one gang at a time sends a member, the scout, through a scheduling cycle. The scout's
@@ -30,9 +31,24 @@
 //   - PreEnqueue, queueing hints and SignPod make no call to the scheduling queue, to a waiting pod or to the API
 //     server, and neither does code that holds the plugin's lock: worker goroutines make these calls.
 //
-// The state machine of one gang is in package gang, which knows neither framework nor clock. This package
-// translates the framework's calls and the informers' events into its inputs, and carries out its decisions.
-// Package serve writes statuses, events and conditions.
+// # Where to look
+//
+// The state machine of one gang is in package gang, which knows neither framework nor clock. This package translates
+// the framework's calls and the informers' events into its inputs, and carries out its decisions. PreFilter draws a
+// member's way.
+//
+//	prefilter.go, postfilter.go, reserve.go ...   the extension points, in upstream's order
+//	propose.go      the proposal, for what a gang asks (gangrequest.go) on the nodes as it may use them (view.go), within
+//	                what the profile's filters refuse (profilefilters.go)
+//	roundplan.go    the nodes that a round's members are tried on; packing.go: within one domain
+//	gangs.go        the state of all gangs, each with its objects (entry.go), behind one lock
+//	handlers.go     the informers' events; claims.go: claims of members that do not exist
+//	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again
+//	worker.go       releases, sends back and activates members
+//	victims.go      preemption (package preempt); returning.go: kept nodes whose nominations are missing for a moment
+//	collect.go      room that a starving gang collects
+//	native          gangs of Kubernetes' own API, with the same state machine
+//	serve           statuses, events and conditions
 //
 // # Non-goals
 //
