@@ -100,7 +100,8 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.args != nil && *s.args != a {
-		return nil, fmt.Errorf("plugin %s: the args of profile %q differ from those of another profile: all profiles share the ledger", Name, h.ProfileName())
+		return nil, fmt.Errorf("plugin %s: the args of profile %q differ from those of another profile: all profiles share the ledger",
+			Name, h.ProfileName())
 	}
 	if s.running == nil {
 		r, err := s.start(ctx, a, h)
@@ -151,14 +152,20 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 			source = server
 		}
 	}
-	r := &running{args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h)}
+	r := &running{
+		args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h),
+	}
 	pods := factory.Core().V1().Pods().Lister()
 	r.view, r.recent.ledger = r.holds.NewView(), r.ledger
-	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) ledger.Resources { return nominatedOn(r.ledger, pods, h, node) })
+	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) ledger.Resources {
+		return nominatedOn(r.ledger, pods, h, node)
+	})
 	r.drift = newDriftDetector(r.ledger, a.DriftSettle.Duration, s.hasProfile)
 	r.server = serve.New(&serve.Config{
-		Clock: s.clock, Source: source, Leader: r.leader, Lease: sync.OnceValue(leader.Lease), Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
-		Waker: &waker{running: r, handle: h, comparisons: feature.TolerationOperators()}, Handle: h, Trails: ledgerTrails(r.ledger, factory),
+		Clock: s.clock, Source: source, Leader: r.leader, Lease: sync.OnceValue(leader.Lease),
+		Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
+		Waker:  &waker{running: r, handle: h, comparisons: feature.TolerationOperators()},
+		Handle: h, Trails: ledgerTrails(r.ledger, factory),
 	})
 	synced, err := addHandlers(ctx, factory, r)
 	if err != nil {

@@ -25,7 +25,8 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	}
 	r.server.AwaitStart(ctx)
 	imagined := hypothetical.Marked(state)
-	if !imagined && r.waiting.AttemptBegins(pod.UID) { // before the view is read: what opens from here on is news to this attempt
+	// Before the view is read: what opens from here on is news to this attempt.
+	if !imagined && r.waiting.AttemptBegins(pod.UID) {
 		r.server.Kick()
 	}
 	if !imagined {

@@ -41,7 +41,8 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		r.server.Kick()
 	}
 	if slots > 0 {
-		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "slots", slots, "claim", d.asker.Claim)
+		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName),
+			"slots", slots, "claim", d.asker.Claim)
 	}
 	return nil
 }

@@ -58,7 +58,8 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 			}
 		}, Name)
 		e.found = found.Load()
-		klog.FromContext(ctx).V(4).Info("Looked for a better node for an owner", "pod", klog.KObj(pod), "nodes", len(nodes), "found", e.found)
+		klog.FromContext(ctx).V(4).Info("Looked for a better node for an owner", "pod", klog.KObj(pod),
+			"nodes", len(nodes), "found", e.found)
 	})
 	return e.found
 }

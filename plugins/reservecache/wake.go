@@ -45,7 +45,8 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 				return waiting.Node{}, false
 			}
 			return waiting.Node{
-				Object: n.Node, Pods: n.Pods, Allocatable: n.Allocatable, Requested: n.Requested, Holds: r.holds.Node(name), Owned: r.server.OwnedOn(nodes, n),
+				Object: n.Node, Pods: n.Pods, Allocatable: n.Allocatable, Requested: n.Requested,
+				Holds: r.holds.Node(name), Owned: r.server.OwnedOn(nodes, n),
 			}, true
 		},
 		Asker: func(pod *v1.Pod) holds.Asker {

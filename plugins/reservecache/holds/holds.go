@@ -206,7 +206,8 @@ func (s *Holds) Take(claimUID types.UID, nodeName string, part *ledger.Resources
 		return Taken{}, ErrTooLittleHeld
 	}
 	h := c.holds[nodeName]
-	taken := Taken{Claim: claimUID, Node: nodeName, Zone: h.zone, Part: h.slot.Times(part.Pods)} // the slots may be about to change their size
+	// The slots may be about to change their size.
+	taken := Taken{Claim: claimUID, Node: nodeName, Zone: h.zone, Part: h.slot.Times(part.Pods)}
 	s.setLocked(h, h.amount.Less(&taken.Part))
 	s.noteLoweredLocked(&taken, 1)
 	return taken, nil

@@ -49,5 +49,6 @@ func (s *Holds) StatusOn(uid types.UID, nodeName string) NodeStatus {
 
 func (c *claimRecord) statusOn(nodeName string) NodeStatus {
 	h := c.holds[nodeName]
-	return NodeStatus{Node: nodeName, Zone: h.zone, Amount: h.amount, Resized: c.spec.HasSlots() && !h.slot.Equal(&c.spec.Slot)}
+	resized := c.spec.HasSlots() && !h.slot.Equal(&c.spec.Slot)
+	return NodeStatus{Node: nodeName, Zone: h.zone, Amount: h.amount, Resized: resized}
 }

@@ -61,7 +61,10 @@ func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 
 // addPlace adds a node with what the claim has there.
 func (d *draft) addPlace(name string, before holds.NodeStatus) *place {
-	at := &place{name: name, zone: before.Zone, node: d.nodes.present(name), before: before, slots: before.Slots(), amount: before.Amount}
+	at := &place{
+		name: name, zone: before.Zone, node: d.nodes.present(name),
+		before: before, slots: before.Slots(), amount: before.Amount,
+	}
 	n := d.planner.nodeLocked(name)
 	if at.node != nil {
 		n = at.node

@@ -27,69 +27,79 @@ func condition(kind string, value bool, reason, message string) metav1.Condition
 
 // conditions are the conditions of a reservation.
 func (e *entry) conditions() []metav1.Condition {
+	expired := condition(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, "spec.ttl has not passed")
 	if e.valid == nil {
-		const nothing = "nothing is held: the spec is invalid"
-		return []metav1.Condition{
-			condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs)),
-			condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonInvalid, nothing),
-			condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonInvalid, nothing),
-			condition(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, "spec.ttl has not passed"),
-			condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonInvalid, nothing),
-			condition(v1alpha1.ConditionProtected, false, v1alpha1.ReasonInvalid, nothing),
-		}
+		return e.nothingHeld(v1alpha1.ReasonInvalid, "nothing is held: the spec is invalid", expired)
 	}
-	spec := e.valid
-	if e.expired {
-		message := "nothing is held: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
-		accepted := condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid")
-		if !e.object.Valid() {
-			accepted = condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs))
-		}
-		return []metav1.Condition{
-			accepted,
-			condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonExpired, message),
-			condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonExpired, message),
-			condition(v1alpha1.ConditionExpired, true, v1alpha1.ReasonExpired, message),
-			condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonExpired, message),
-			condition(v1alpha1.ConditionProtected, false, v1alpha1.ReasonExpired, message),
-		}
-	}
-	expires := "spec.ttl is not set"
-	if !spec.deadline.IsZero() {
-		expires = "spec.ttl passes at " + spec.deadline.UTC().Format(time.RFC3339)
+	deadline := e.valid.deadline.UTC().Format(time.RFC3339)
+	switch {
+	case e.expired:
+		message := "nothing is held: spec.ttl passed at " + deadline
+		expired = condition(v1alpha1.ConditionExpired, true, v1alpha1.ReasonExpired, message)
+		return e.nothingHeld(v1alpha1.ReasonExpired, message, expired)
+	case e.valid.deadline.IsZero():
+		expired.Message = "spec.ttl is not set"
+	default:
+		expired.Message = "spec.ttl passes at " + deadline
 	}
 	return []metav1.Condition{
-		e.acceptedCondition(), e.readyCondition(), e.degradedCondition(),
-		condition(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, expires),
+		e.acceptedCondition(), e.readyCondition(), e.degradedCondition(), expired,
 		e.ownersDoNotFitCondition(), e.protectedCondition(),
+	}
+}
+
+// nothingHeld are the conditions of a reservation that holds nothing.
+func (e *entry) nothingHeld(reason, message string, expired metav1.Condition) []metav1.Condition {
+	return []metav1.Condition{
+		e.acceptedCondition(),
+		condition(v1alpha1.ConditionReady, false, reason, message),
+		condition(v1alpha1.ConditionDegraded, false, reason, message),
+		expired,
+		condition(v1alpha1.ConditionOwnersDoNotFit, false, reason, message),
+		condition(v1alpha1.ConditionProtected, false, reason, message),
 	}
 }
 
 // acceptedCondition says whether the scheduler applies the reservation, and warns about oddities.
 func (e *entry) acceptedCondition() metav1.Condition {
+	accepted := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionAccepted, true, reason, message)
+	}
 	if !e.object.Valid() {
-		return condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, "the spec before this one still applies: "+oneLine(e.object.Errs))
+		message := oneLine(e.object.Errs)
+		if e.valid != nil && !e.expired {
+			message = "the spec before this one still applies: " + message
+		}
+		return condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, message)
+	}
+	if e.expired {
+		return accepted(v1alpha1.ReasonAccepted, "the spec is valid")
 	}
 	if winners := slices.Sorted(maps.Keys(e.survey.winners)); len(winners) > 0 {
-		return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+joinNames(winners))
+		return accepted(v1alpha1.ReasonOwnersOverlap,
+			"spec.owners: pods that an older reservation also selects belong to that one: "+joinNames(winners))
 	}
+	var unknown []string
 	if e.report != nil && len(e.valid.zones) > 0 {
-		var unknown []string
 		for i := range e.report.Zones {
 			if z := &e.report.Zones[i]; z.Unknown {
 				unknown = append(unknown, z.Name)
 			}
 		}
-		if len(unknown) > 0 {
-			return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonZonesWithoutNodes, "spec.zones: no node has "+v1.LabelTopologyZone+"="+joinNames(unknown))
-		}
 	}
-	return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the scheduler applies the reservation")
+	if len(unknown) > 0 {
+		return accepted(v1alpha1.ReasonZonesWithoutNodes,
+			"spec.zones: no node has "+v1.LabelTopologyZone+"="+joinNames(unknown))
+	}
+	return accepted(v1alpha1.ReasonAccepted, "the scheduler applies the reservation")
 }
 
-// readyCondition says whether all desired slots are held, and why not.
+// readyCondition says whether all that is desired is held, and why not.
 func (e *entry) readyCondition() metav1.Condition {
 	r := e.report
+	ready := func(message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, message)
+	}
 	not := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, false, reason, message)
 	}
@@ -97,11 +107,11 @@ func (e *entry) readyCondition() metav1.Condition {
 	case r == nil || e.applied != e.valid:
 		return not(v1alpha1.ReasonNotPlacedYet, "the scheduler has not placed slots yet")
 	case r.Missing.IsZero() && e.applied.nodes != nil:
-		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
+		return ready("all amounts are held" + e.usedInWords())
 	case r.Missing.IsZero() && e.applied.use == holds.UseLast:
-		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held.Pods))
+		return ready(fmt.Sprintf("%d unused slots are held", r.Held.Pods))
 	case r.Missing.IsZero():
-		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held.Pods, r.Used.Pods))
+		return ready(fmt.Sprintf("%d slots are held, %d of them are used", r.Held.Pods, r.Used.Pods))
 	case r.FitsNoNode:
 		return not(v1alpha1.ReasonFitsNoNode, "spec.slot: larger than any node that it may be on: "+r.Shortfalls())
 	}
@@ -142,8 +152,11 @@ func (e *entry) missingMessage() string {
 	return line
 }
 
-// degradedCondition says whether slots are missing for a reason that does not pass by itself.
+// degradedCondition says whether something is missing for a reason that does not pass by itself.
 func (e *entry) degradedCondition() metav1.Condition {
+	degraded := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionDegraded, true, reason, message)
+	}
 	var nodes []string
 	if e.report != nil {
 		for _, name := range e.report.Full {
@@ -155,21 +168,25 @@ func (e *entry) degradedCondition() metav1.Condition {
 	switch r := e.report; {
 	case r == nil || r.Missing.IsZero():
 	case len(nodes) > 0:
-		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, e.heldNoun()+" have lost their room and have no other place yet: node "+joinFirst(nodes, "; node "))
+		return degraded(v1alpha1.ReasonOvercommitted,
+			e.heldNoun()+" have lost their room and have no other place yet: node "+joinFirst(nodes, "; node "))
 	case len(r.Away) > 0:
-		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, e.heldNoun()+" have no place because these nodes were removed or are not ready: "+joinNames(r.Away))
+		return degraded(v1alpha1.ReasonNodesLost,
+			e.heldNoun()+" have no place because these nodes were removed or are not ready: "+joinNames(r.Away))
 	case len(r.Capped) > 0:
-		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "the scheduler's maxHeldFraction allows no more to be held in zone "+joinNames(r.Capped))
+		return degraded(v1alpha1.ReasonHeldFractionReached,
+			"the scheduler's maxHeldFraction allows no more to be held in zone "+joinNames(r.Capped))
 	}
-	return condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held "+e.heldNoun()+" have their room")
+	message := "all held " + e.heldNoun() + " have their room"
+	return condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, message)
 }
 
 // ownersDoNotFitCondition says whether some owners cannot use the slots.
 func (e *entry) ownersDoNotFitCondition() metav1.Condition {
+	message := "the slots are large enough for the owners that exist"
 	if e.applied != nil && e.applied.nodes != nil {
-		return condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take what they lack from the amounts")
-	}
-	if e.applied != nil && e.report != nil {
+		message = "owners take what they lack from the amounts"
+	} else if e.applied != nil && e.report != nil {
 		most := int64(0)
 		for i := range e.report.Zones {
 			for j := range e.report.Zones[i].Nodes {
@@ -180,17 +197,18 @@ func (e *entry) ownersDoNotFitCondition() metav1.Condition {
 			return condition(v1alpha1.ConditionOwnersDoNotFit, true, reason, message)
 		}
 	}
-	return condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "the slots are large enough for the owners that exist")
+	return condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, message)
 }
 
 // protectedCondition says whether the slots are kept from pods without a priority class.
 func (e *entry) protectedCondition() metav1.Condition {
 	if e.applied != nil && e.priority < e.defaultPriority {
 		return condition(v1alpha1.ConditionProtected, false, v1alpha1.ReasonPriorityBelowDefault, fmt.Sprintf(
-			"spec.priority: pods without a priority class get priority %d from PriorityClass %s and may take the room of the slots, which have priority %d",
-			e.defaultPriority, e.defaultClass, e.priority))
+			"spec.priority: pods without a priority class get priority %d from PriorityClass %s and may take the room of the slots, "+
+				"which have priority %d", e.defaultPriority, e.defaultClass, e.priority))
 	}
-	return condition(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, "slots keep out pods without a priority class")
+	message := "slots keep out pods without a priority class"
+	return condition(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, message)
 }
 
 // joinNames joins the first of many names.

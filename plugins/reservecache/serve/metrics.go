@@ -14,11 +14,13 @@ import (
 // The gauges show what the status shows. A process that places no slots, such as a standby, has none of them, so that
 // sums over replicas are right.
 var (
-	desiredDesc = reservationGauge("reservation_desired_slots", "Slots that a ZoneReservation asks for; 0 once it has expired.")
-	heldDesc    = reservationGauge("reservation_held_slots", "Slots of a ZoneReservation that have a place on a node.")
-	usedDesc    = reservationGauge("reservation_used_slots", "Held slots of a ZoneReservation that owners use.")
+	desiredDesc = reservationGauge("reservation_desired_slots",
+		"Slots that a ZoneReservation asks for; 0 once it has expired.")
+	heldDesc = reservationGauge("reservation_held_slots", "Slots of a ZoneReservation that have a place on a node.")
+	usedDesc = reservationGauge("reservation_used_slots", "Held slots of a ZoneReservation that owners use.")
 	// An old age is what an alert looks at.
-	unfilledDesc = reservationGauge("reservation_unfilled_seconds", "Time for which a ZoneReservation has lacked slots; 0 when it lacks none, is invalid or has expired.")
+	unfilledDesc = reservationGauge("reservation_unfilled_seconds",
+		"Time for which a ZoneReservation has lacked slots; 0 when it lacks none, is invalid or has expired.")
 
 	cpuDesc    = zoneGauge("held_cpu_cores", "CPU of the unused slots of all ZoneReservations in a zone.")
 	memoryDesc = zoneGauge("held_memory_bytes", "Memory of the unused slots of all ZoneReservations in a zone.")
@@ -60,7 +62,8 @@ func (s *Server) collect(send metrics.Send) {
 // unfilledFor returns for how long a reservation has lacked slots, which outlives a restart with its condition.
 func (s *Server) unfilledFor(status *v1alpha1.ZoneReservationStatus) time.Duration {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status == metav1.ConditionTrue || ready.Reason == v1alpha1.ReasonInvalid || ready.Reason == v1alpha1.ReasonExpired {
+	if ready == nil || ready.Status == metav1.ConditionTrue ||
+		ready.Reason == v1alpha1.ReasonInvalid || ready.Reason == v1alpha1.ReasonExpired {
 		return 0
 	}
 	return max(s.Clock.Since(ready.LastTransitionTime.Time), 0)

@@ -86,10 +86,12 @@ func (s *Server) yieldLocked(e *entry) {
 	}
 	e.heldBy = other
 	s.staleLocked()
-	klog.Background().Info("Another scheduler holds the reservation, so this one does not", "reservation", e.object.Latest.Name, "other", other, "lease", mine)
+	klog.Background().Info("Another scheduler holds the reservation, so this one does not",
+		"reservation", e.object.Latest.Name, "other", other, "lease", mine)
 	if recorder := s.Handle.EventRecorder(); recorder != nil {
 		recorder.Eventf(reference(e.object.Latest), nil, v1.EventTypeWarning, v1alpha1.ReasonHeldByAnother, "Reserving",
-			"the scheduler with the lease %s holds the reservation, and the one with the lease %s does not: to the pods of that one its room is free", other, mine)
+			"the scheduler with the lease %s holds the reservation, and the one with the lease %s does not: "+
+				"to the pods of that one its room is free", other, mine)
 	}
 }
 
@@ -135,7 +137,8 @@ func (s *Server) applyingLocked() []applying {
 		expired := e.valid.expired(now)
 		if !expired {
 			obj := e.object.Latest
-			active = append(active, applying{e, e.valid, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
+			current := obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()
+			active = append(active, applying{e, e.valid, &obj.Status, current})
 		}
 		if e.expired != expired {
 			e.expired = expired

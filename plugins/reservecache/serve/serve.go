@@ -105,7 +105,8 @@ type Server struct {
 // New returns a server. Nothing runs before Start.
 func New(c *Config) *Server {
 	s := &Server{
-		Config: *c, made: c.Clock.Now(), awaited: sync.OnceValue(c.Clock.Now), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
+		Config: *c, made: c.Clock.Now(), awaited: sync.OnceValue(c.Clock.Now),
+		passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{},
 	}
 	s.owners.Store(indexOwners(nil))

@@ -97,7 +97,8 @@ func (s *spec) readOwners(owners []v1alpha1.ReservationOwner, path *field.Path) 
 	var errs field.ErrorList
 	for i := range owners {
 		o, at := &owners[i], path.Index(i).Child("podSelector")
-		if invalid := metav1validation.ValidateLabelSelector(&o.PodSelector, metav1validation.LabelSelectorValidationOptions{}, at); len(invalid) > 0 {
+		invalid := metav1validation.ValidateLabelSelector(&o.PodSelector, metav1validation.LabelSelectorValidationOptions{}, at)
+		if len(invalid) > 0 {
 			errs = append(errs, invalid...)
 			continue
 		}
@@ -119,8 +120,8 @@ func (s *spec) readSlots(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 	s.slot = ledger.ResourcesOf(obj.Spec.Slot.Requests)
 	s.slot.Pods = 1
 	switch {
-	case obj.Spec.OwnerPolicy == v1alpha1.OwnerRequired: // the slots are all that the owners have: one that is used is not replaced by another
-		s.use = holds.UseOnly
+	case obj.Spec.OwnerPolicy == v1alpha1.OwnerRequired:
+		s.use = holds.UseOnly // the slots are all that the owners have: one that is used is not replaced by another
 	case obj.Spec.Mode == v1alpha1.ModeGuarantee:
 		s.use = holds.UseFirst
 	}
@@ -130,7 +131,8 @@ func (s *spec) readSlots(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 	}
 	errs := checkAmount(obj.Spec.Slot.Requests, root.Child("slot", "requests"))
 	if s.slots < 1 || s.slots > maxSlots {
-		errs = append(errs, field.Invalid(root, s.slots, fmt.Sprintf("a reservation has at least one slot, and at most %d", maxSlots)))
+		detail := fmt.Sprintf("a reservation has at least one slot, and at most %d", maxSlots)
+		errs = append(errs, field.Invalid(root, s.slots, detail))
 	}
 	return errs
 }
@@ -168,7 +170,8 @@ func checkAmount(list v1.ResourceList, path *field.Path) field.ErrorList {
 		case quantity.Sign() < 0:
 			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "must not be below 0"))
 		case !ledger.Accounted(name):
-			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "is not a resource that nodes offer to pods: extended resources have a domain, as in example.com/gpu"))
+			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(),
+				"is not a resource that nodes offer to pods: extended resources have a domain, as in example.com/gpu"))
 		}
 	}
 	return errs

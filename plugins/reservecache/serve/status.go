@@ -44,7 +44,8 @@ func (s *Server) wantedStatus(uid types.UID) (seen, wanted *v1alpha1.ZoneReserva
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
-	if e == nil || e.object.Latest == nil || e.heldBy != "" || !s.served || !s.placing.Load() || e.object.Latest.DeletionTimestamp != nil {
+	if e == nil || e.object.Latest == nil || e.heldBy != "" || !s.served || !s.placing.Load() ||
+		e.object.Latest.DeletionTimestamp != nil {
 		return nil, nil, false
 	}
 	if e.valid != nil && !e.expired && e.report == nil {
@@ -117,7 +118,9 @@ func sumsStatus(s *spec, sums *placement.Sums) (v1alpha1.SlotCounts, v1alpha1.Re
 	if s.nodes == nil {
 		return counts, v1alpha1.ReservationAmounts{}
 	}
-	return counts, v1alpha1.ReservationAmounts{Desired: listOf(&sums.Desired), Held: listOf(&sums.Held), Used: listOf(&sums.Used)}
+	return counts, v1alpha1.ReservationAmounts{
+		Desired: listOf(&sums.Desired), Held: listOf(&sums.Held), Used: listOf(&sums.Used),
+	}
 }
 
 // listOf is nil for no amount.
@@ -200,14 +203,17 @@ func (s *Server) written(before, after *v1alpha1.ZoneReservation) {
 		{v1alpha1.ConditionProtected, metav1.ConditionFalse, true},
 		{v1alpha1.ConditionExpired, "", true},
 	} {
-		earlier, now := meta.FindStatusCondition(before.Status.Conditions, about.condition), meta.FindStatusCondition(after.Status.Conditions, about.condition)
+		earlier := meta.FindStatusCondition(before.Status.Conditions, about.condition)
+		now := meta.FindStatusCondition(after.Status.Conditions, about.condition)
 		if now == nil || earlier != nil && earlier.Status == now.Status && earlier.Reason == now.Reason {
 			continue
 		}
+		first := earlier == nil || earlier.Status == metav1.ConditionUnknown
+		isNews := now.Status == metav1.ConditionTrue && (!about.quiet || now.Reason == v1alpha1.ReasonExpired)
 		kind := v1.EventTypeNormal
 		if now.Status == about.bad {
 			kind = v1.EventTypeWarning
-		} else if first := earlier == nil || earlier.Status == metav1.ConditionUnknown; first && (about.quiet && now.Reason != v1alpha1.ReasonExpired || now.Status != metav1.ConditionTrue) {
+		} else if first && !isNews {
 			continue
 		}
 		recorder.Eventf(reference(after), nil, kind, now.Reason, "Reserving", "%s", now.Message)

@@ -80,7 +80,8 @@ func (s *Server) surveyPod(pod *v1.Pod, specs []*spec, found map[types.UID]*surv
 	}
 	name, request := pod.Namespace+"/"+pod.Name, s.Ledger.Requests(pod)
 	own := surveyOf(specs[0])
-	if slots := holds.SlotsCovering(&request, &specs[0].slot); slots > own.slots || slots == own.slots && name < own.largest {
+	slots := holds.SlotsCovering(&request, &specs[0].slot)
+	if slots > own.slots || slots == own.slots && name < own.largest {
 		own.slots, own.largest = slots, name
 	}
 	if (own.apart == "" || name < own.apart) && keepsAway(pod) {
@@ -92,7 +93,8 @@ func (s *Server) surveyPod(pod *v1.Pod, specs []*spec, found map[types.UID]*surv
 }
 
 func (s *survey) equal(other *survey) bool {
-	return s.slots == other.slots && s.largest == other.largest && s.apart == other.apart && maps.Equal(s.winners, other.winners)
+	return s.slots == other.slots && s.largest == other.largest && s.apart == other.apart &&
+		maps.Equal(s.winners, other.winners)
 }
 
 // keepsAway reports whether a pod may not be on one node with many others like it: by a required anti-affinity by
@@ -104,7 +106,8 @@ func keepsAway(pod *v1.Pod) bool {
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		for i := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			if t := &a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]; t.TopologyKey == v1.LabelHostname && like(t.LabelSelector) {
+			t := &a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
+			if t.TopologyKey == v1.LabelHostname && like(t.LabelSelector) {
 				return true
 			}
 		}
@@ -121,10 +124,12 @@ func (s *survey) misfit(spec *spec, most int) (reason, message string) {
 	}
 	switch most := max(most, 1); {
 	case s.slots > most:
-		return v1alpha1.ReasonLargerThanSlot, fmt.Sprintf("spec.slot: pod %s asks for as much as %d slots, but a node has at most %d", s.largest, s.slots, most)
+		return v1alpha1.ReasonLargerThanSlot, fmt.Sprintf(
+			"spec.slot: pod %s asks for as much as %d slots, but a node has at most %d", s.largest, s.slots, most)
 	case s.apart != "" && most > 1:
 		return v1alpha1.ReasonOneOwnerPerNode, fmt.Sprintf(
-			"spec.slotsPerNode: pods such as %s keep away from each other by hostname, but nodes have up to %d slots: set it to the number of such pods that may share a node", s.apart, most)
+			"spec.slotsPerNode: pods such as %s keep away from each other by hostname, but nodes have up to %d slots: "+
+				"set it to the number of such pods that may share a node", s.apart, most)
 	}
 	return "", ""
 }

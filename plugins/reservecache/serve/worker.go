@@ -177,7 +177,8 @@ func (s *Server) noteFull(ctx context.Context, full []placement.GivenUp) {
 			lost = placement.Words(&f.Amount)
 		}
 		if about != nil {
-			klog.FromContext(ctx).Info("What was held has lost its room", "reservation", about.Name, "node", klog.KRef("", f.Node), "lost", lost, "cause", strings.TrimPrefix(cause, ": "))
+			klog.FromContext(ctx).Info("What was held has lost its room", "reservation", about.Name, "node", klog.KRef("", f.Node),
+				"lost", lost, "cause", strings.TrimPrefix(cause, ": "))
 		}
 		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil && !daemon {
 			recorder.Eventf(reference(about), nil, v1.EventTypeWarning, v1alpha1.ReasonOvercommitted, "Reserving",

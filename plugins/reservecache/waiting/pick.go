@@ -39,12 +39,13 @@ type Cluster struct {
 type Picked struct {
 	// Pods are the pods to try, by namespace and name.
 	Pods map[string]*v1.Pod
-	// Next is when to call Pick again: when the backoff of an eligible pod or the time of a chosen one ends; zero for never.
+	// Next is when to call Pick again: when the backoff of an eligible pod or the time of a chosen one ends; zero for
+	// never.
 	Next time.Time
 }
 
-// Pick chooses pods for the open nodes: those of the highest priority first, and among these those that were refused first. One goroutine at a
-// time may call it. It asks about the cluster without the lock.
+// Pick chooses pods for the open nodes: those of the highest priority first, and among these those that were refused
+// first. One goroutine at a time may call it. It asks about the cluster without the lock.
 func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 	picked := Picked{Pods: map[string]*v1.Pod{}}
 	nodes, waiting := p.openNodes()
@@ -123,8 +124,8 @@ func (s *picking) pick(waiting []*pod) {
 	}
 }
 
-// keepChosen returns the pods that have been chosen for the node and are yet to be tried. One that has not been tried for long is kept back by
-// something other than holds.
+// keepChosen returns the pods that have been chosen for the node and are yet to be tried. One that has not been tried
+// for long is kept back by something other than holds.
 func (s *picking) keepChosen() (chosen []*pod) {
 	s.pods.mu.Lock()
 	defer s.pods.mu.Unlock()

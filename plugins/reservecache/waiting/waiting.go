@@ -80,8 +80,9 @@ func New() *Pods {
 // Empty reports whether no pod waits. It takes no lock.
 func (p *Pods) Empty() bool { return p.size.Load() == 0 }
 
-// Refused records that holds kept a pod off some node at this attempt. It reports whether the worker is to look at the pod: nodes got room
-// after the attempt began, which are opened once more, or the pod may belong to another claim by now.
+// Refused records that holds kept a pod off some node at this attempt. It reports whether the worker is to look at the
+// pod: nodes got room after the attempt began, which are opened once more, or the pod may belong to another claim by
+// now.
 func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, terms Terms, now time.Time) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +110,9 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, terms Terms, n
 	return len(p.openedInCycle) > 0 || len(p.outdated) > 0
 }
 
-// Reowned returns the pods, by namespace and name, that were refused on other terms than they have now. asker returns a pod as an asker of
-// holds; it is called under the lock, for all pods if the version of the owners is another than at the last call.
+// Reowned returns the pods, by namespace and name, that were refused on other terms than they have now. asker returns a
+// pod as an asker of holds; it is called under the lock, for all pods if the version of the owners is another than at
+// the last call.
 func (p *Pods) Reowned(version any, asker func(pod *v1.Pod) holds.Asker) map[string]*v1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,9 +140,9 @@ func (p *Pods) Reowned(version any, asker func(pod *v1.Pod) holds.Asker) map[str
 	return changed
 }
 
-// AttemptBegins records that an attempt to schedule a pod begins, and that the previous one has ended. It comes before the attempt reads what is
-// held. It reports whether the previous pod had been chosen but was refused for other reasons than holds, so that another may
-// have its room.
+// AttemptBegins records that an attempt to schedule a pod begins, and that the previous one has ended. It comes before
+// the attempt reads what is held. It reports whether the previous pod had been chosen but was refused for other reasons
+// than holds, so that another may have its room.
 func (p *Pods) AttemptBegins(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,8 +161,8 @@ func (p *Pods) AttemptBegins(uid types.UID) bool {
 	return refused
 }
 
-// Placed records that a pod got a node. It reports whether the room for which the pod had been chosen is elsewhere, and so
-// free for another.
+// Placed records that a pod got a node. It reports whether the room for which the pod had been chosen is elsewhere, and
+// so free for another.
 func (p *Pods) Placed(uid types.UID, node string) bool { return p.forgetPod(uid, node) }
 
 // Gone records that a pod is gone, or that someone else has bound it. It reports as Placed does.
@@ -186,8 +188,8 @@ func (p *Pods) forgetPod(uid types.UID, node string) bool {
 	return elsewhere
 }
 
-// Waits reports whether a pod was chosen for a node, was refused, and waits. The scheduler may not have heard then of what made
-// the room; an event of that node is worth a try.
+// Waits reports whether a pod was chosen for a node, was refused, and waits. The scheduler may not have heard then of
+// what made the room; an event of that node is worth a try.
 func (p *Pods) Waits(uid types.UID, node string) bool {
 	if p.refusedAgain.Load() == 0 {
 		return false
