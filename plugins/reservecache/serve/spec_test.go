@@ -103,7 +103,7 @@ func TestAmounts(t *testing.T) {
 	require.Empty(t, errs)
 	require.Equal(t, 4, s.slots)
 	d := s.target(5)
-	require.True(t, !d.Claim.HasSlots())
+	require.False(t, d.Claim.HasSlots())
 	require.Zero(t, d.Slots)
 	require.Equal(t, map[string]ledger.Resources{"n1": {MilliCPU: 3000, Pods: 1}, "n2": {MilliCPU: 500, Pods: 3}}, d.Nodes)
 	cordoned := makeNode("n1", "4")
