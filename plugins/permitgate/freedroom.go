@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/native"
 )
 
 // Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then
@@ -24,6 +26,8 @@ var clusterKey = types.NamespacedName{}
 // freedRoom is the room that has become free. Its methods may be called from several goroutines.
 type freedRoom struct {
 	gangs *gangs
+	// native hears of it too; nil without native gangs.
+	native *native.Gangs
 	// count says how often there was some.
 	count atomic.Int64
 
@@ -56,6 +60,7 @@ func (f *freedBy) concerns(gang types.NamespacedName) bool {
 // note takes in that room has become free. gang is the one that has given it back, or zero.
 func (r *freedRoom) note(gang types.NamespacedName) {
 	r.count.Add(1)
+	r.native.RoomFreed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if gang == clusterKey {

@@ -154,18 +154,18 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		nominatedMember: s.server.CheckNominations, gone: s.preemptor.Gone,
 		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, nominee{pod: pod}) },
 	}
+	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
+		natives, synced, err := native.Watch(ctx, s.nativeConfig(), factory)
+		if err != nil {
+			return err
+		}
+		s.native, s.freed.native, s.synced = natives, natives, synced
+	}
 	synced, err := f.watch(factory)
 	if err != nil {
 		return err
 	}
-	s.synced = synced
-	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
-		s.native, synced, err = native.Watch(ctx, s.nativeConfig(), factory)
-		if err != nil {
-			return err
-		}
-		s.synced = append(s.synced, synced...)
-	}
+	s.synced = append(s.synced, synced...)
 	if s.source != nil {
 		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.actOnAll() })
 		if err != nil {
@@ -192,7 +192,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 func (s *Shared) nativeConfig() native.Config {
 	return native.Config{
 		Clock: s.clock, Gang: s.gangs.config, Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all,
-		Acted: observe,
+		Pause: lookPause, Acted: observe,
 	}
 }
 

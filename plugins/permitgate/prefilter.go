@@ -61,6 +61,9 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	}
 	key, ok := podgroup.Of(pod)
 	p.startCycle(ctx)
+	if state.IsPodGroupSchedulingCycle() {
+		p.native.PreFilter(pod)
+	}
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, p.skipFilter()
 	}

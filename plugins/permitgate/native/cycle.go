@@ -27,7 +27,10 @@ func (g *Gangs) Has(pod *v1.Pod) bool {
 // PreEnqueue keeps a member out of the queue from the moment that one has lost its node until all are back.
 func (g *Gangs) PreEnqueue(pod *v1.Pod) *fwk.Status {
 	reason, detail := gang.ReasonNone, ""
-	g.step(pod, func(e *entry, now time.Time) { reason, detail, _ = e.gang.Enqueue(pod.UID, now) })
+	g.step(pod, func(e *entry, now time.Time) {
+		g.requeuedLocked(e, now)
+		reason, detail, _ = e.gang.Enqueue(pod.UID, now)
+	})
 	return refusal(pod, reason, detail)
 }
 
@@ -35,6 +38,7 @@ func (g *Gangs) PreEnqueue(pod *v1.Pod) *fwk.Status {
 func (g *Gangs) Permit(pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
 	wait, reason, detail := false, gang.ReasonNone, ""
 	g.step(pod, func(e *entry, now time.Time) {
+		g.placedLocked(e)
 		if m := e.pods[pod.UID]; m != nil {
 			m.node = nodeName
 		}
@@ -77,6 +81,7 @@ func (g *Gangs) PostBind(pod *v1.Pod) {
 // Unreserve records that a member has lost its node.
 func (g *Gangs) Unreserve(pod *v1.Pod) {
 	g.step(pod, func(e *entry, now time.Time) {
+		g.placedLocked(e)
 		e.gang.Unreserved(pod.UID, now)
 		if e.gang.KeepsNode(pod.UID) {
 			e.kept[pod.UID] = struct{}{}

@@ -11,11 +11,12 @@
 //   - From the moment that a member has lost its node, PreEnqueue keeps the group out of the queue until all members are back in
 //     it and a backoff is over (see package gang). Without that, kube-scheduler would retry each at once and alone.
 //   - A member whose bind has failed keeps its node by a nomination in the API.
+//   - A group whose last cycle was in vain is activated when room becomes free. It backs off otherwise, as without a guard.
 //   - The PodGroup gets conditions of this package's own types and events. kube-scheduler's conditions are left alone.
 //
 // Groups with a basic policy, and those in a composite group, pass through untouched. PreEnqueue looks only at memory.
 //
 // # Non-goals
 //
-// The package chooses no nodes, wakes no group for room, and does not decide whether a group has enough members.
+// The package chooses no nodes, keeps no group from a cycle because it would be in vain, and does not decide whether a group has enough members.
 package native

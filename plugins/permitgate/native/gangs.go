@@ -36,6 +36,8 @@ type Config struct {
 	// Handle returns that of the profile with a name, or of any when it has no such plugin; Handles returns all.
 	Handle  func(profile string) fwk.Handle
 	Handles func() []fwk.Handle
+	// Pause is how long a gang is not woken after a cycle that took so long was in vain, beside so many gangs that are refused.
+	Pause func(took time.Duration, refused int) time.Duration
 	// Acted hears what a gang has done, for metrics.
 	Acted func(actions *gang.Actions)
 }
@@ -51,11 +53,13 @@ type Gangs struct {
 	writes    *agenda.Agenda[types.NamespacedName] // gangs whose conditions or nominations may be wrong
 	rehearser *rehearse.Rehearser
 
-	mu    sync.Mutex // guards everything below, the gangs included
-	leads bool
-	byKey map[types.NamespacedName]*entry
-	kept  map[*entry]struct{} // those with members that keep their nodes
-	keeps atomic.Bool         // whether there are any, for scheduling cycles, which need no lock for a look
+	mu      sync.Mutex // guards everything below, the gangs included
+	leads   bool
+	byKey   map[types.NamespacedName]*entry
+	kept    map[*entry]struct{}   // those with members that keep their nodes
+	refused map[*entry]*vainCycle // those whose last cycle was in vain
+	roomAt  time.Time             // when room became free last
+	keeps   atomic.Bool           // whether there are any, for scheduling cycles, which need no lock for a look
 }
 
 // entry is a gang with what is known of its objects.
@@ -67,6 +71,7 @@ type entry struct {
 	pods     map[types.UID]*member
 	barrier  barrier.Barrier
 	failures events.Failures
+	cycle    cycle // the pod-group cycle that has not ended; zero without one
 	// kept are the members whose binds have failed and that keep their nodes.
 	kept map[types.UID]struct{}
 }
@@ -86,7 +91,7 @@ func Watch(ctx context.Context, c Config, factory informers.SharedInformerFactor
 	g = &Gangs{
 		config: c, podLister: factory.Core().V1().Pods().Lister(), lister: podGroups.Lister(),
 		agenda: agenda.New[types.NamespacedName](c.Clock), writes: agenda.New[types.NamespacedName](c.Clock),
-		byKey: map[types.NamespacedName]*entry{}, kept: map[*entry]struct{}{},
+		byKey: map[types.NamespacedName]*entry{}, kept: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
 	}
 	g.rehearser = rehearse.New(c.Clock, rehearsals{g})
 	podsSeen, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Latest(g.podSeen, g.podGone))

@@ -74,12 +74,14 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	if e.group == nil && len(e.pods) == 0 && e.gang.Empty() {
 		delete(g.byKey, key)
+		delete(g.refused, e)
 		return j, false
 	}
 	defer g.settleKeptLocked(e)
 	now := g.config.Clock.Now()
 	j.actions = e.gang.Act(now)
 	e.barrier.Answer()
+	j.actions.Activate = append(j.actions.Activate, g.takeWokenLocked(e, now)...)
 	j.failure, j.group = e.gang.LastRollback().Detail, e.group
 	j.pods = map[types.UID]*v1.Pod{}
 	for _, uids := range [][]types.UID{j.actions.Probe, j.actions.Reject, j.actions.Activate} {

@@ -34,6 +34,7 @@ type Config struct {
 	Plugin  string
 	Handle  func(profile string) fwk.Handle
 	Handles func() []fwk.Handle
+	Pause   func(took time.Duration, refused int) time.Duration
 	Acted   func(actions *gang.Actions)
 }
 
@@ -59,6 +60,12 @@ func (*Gangs) Has(*v1.Pod) bool { return false }
 
 // PreEnqueue returns nil.
 func (*Gangs) PreEnqueue(*v1.Pod) *fwk.Status { return nil }
+
+// PreFilter does nothing.
+func (*Gangs) PreFilter(*v1.Pod) {}
+
+// RoomFreed does nothing.
+func (*Gangs) RoomFreed() {}
 
 // Permit returns nil.
 func (*Gangs) Permit(*v1.Pod, string) (*fwk.Status, time.Duration) { return nil, 0 }

@@ -1,0 +1,108 @@
+package native
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A group that kube-scheduler could not place backs off, with the defaults for up to ten seconds times the square root of its members, and no
+// event reaches it there. An activation does, so a group that was refused is activated when room becomes free. It is still tried whenever its
+// backoff is over, and preempts then, as without this package.
+
+// informerLag is for how long kube-scheduler may not have seen what this package has: both listen to the same informers.
+const informerLag = 50 * time.Millisecond
+
+// cycle is a pod-group cycle of a gang, from its first PreFilter to its last.
+type cycle struct{ began, ended time.Time }
+
+// vainCycle says that a gang's last cycle, in which members were tried, has placed none, and that the group is back in the queue.
+type vainCycle struct {
+	notBefore time.Time // the gang is not woken sooner
+	woken     bool      // it is to be activated at notBefore
+}
+
+// PreFilter records that a member is tried in a pod-group cycle, or for a preemption in the end of one.
+func (g *Gangs) PreFilter(pod *v1.Pod) {
+	key, ok := GroupOf(pod)
+	if g == nil || !ok {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.byKey[key]
+	if e == nil || !e.guarded {
+		return
+	}
+	now := g.config.Clock.Now()
+	if e.cycle.began.IsZero() {
+		e.cycle.began = now
+	}
+	e.cycle.ended = now
+	delete(g.refused, e)
+}
+
+// requeuedLocked is called when a member is about to enter the queue. If its group has been in a cycle, that has placed nobody.
+func (g *Gangs) requeuedLocked(e *entry, now time.Time) {
+	if e.cycle.began.IsZero() {
+		return
+	}
+	pause := g.config.Pause(e.cycle.ended.Sub(e.cycle.began), len(g.refused)+1)
+	g.refused[e] = &vainCycle{notBefore: now.Add(pause)}
+	if !g.roomAt.Before(e.cycle.began.Add(-informerLag)) { // perhaps too late for the cycle
+		g.wakeLocked(e)
+	}
+	e.cycle = cycle{}
+}
+
+// placedLocked is called when a member has a node, or had one.
+func (g *Gangs) placedLocked(e *entry) {
+	e.cycle = cycle{}
+	delete(g.refused, e)
+}
+
+// RoomFreed has the gangs that were refused tried again when their pauses are over. The pauses keep these cycles, all together, at a share of
+// the scheduler's time.
+func (g *Gangs) RoomFreed() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roomAt = g.config.Clock.Now()
+	for e := range g.refused {
+		g.wakeLocked(e)
+	}
+}
+
+// wakeLocked has a gang activated when its pause is over, if it was refused.
+func (g *Gangs) wakeLocked(e *entry) {
+	if v := g.refused[e]; v != nil && !v.woken {
+		v.woken = true
+		g.agenda.AddAt(e.key, v.notBefore)
+	}
+}
+
+// takeWokenLocked returns the member by which a group is to be activated now that has been woken, if there is one. Before the group is back in
+// the queue an activation would be lost.
+func (g *Gangs) takeWokenLocked(e *entry, now time.Time) []types.UID {
+	v := g.refused[e]
+	switch {
+	case v == nil || !v.woken || e.gang.Closed():
+		return nil
+	case now.Before(v.notBefore):
+		g.agenda.AddAt(e.key, v.notBefore)
+		return nil
+	}
+	delete(g.refused, e)
+	var unbound []types.UID
+	for uid, m := range e.pods {
+		if m.pod.Spec.NodeName == "" {
+			unbound = append(unbound, uid)
+		}
+	}
+	slices.Sort(unbound)
+	return unbound[:min(1, len(unbound))]
+}

@@ -1,0 +1,165 @@
+package framework
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+)
+
+// TestNativeGangStartsWhenRoomAppears: guarded, a gang of 100 is bound at once. GangScheduling alone lets it wait for the end of its backoff,
+// which no event ends.
+func TestNativeGangStartsWhenRoomAppears(t *testing.T) {
+	// wait has a gang fail until it backs off for more than a minute, and then makes room.
+	wait := func(t *testing.T, args string) (c *cluster, names []string) {
+		t.Helper()
+		c = newGangCluster(t, 100)
+		c.maxBackoff = 10
+		c.start(withArgs(args))
+		c.create(member("", "blocker"))
+		c.requireBound("blocker")
+		names = c.createNativeGang("n", 100)
+		c.eventually("seven cycles", func() bool { return c.mishap.tried("n-0") == 7 })
+		require.Empty(t, c.boundAmong(names...))
+		c.delete("blocker")
+		return c, names
+	}
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c, names := wait(t, guarded)
+		require.Less(t, c.requireBound(names...), time.Second)
+	})
+	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
+		c, names := wait(t, alone)
+		c.pass(30 * time.Second)
+		require.Empty(t, c.boundAmong(names...))
+		c.eventually("the backoff is over", func() bool { return len(c.boundAmong(names...)) == len(names) })
+	})
+}
+
+// TestRoomThatComesDuringACycleWakesANativeGang: the cycle may have looked too early, and the room is no event for a group that is not in the queue.
+func TestRoomThatComesDuringACycleWakesANativeGang(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t, 3)
+		c.maxBackoff = 1000
+		failed, handled := c.holdFailure("n-0")
+		c.start(withArgs(guarded))
+		c.create(member("", "blocker"))
+		c.requireBound("blocker")
+		names := c.createNativeGang("n", 3)
+		<-failed
+		c.delete("blocker")
+		c.quiet()
+		close(handled)
+		require.Less(t, c.requireBound(names...), time.Second, "the backoff")
+	})
+}
+
+// TestNativeGangPreempts: the same victims with a guard and without.
+func TestNativeGangPreempts(t *testing.T) {
+	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
+		nativeBubble(t, name, func(t *testing.T) {
+			c := startGangCluster(t, args, 4)
+			for i := range 4 {
+				c.create(member("", fmt.Sprint("low-", i)).Priority(int32(i)))
+				c.requireBound(fmt.Sprint("low-", i))
+			}
+			c.createPriorityGang("n", 3, 10)
+			c.requireBound("n-0", "n-1", "n-2", "low-3")
+			require.False(t, c.exists("low-0") || c.exists("low-1") || c.exists("low-2"))
+			require.Equal(t, metav1.ConditionTrue, c.groupCondition("n", schedulingv1beta1.PodGroupInitiallyScheduled).Status)
+		})
+	}
+}
+
+// TestNativeGangPreemptsWhenItsBackoffEnds: no event tells that a pod may be preempted from now on, here because its priority has changed, which no
+// API server allows. A guarded gang is tried at the end of its backoff all the same.
+func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 3)
+		c.create(member("", "low-0", 3).Priority(20))
+		c.requireBound("low-0")
+		c.createPriorityGang("n", 3, 10)
+		c.requireUnbound("n-0", "n-1", "n-2")
+		pod := c.getPod("low-0")
+		pod.Spec.Priority = ptr.To[int32](0)
+		c.update(&st.PodWrapper{Pod: *pod})
+		c.requireBound("n-0", "n-1", "n-2")
+	})
+}
+
+// TestNativeGangsCompete: of two gangs with room for one, one is whole and the other holds nothing, until the first is gone.
+func TestNativeGangsCompete(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 4)
+		for _, name := range []string{"a", "b"} {
+			require.NoError(t, createNativeGang(t.Context(), c.client, name, 3))
+		}
+		for i := range 3 {
+			c.create(nativeMember("a", fmt.Sprint("a-", i)), nativeMember("b", fmt.Sprint("b-", i)))
+		}
+		c.soon(func() bool { return len(c.bound("")) == 3 })
+		c.quiet()
+		first, second := c.bound("a-"), c.bound("b-")
+		if len(first) == 0 {
+			first, second = second, first
+		}
+		require.Len(t, first, 3)
+		require.Empty(t, second)
+		c.requireRoomFor(1)
+		c.pass(10 * time.Minute)
+		require.Len(t, c.bound(""), 3)
+		c.delete(slices.Collect(maps.Keys(first))...)
+		c.soon(func() bool { return len(c.bound("")) == 3 })
+	})
+}
+
+// createPriorityGang creates a PodGroup of a priority and its members.
+func (c *cluster) createPriorityGang(name string, size int, priority int32) {
+	c.t.Helper()
+	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			Priority:         &priority,
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(size)}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	for i := range size {
+		c.create(nativeMember(name, fmt.Sprintf("%s-%d", name, i)).Priority(priority))
+	}
+}
+
+// TestVainWakesOfNativeGangsArePaced: room that does not suffice, again and again, costs a gang one cycle for each pause.
+func TestVainWakesOfNativeGangsArePaced(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t, 2)
+		c.maxBackoff = 1000
+		c.start(withArgs(guarded))
+		names := c.createNativeGang("n", 3)
+		c.requireUnbound(names...)
+		c.pass(20 * time.Second) // far into a backoff of 16s
+		cycles := func() (most int) {
+			for _, name := range names { // a cycle ends with the first member that does not fit
+				most = max(most, c.mishap.tried(name))
+			}
+			return most
+		}
+		before := cycles()
+		for i := range 300 {
+			name := fmt.Sprint("guest-", i)
+			c.create(member("", name))
+			c.requireBound(name)
+			c.delete(name)
+			c.pass(time.Millisecond)
+		}
+		require.Contains(t, []int{2, 3, 4}, cycles()-before, "in 300ms, with pauses of 100ms")
+	})
+}
