@@ -1,11 +1,9 @@
 package preempt
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -29,6 +27,7 @@ type attempt struct {
 	// refused is true if the filters have refused a node that had room, failed if a plugin could not follow a change, after which the
 	// attempt is of no use.
 	refused, failed bool
+	asked           int  // how often a reprieve has run the filters
 	cost            cost // at the end
 }
 
@@ -130,7 +129,9 @@ func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
 		a.evict(ctx, p.victims...)
 		if !a.fits(ctx, k, p.site) {
 			a.putBack(ctx, p.victims...)
-			a.refusals++
+			if a.guests[p.site] == nil { // otherwise another member may be the reason
+				a.refusals++
+			}
 			return false
 		}
 	}
@@ -231,136 +232,6 @@ func (a *attempt) removePod(ctx context.Context, info fwk.PodInfo, i int) {
 			a.failed = true
 		}
 	}
-}
-
-// unit is pods of which none or all go, or a gang's, which may go as long as they leave it a quorum.
-type unit struct {
-	gang *victimGang // nil for a single pod
-	pods []*candidate
-	rank rank
-	from time.Time // when the first of them started
-}
-
-// units groups the victims, the most important first, as upstream's MoreImportantVictim orders them.
-func (a *attempt) units() (units []*unit) {
-	byGang := map[*victimGang]*unit{}
-	for _, c := range a.victims() {
-		u := byGang[c.gang]
-		if c.gang == nil || u == nil {
-			u = &unit{gang: c.gang, from: startOf(c.pod())}
-			units = append(units, u)
-			if c.gang != nil {
-				byGang[c.gang] = u
-			}
-		}
-		u.pods = append(u.pods, c)
-		if !c.leaving {
-			u.rank = max(u.rank, rankOf(c.priority, false))
-		}
-		if start := startOf(c.pod()); start.Before(u.from) {
-			u.from = start
-		}
-	}
-	for _, u := range units {
-		slices.SortStableFunc(u.pods, func(a, b *candidate) int { return compareImportance(b, a) })
-	}
-	slices.SortStableFunc(units, func(a, b *unit) int {
-		gangs := 0
-		if (a.gang != nil) != (b.gang != nil) {
-			gangs = first(a.gang != nil)
-		}
-		return cmp.Or(cmp.Compare(b.rank, a.rank), gangs, cmp.Compare(len(b.pods), len(a.pods)), a.from.Compare(b.from))
-	})
-	return units
-}
-
-// reprieve puts back the victims without which the members still fit, as upstream's selectVictimsOnDomain does: those first whose eviction
-// violates a budget, as long as it does, and the most important first.
-func (a *attempt) reprieve(ctx context.Context) {
-	violate := func(pods []*candidate) bool {
-		return slices.ContainsFunc(pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
-	}
-	if violate(a.victims()) { // others on the same nodes may do as well
-		for _, i := range slices.Sorted(maps.Keys(a.guests)) {
-			a.evict(ctx, a.withGangs(a.removable(i, nil))...)
-		}
-	}
-	units := a.units()
-	var back []*candidate
-	tried := map[*unit]bool{}
-	for _, first := range []bool{true, false} {
-		for _, u := range units {
-			if a.failed {
-				return
-			}
-			if !tried[u] && (!first || violate(u.pods)) {
-				tried[u] = true
-				back = append(back, a.reprieveUnit(ctx, u)...)
-			}
-		}
-	}
-	// Until now a member was only asked about pods on its own node.
-	for _, i := range slices.Sorted(maps.Keys(a.guests)) {
-		if len(back) > 0 && !a.fitTogether(ctx, i) {
-			a.evict(ctx, back...)
-			return
-		}
-	}
-}
-
-// reprieveUnit puts back the pods of a unit without which the members on their nodes still fit. A gang gets a quorum back, or nothing.
-func (a *attempt) reprieveUnit(ctx context.Context, u *unit) (back []*candidate) {
-	for _, c := range u.pods {
-		if a.leavesRoom(c) && a.fitTogether(ctx, c.site, c) {
-			back = append(back, c)
-		}
-	}
-	if u.gang == nil || len(u.gang.Bound) < u.gang.MinMember || len(u.gang.Bound)-a.lost[u.gang] >= u.gang.MinMember {
-		return back
-	}
-	a.evict(ctx, back...)
-	return nil
-}
-
-// leavesRoom reports whether a victim's requests leave room for the members on its node.
-func (a *attempt) leavesRoom(c *candidate) bool {
-	free, kept := a.freeNow(c.site), a.kept[c.site]
-	for k, n := range a.guests[c.site] {
-		for j, want := range a.classes[k].request {
-			if n > 0 && want > 0 && c.amounts[j] > 0 && free[j]-c.amounts[j] < kept[j] {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// fitTogether puts victims back on a node, if the filters then let the members there onto it, one after the other. It takes the members off
-// first, since a node does not count who has a host port.
-func (a *attempt) fitTogether(ctx context.Context, i int, victims ...*candidate) bool {
-	var members []int // by their class
-	for k, n := range a.guests[i] {
-		members = append(members, slices.Repeat([]int{k}, n)...)
-	}
-	for _, k := range members {
-		a.removePod(ctx, a.classes[k].info, i)
-	}
-	a.putBack(ctx, victims...)
-	fit := 0
-	for ; fit < len(members) && a.fits(ctx, members[fit], i); fit++ {
-		a.addPod(ctx, a.classes[members[fit]].info, i)
-	}
-	if fit == len(members) {
-		return true
-	}
-	for _, k := range members[:fit] {
-		a.removePod(ctx, a.classes[k].info, i)
-	}
-	a.evict(ctx, victims...)
-	for _, k := range members {
-		a.addPod(ctx, a.classes[k].info, i)
-	}
-	return false
 }
 
 // victims lists those that have been evicted, in the order of the nodes.
