@@ -99,27 +99,23 @@ func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
 	})
 }
 
-// TestMemberIsPreemptedOnItsWayToTheBarrier: what prepares it does not notice, so it still comes to the barrier, as the last. It can not be
-// marked any more, and nobody is bound.
+// TestMemberIsPreemptedOnItsWayToTheBarrier: what prepares it ends well all the same, so it comes to the barrier, as the last. It cannot be
+// marked as prepared any more, and nobody is bound.
 func TestMemberIsPreemptedOnItsWayToTheBarrier(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
-		started, goOn := make(chan struct{}, 100), make(chan struct{})
 		c.mishap.set(func(m *mishap) {
-			m.preBind = func(_ context.Context, pod string) *fwk.Status {
+			m.preBind = func(ctx context.Context, pod string) *fwk.Status {
 				if pod == "g-1" {
-					started <- struct{}{}
-					<-goOn
+					<-ctx.Done()
 				}
 				return nil
 			}
 		})
 		c.groups.set("g", 3)
 		c.create(member("g", "g-0").Priority(10), member("g", "g-1").Priority(1), member("g", "g-2").Priority(10))
-		<-started
-		c.create(member("", "urgent").Priority(100)) // for which g-1 is the only victim
 		c.quiet()
-		close(goOn)
+		c.create(member("", "urgent").Priority(100)) // for which g-1 is the only victim
 		c.requireBound("urgent")
 		require.Empty(t, c.boundAmong("g-0", "g-1", "g-2"))
 	})
