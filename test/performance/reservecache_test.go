@@ -42,6 +42,8 @@ type reserveCluster struct {
 	pods   *watch.FakeWatcher
 	// bound counts the binds, and tried the conditions that say that a pod has found no node.
 	bound, tried atomic.Int64
+	// stop ends all that the scheduler and the plugin do.
+	stop context.CancelFunc
 }
 
 // newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside kube-scheduler's default plugins.
@@ -78,6 +80,7 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
+	c.stop = cancel
 	c.scheduler = newScheduler(ctx, b, c.client, []config.KubeSchedulerProfile{profile}, registry)
 	return c
 }
@@ -332,11 +335,12 @@ func benchmarkTrace(b *testing.B, count int) {
 	b.ReportMetric(held.cpu.Seconds()/placeholders.cpu.Seconds(), "room-ratio")
 }
 
-// runTrace runs a scheduler until no pod is left to be tried, and adds what that took.
+// runTrace runs a scheduler until no pod is left to be tried, and adds what that took. It stops the cluster.
 func runTrace(b *testing.B, c *reserveCluster, pods []*v1.Pod, sum *traceFigures) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
+	defer c.stop()
 	attempts := func() int { return int(c.bound.Load() + c.tried.Load()) }
 	before := cpuTime(b)
 	go c.scheduler.Run(ctx)
