@@ -246,11 +246,11 @@ func (a amounts) add(node string, r *ledger.Resources, times int64) {
 }
 
 // raisedBy returns amounts that are no less than these, nor than what pods use that have found room.
-func (a amounts) raisedBy(landed []placement) amounts {
+func (a amounts) raisedBy(placed []placement) amounts {
 	out, used := maps.Clone(a), amounts{}
-	for _, l := range landed {
-		request := wants(l.pod)
-		used.add(l.node, &request, 1)
+	for _, found := range placed {
+		request := wants(found.pod)
+		used.add(found.node, &request, 1)
 	}
 	for name, room := range used {
 		out.raise(name, &room)
@@ -349,7 +349,7 @@ func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*p
 				continue
 			}
 			f.used[l.node] = used
-			if l.with == openAll {
+			if l.foundAt == openAll {
 				f.missing.add(p.sites[l.node].zone, l.pod)
 				f.asks.raise(l.node, &used)
 				continue

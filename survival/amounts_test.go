@@ -63,9 +63,9 @@ func TestTheNextPlanIsTheSame(t *testing.T) {
 			r := rand.New(rand.NewPCG(cluster, uint64(seed)<<32+uint64(sum.MilliCPU)+uint64(l.zone[0]))) //nolint:gosec // not negative
 			cpu := *resource.NewQuantity(1+r.Int64N(2), resource.DecimalSI)
 			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: cpu}}}}}}
-			to := placement{pod: pod, node: nodes[r.IntN(len(nodes))], with: openFree}
+			to := placement{pod: pod, node: nodes[r.IntN(len(nodes))], foundAt: openFree}
 			if is, request := held[to.node], wants(pod); request.Exceeds(&is) == "" {
-				to.with = openHeld
+				to.foundAt = openHeld
 			}
 			return []placement{to}, nil
 		}

@@ -389,21 +389,21 @@ func (c *certificate) record(l *loss, r *outcome, err error) {
 	}
 	result := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
 	for _, m := range r.moves {
-		if !c.protects(m.was) {
+		if !c.protects(m.before) {
 			continue
 		}
 		result.Displaced++
 		if m.now != nil && m.now.Spec.NodeName != "" {
 			result.Placed++
-			c.replacedBy[sim.ControllerKind(m.was)] = true
+			c.replacedBy[sim.ControllerKind(m.before)] = true
 			if m.elsewhere {
-				c.placedFor[m.was.Spec.SchedulerName] = true
+				c.placedFor[m.before.Spec.SchedulerName] = true
 			}
 			continue
 		}
 		result.Waiting++
 		if len(result.Witnesses) < maxWitnesses {
-			result.Witnesses = append(result.Witnesses, v1alpha1.SurvivalWitness{Namespace: m.was.Namespace, Name: m.was.Name, Why: crd.Shortened(m.why)})
+			result.Witnesses = append(result.Witnesses, v1alpha1.SurvivalWitness{Namespace: m.before.Namespace, Name: m.before.Name, Why: crd.Shortened(m.why)})
 		}
 	}
 	previous := c.losses[l.key()]

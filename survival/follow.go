@@ -198,41 +198,41 @@ func oneOf(c sim.Change[*v1.Pod]) *v1.Pod {
 }
 
 // add notes a change, and reports whether a copy can follow it. Either object may be nil.
-func (d *differences) add(was, is client.Object) bool {
-	either := is
+func (d *differences) add(before, after client.Object) bool {
+	either := after
 	if either == nil {
-		either = was
+		either = before
 	}
 	switch either.(type) {
 	case *v1.Pod:
 		var c sim.Change[*v1.Pod]
-		c.Before, _ = was.(*v1.Pod)
-		c.After, _ = is.(*v1.Pod)
+		c.Before, _ = before.(*v1.Pod)
+		c.After, _ = after.(*v1.Pod)
 		if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID || !slices.Equal(state(c.Before), state(c.After)) {
 			d.pods = append(d.pods, c)
 		}
 		return true
 	case *appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *v1.ReplicationController:
-		if is != nil {
-			d.put = append(d.put, is)
+		if after != nil {
+			d.put = append(d.put, after)
 		}
 		return true
 	case *v1alpha1.ZoneSurvival:
 		return true
 	}
-	if was == nil || is == nil || was.GetUID() != is.GetUID() {
+	if before == nil || after == nil || before.GetUID() != after.GetUID() {
 		return false
 	}
-	switch o := is.(type) {
+	switch o := after.(type) {
 	case *policyv1.PodDisruptionBudget: // the copy counts for itself
-		return was.GetGeneration() == is.GetGeneration()
+		return before.GetGeneration() == after.GetGeneration()
 	case *v1alpha1.ZoneSpreadPolicy: // and so does the policy
-		before, ok := was.(*v1alpha1.ZoneSpreadPolicy)
-		return ok && before.Generation == o.Generation && slices.EqualFunc(before.Status.Zones, o.Status.Zones, func(a, b v1alpha1.ZoneStatus) bool {
+		old, ok := before.(*v1alpha1.ZoneSpreadPolicy)
+		return ok && old.Generation == o.Generation && slices.EqualFunc(old.Status.Zones, o.Status.Zones, func(a, b v1alpha1.ZoneStatus) bool {
 			return a.Name == b.Name && a.State == b.State && a.RecoveringSince.Equal(b.RecoveringSince) && a.Since.Equal(b.Since) && len(a.Full) == len(b.Full)
 		})
 	}
-	return slices.Equal(state(was), state(is))
+	return slices.Equal(state(before), state(after))
 }
 
 // follow makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took the place of lost ones on a

@@ -29,8 +29,8 @@ const (
 
 // Room is the reservation of a ZoneSurvival.
 type Room struct {
-	// Is is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there. Either may be nil.
-	Is, Wanted *v1alpha1.ZoneReservation
+	// Present is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there. Either may be nil.
+	Present, Wanted *v1alpha1.ZoneReservation
 	// Bound is how much CPU and memory has to be held at least, if every loss is to find enough.
 	Bound v1.ResourceList
 }
@@ -43,7 +43,7 @@ func Hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (Room, error) {
 	present, taken := reservationOf(objects, asked)
-	room := Room{Is: present, Wanted: present}
+	room := Room{Present: present, Wanted: present}
 	status.Reservation, status.Held, status.Missing = "", nil, nil
 	if !asked.Spec.Hold {
 		room.Wanted = nil
@@ -79,10 +79,10 @@ func Hold(
 func (r *Room) find(
 	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (metav1.Condition, error) {
-	belongs := owned(objects, r.Is)
+	belongs := owned(objects, r.Present)
 	own := requestsByNode(objects, func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) })
-	held := unusedOf(named(r.Is), own)
-	p := newPlanner(objects, c, heldByOthers(objects, r.Is), belongs, options, held, status.Losses)
+	held := unusedOf(named(r.Present), own)
+	p := newPlanner(objects, c, heldByOthers(objects, r.Present), belongs, options, held, status.Losses)
 	p.own = own
 	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
 	plan, err := p.plan(ctx, held)
@@ -116,26 +116,26 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods))
 	case r.Wanted == nil:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod"}
-	case r.Is == nil || !r.Same() || r.Is.Status.ObservedGeneration != r.Is.Generation:
+	case r.Present == nil || !r.Same() || r.Present.Status.ObservedGeneration != r.Present.Generation:
 		return not(v1alpha1.ReasonFilling, fmt.Sprintf(
 			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
 	}
 	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionReady} {
-		c := meta.FindStatusCondition(r.Is.Status.Conditions, kind)
+		c := meta.FindStatusCondition(r.Present.Status.Conditions, kind)
 		if c != nil && (c.Status == metav1.ConditionTrue) != (kind == v1alpha1.ConditionReady) {
-			return not(c.Reason, fmt.Sprintf("ZoneReservation %s: %s", r.Is.Name, c.Message))
+			return not(c.Reason, fmt.Sprintf("ZoneReservation %s: %s", r.Present.Name, c.Message))
 		}
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: fmt.Sprintf(
-		"ZoneReservation %s holds what any one loss needs", r.Is.Name)}
+		"ZoneReservation %s holds what any one loss needs", r.Present.Name)}
 }
 
 // Same reports whether the reservation is as it should be.
 func (r *Room) Same() bool {
-	if r.Is == nil || r.Wanted == nil {
-		return r.Is == r.Wanted
+	if r.Present == nil || r.Wanted == nil {
+		return r.Present == r.Wanted
 	}
-	return sameSpec(&r.Is.Spec, &r.Wanted.Spec)
+	return sameSpec(&r.Present.Spec, &r.Wanted.Spec)
 }
 
 // report lists what is missing, by zone.
@@ -165,7 +165,7 @@ func ReservationName(survival string) string {
 }
 
 // reservationOf returns the reservation of a ZoneSurvival, or that another one has taken its name.
-func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (is *v1alpha1.ZoneReservation, taken bool) {
+func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (present *v1alpha1.ZoneReservation, taken bool) {
 	for _, obj := range objects {
 		if r, ok := obj.(*v1alpha1.ZoneReservation); ok && r.Name == ReservationName(asked.Name) {
 			if metav1.IsControlledBy(r, asked) {

@@ -180,16 +180,18 @@ func (c *certificate) candidates(p *planner, held amounts, said []v1alpha1.Survi
 	}
 	loads := c.loadsOf(nodes, p.pods)
 	out = c.heaviest(loads, n)
-	// by adds the sets of the nodes that have most of something.
-	by := func(of map[string]ledger.Resources) {
-		names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(p.size(of[b]), p.size(of[a])), strings.Compare(a, b)) })
+	// addLargest adds the sets of the nodes that have most of something.
+	addLargest := func(parts map[string]ledger.Resources) {
+		names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
+			return cmp.Or(cmp.Compare(p.size(parts[b]), p.size(parts[a])), strings.Compare(a, b))
+		})
 		for sets := 0; sets < enough && len(names) > 0; sets++ {
 			out = append(out, lossOfNodes(names[:min(n, len(names))]))
 			names = names[min(n, len(names)):]
 		}
 	}
-	by(p.demand)
-	by(held)
+	addLargest(p.demand)
+	addLargest(held)
 	for i := range said {
 		if said[i].Waiting > 0 && len(said[i].NodeNames) == n {
 			out = append(out, lossOfNodes(said[i].NodeNames))

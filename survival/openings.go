@@ -36,7 +36,7 @@ type opening int
 const (
 	openHeld  opening = iota // what is held for them
 	openShare                // as much on some nodes as gives each zone its share
-	openRest                 // as much on some nodes as makes what is left of the held room large enough
+	openTopUp                // as much on some nodes as makes what is left of the held room large enough
 	openFree                 // all that is free
 	openAll                  // also that of other pods, as if these had gone
 	openings
@@ -45,7 +45,7 @@ const (
 // steps returns what is open in a replay, one after the other. While free room is being opened, no policy takes a zone for full. Then the free
 // room is closed and the steps start again with that allowed, for pods whose policy must first call a zone full.
 func (p *planner) steps() []opening {
-	out := []opening{openHeld, openShare, openRest, openFree}
+	out := []opening{openHeld, openShare, openTopUp, openFree}
 	if len(p.policies) > 0 {
 		out = append(out, out...)
 	}
@@ -54,9 +54,9 @@ func (p *planner) steps() []opening {
 
 // placement is where a displaced pod goes.
 type placement struct {
-	pod  *v1.Pod // the one that was lost
-	node string  // empty if it waits
-	with opening // the first one with which it found a node
+	pod     *v1.Pod // the one that was lost
+	node    string  // empty if it waits
+	foundAt opening // the first one with which it found a node
 }
 
 // replay replays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
@@ -94,45 +94,45 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	}
 	var out []placement
 	base := held // what is held, and what the pods use that have found room
-	for n, with := range p.steps() {
+	for n, step := range p.steps() {
 		if len(displaced) == 0 {
 			break
 		}
-		closing := n > 0 && with == openHeld
+		closing := n > 0 && step == openHeld
 		if closing {
 			base = held.raisedBy(out)
 			for _, policy := range p.policies {
-				is := *policy
-				is.Generation++
-				if err := s.Put(&is); err != nil {
+				allowed := *policy
+				allowed.Generation++
+				if err := s.Put(&allowed); err != nil {
 					return nil, err
 				}
 			}
 		}
 		var opened map[*site]ledger.Resources
-		switch with {
+		switch step {
 		case openShare:
 			opened = p.sharing(base)
-		case openRest:
+		case openTopUp:
 			opened = p.topUp(l, base, out, waiting(loss.Displaced, displaced))
 		default:
 		}
 		serial := int64(n) + 2
 		for _, node := range sim.List[*v1.Node](s) {
-			of := p.sites[node.Name]
-			more, some := opened[of]
-			if !some && !closing && with < openFree {
+			at := p.sites[node.Name]
+			more, changes := opened[at]
+			if !changes && !closing && step < openFree {
 				continue
 			}
 			more = more.Clone()
-			is := base[node.Name]
-			more.Add(&is, 1)
-			node, filler, room := of.open(with, more, serial)
-			s.Remove(otherPods[of])
+			has := base[node.Name]
+			more.Add(&has, 1)
+			node, filler, room := at.open(step, more, serial)
+			s.Remove(otherPods[at])
 			if err := errors.Join(s.Put(node), s.Add(filler)); err != nil {
 				return nil, err
 			}
-			otherPods[of], free[of.node.Name] = filler, room
+			otherPods[at], free[at.node.Name] = filler, room
 		}
 		if r := p.holdOpen(free, serial); r != nil && n > 0 { // the first one is there
 			if err := s.Put(r); err != nil {
@@ -144,14 +144,14 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		}
 		replaced := s.Made()
 		for _, pod := range sim.List[*v1.Pod](s) {
-			if was := replaced[pod.UID]; was != nil && displaced[was.UID] && pod.Spec.NodeName != "" {
-				delete(displaced, was.UID)
-				out = append(out, placement{was, pod.Spec.NodeName, with})
+			if lost := replaced[pod.UID]; lost != nil && displaced[lost.UID] && pod.Spec.NodeName != "" {
+				delete(displaced, lost.UID)
+				out = append(out, placement{lost, pod.Spec.NodeName, step})
 			}
 		}
 	}
 	for _, pod := range waiting(loss.Displaced, displaced) {
-		out = append(out, placement{pod: pod, with: openings})
+		out = append(out, placement{pod: pod, foundAt: openings})
 	}
 	return out, nil
 }
@@ -178,18 +178,18 @@ func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReserva
 
 // open returns the node, a filler on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
 // scheduler then sees the node as it will be when others have taken all that they may have.
-func (s *site) open(with opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
+func (s *site) open(step opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
 	node := *s.node
 	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
 	all := ledger.ResourcesOf(node.Status.Allocatable)
 	open := s.room()
-	if with < openFree {
+	if step < openFree {
 		open.Lower(&held)
 	}
 	open = open.Positive()
 	rest := all.Less(&s.requested)
 	rest.Add(&open, -1)
-	if with == openAll {
+	if step == openAll {
 		all.Add(&s.otherPods, 1)
 		open.Add(&s.otherPods, 1)
 		for name := range s.otherPods.Named() {
@@ -222,16 +222,16 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	}
 	var nodes []*site
 	for _, s := range p.nodes {
-		is := held[s.node.Name]
-		if left, in := rest[s.zone]; in {
-			left.Add(&is, -1)
+		has := held[s.node.Name]
+		if left, ok := rest[s.zone]; ok {
+			left.Add(&has, -1)
 			rest[s.zone] = left
 		}
 		if !usable(s.node) {
 			continue
 		}
 		room := s.room()
-		room.Add(&is, -1)
+		room.Add(&has, -1)
 		more[s] = room.Positive()
 		nodes = append(nodes, s)
 	}
@@ -241,7 +241,7 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	})
 	out := map[*site]ledger.Resources{}
 	for _, s := range nodes {
-		if left, in := rest[s.zone]; in && (left.MilliCPU > 0 || left.Memory > 0) {
+		if left, ok := rest[s.zone]; ok && (left.MilliCPU > 0 || left.Memory > 0) {
 			room := more[s]
 			part := room.Clone()
 			part.Lower(&left)
@@ -256,14 +256,14 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 
 // topUp chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
 // pods have left that have found room.
-func (p *planner) topUp(lost *loss, held amounts, landed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
+func (p *planner) topUp(lost *loss, held amounts, placed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
 	left := amounts{}
-	for name, is := range held {
-		left[name] = is.Clone()
+	for name, room := range held {
+		left[name] = room.Clone()
 	}
-	for _, l := range landed {
-		request := wants(l.pod)
-		left.add(l.node, &request, -1)
+	for _, found := range placed {
+		request := wants(found.pod)
+		left.add(found.node, &request, -1)
 	}
 	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return slices.Compare(smallFirst(b), smallFirst(a)) })
 	out := map[*site]ledger.Resources{}
@@ -275,10 +275,10 @@ func (p *planner) topUp(lost *loss, held amounts, landed []placement, pods []*v1
 			if _, chosen := out[s]; chosen || lost.takes(s.node) || !usable(s.node) {
 				continue
 			}
-			is, rest := held[s.node.Name], left[s.node.Name]
+			has, rest := held[s.node.Name], left[s.node.Name]
 			rest = rest.Positive()
 			more, room := request.Less(&rest), s.room()
-			room.Add(&is, -1)
+			room.Add(&has, -1)
 			more = more.Positive()
 			if more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
 				best, least = s, more

@@ -26,10 +26,10 @@ func rankOf(order int, late selection, protects func(pod *v1.Pod) bool) func(pod
 	switch {
 	case order == 0:
 		return func(pod *v1.Pod) []int64 {
-			return slices.Concat([]int64{one(protects(pod)), one(late.has(pod))}, smallFirst(pod))
+			return slices.Concat([]int64{lastIf(protects(pod)), lastIf(late.has(pod))}, smallFirst(pod))
 		}
 	case order%2 == 1:
-		return func(pod *v1.Pod) []int64 { return []int64{one(late.has(pod))} }
+		return func(pod *v1.Pod) []int64 { return []int64{lastIf(late.has(pod))} }
 	}
 	return nil
 }
@@ -40,8 +40,9 @@ func smallFirst(pod *v1.Pod) []int64 {
 	return []int64{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
-func one(is bool) int64 {
-	if is {
+// lastIf is the rank of what comes last if a condition holds, and first otherwise.
+func lastIf(condition bool) int64 {
+	if condition {
 		return 1
 	}
 	return 0

@@ -51,7 +51,7 @@ type outcome struct {
 
 // move is a pod that has lost its place, and the live pod that is there in place of it, if any: its replacement, directly or not.
 type move struct {
-	was, now *v1.Pod
+	before, now *v1.Pod
 	why      string // why the latter waits, if it does
 	// elsewhere: another scheduler's, of which the copy knows only what kube-scheduler would do.
 	elsewhere bool
@@ -89,18 +89,18 @@ func (s *replayer) moves(before, now []*v1.Pod) []move {
 	inPlaceOf := s.inPlaceOf(now)
 	var out []move
 	for _, pod := range before {
-		m := move{was: pod, now: inPlaceOf[pod.UID], elsewhere: s.copy.OfOtherScheduler(pod)}
+		m := move{before: pod, now: inPlaceOf[pod.UID], elsewhere: s.copy.OfOtherScheduler(pod)}
 		switch {
 		case m.now == nil:
 			m.why = cmp.Or(s.copy.WhyNotReplaced(pod), "no controller replaces it")
-		case m.now.UID == m.was.UID:
+		case m.now.UID == m.before.UID:
 			continue
 		case m.now.Spec.NodeName == "":
 			m.why = s.copy.WhyWaits(m.now)
 		}
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b move) int { return byName(a.was, b.was) })
+	slices.SortFunc(out, func(a, b move) int { return byName(a.before, b.before) })
 	return out
 }
 
@@ -154,10 +154,10 @@ func content(obj client.Object) string {
 }
 
 // margin returns what the zones have of some resources, by zone.
-func (r *outcome) margin(of map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
+func (r *outcome) margin(resources map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
 	var out []v1alpha1.SurvivalMargin
 	for _, zone := range slices.Sorted(maps.Keys(r.rooms)) {
-		out = append(out, r.rooms[zone].margin(zone, of))
+		out = append(out, r.rooms[zone].margin(zone, resources))
 	}
 	return out
 }

@@ -64,8 +64,8 @@ func usageOf(nodes []*v1.Node, pods []*v1.Pod) *usage {
 // after returns what the zones have after changes. Zones without usable nodes are left out.
 func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) map[string]*room {
 	rooms := make(map[string]*room, len(u.zones))
-	for zone, is := range u.zones {
-		rooms[zone] = &room{nodes: is.nodes, free: is.free.Clone(), allocatable: is.allocatable.Clone()}
+	for zone, now := range u.zones {
+		rooms[zone] = &room{nodes: now.nodes, free: now.free.Clone(), allocatable: now.allocatable.Clone()}
 	}
 	lost := map[string]bool{}
 	for _, c := range nodes {
@@ -82,13 +82,13 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 		if pod == nil || ended(pod) || u.nodes[pod.Spec.NodeName] == nil || lost[pod.Spec.NodeName] {
 			return
 		}
-		of, noted := used[pod.Spec.NodeName]
+		sum, noted := used[pod.Spec.NodeName]
 		if !noted {
-			of = u.nodes[pod.Spec.NodeName].used.Clone()
+			sum = u.nodes[pod.Spec.NodeName].used.Clone()
 		}
 		request := wants(pod)
-		of.Add(&request, times)
-		used[pod.Spec.NodeName] = of
+		sum.Add(&request, times)
+		used[pod.Spec.NodeName] = sum
 	}
 	for _, c := range pods {
 		count(c.Before, -1)
@@ -109,9 +109,9 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 }
 
 // margin returns what there is of some resources.
-func (r *room) margin(zone string, of map[v1.ResourceName]bool) v1alpha1.SurvivalMargin {
+func (r *room) margin(zone string, resources map[v1.ResourceName]bool) v1alpha1.SurvivalMargin {
 	m := v1alpha1.SurvivalMargin{Zone: zone, Free: v1.ResourceList{}, Allocatable: v1.ResourceList{}}
-	for name := range of {
+	for name := range resources {
 		if n := r.allocatable.Amount(name); n > 0 {
 			m.Free[name], m.Allocatable[name] = *amount.Quantity(name, r.free.Amount(name)), *amount.Quantity(name, n)
 		}

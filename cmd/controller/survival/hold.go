@@ -42,7 +42,7 @@ func (c *Controller) hold(
 
 // keep writes or deletes the reservation if it is not as it should be. It never touches one that belongs to something else.
 func (c *Controller) keep(ctx context.Context, room *survival.Room) error {
-	present, wanted := room.Is, room.Wanted
+	present, wanted := room.Present, room.Wanted
 	if room.Same() {
 		return nil
 	}

@@ -129,7 +129,7 @@ func Build(c *census.Census, namespace string) *Report {
 		r.Survivals = append(r.Survivals, SurvivalOf(object, c.Now))
 	}
 	for _, key := range c.Gangs() {
-		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
+		if gangNamespace, _, _ := strings.Cut(key, "/"); namespace == "" || gangNamespace == namespace {
 			r.Gangs = append(r.Gangs, GangOf(c, c.Gang(key)))
 		}
 	}
