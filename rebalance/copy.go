@@ -21,11 +21,12 @@ import (
 // copyState is a copy on which moves are tried. It is at rest between two calls.
 type copyState struct {
 	sim      *sim.Sim
+	options  Options
 	standing Standing // as the pods stand with all moves that were accepted
 	tried    Standing // with those that are being tried
 }
 
-func newCopy(ctx context.Context, from *sim.Sim, seed int64) (*copyState, error) {
+func newCopy(ctx context.Context, from *sim.Sim, seed int64, options Options) (*copyState, error) {
 	fork, err := from.Fork(ctx, func(o *sim.Options) { o.Seed, o.Patience, o.Progress = o.Seed+seed, bindTime, nil })
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func newCopy(ctx context.Context, from *sim.Sim, seed int64) (*copyState, error)
 		fork.Close()
 		return nil, err
 	}
-	c := &copyState{sim: fork, standing: standingOf(fork)}
+	c := &copyState{sim: fork, options: options, standing: StandingOf(fork, options)}
 	c.sim.Mark()
 	return c, nil
 }
@@ -79,7 +80,7 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 	if err := c.sim.Run(ctx); err != nil {
 		return nil, err
 	}
-	c.tried = standingOf(c.sim)
+	c.tried = StandingOf(c.sim, c.options)
 	replacements := map[types.UID]*v1.Pod{}
 	made := c.sim.Made()
 	for _, pod := range sim.List[*v1.Pod](c.sim) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/sim"
@@ -26,6 +27,10 @@ const (
 
 // Options say how to plan.
 type Options struct {
+	// Selects says of which pods the rules are to hold, and which pods may be moved; nil is of all.
+	Selects func(*v1.Pod) bool
+	// Stays says why a pod that might be moved is to stay where it is, or is empty; nil is always empty.
+	Stays func(*v1.Pod) string
 	// Seeds is on how many copies, with different seeds, each move is tried; 0 is DefaultSeeds.
 	Seeds int
 	// Limit is for how long, in the machine's time, moves are searched; 0 is without limit.
@@ -57,6 +62,8 @@ type Move struct {
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 	Workload  string    `json:"workload"`
+	// Controller is the UID of the object that makes the pod in its place.
+	Controller types.UID `json:"controller,omitempty"`
 	// Rules are those that the zone breaks with the pod.
 	Rules []string `json:"rules"`
 	From  string   `json:"from"`
@@ -89,7 +96,7 @@ func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 		options.Seeds = DefaultSeeds
 	}
 	p := &planner{options: options, began: time.Now(), plan: &Plan{Moves: []Move{}}, origin: map[types.UID]*v1.Pod{}}
-	p.plan.Before = standingOf(from)
+	p.plan.Before = StandingOf(from, options)
 	current := from
 	defer func() {
 		if current != from {
@@ -118,7 +125,7 @@ func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 			break
 		}
 	}
-	p.plan.After, p.plan.Batches = standingOf(current), p.batch
+	p.plan.After, p.plan.Batches = StandingOf(current, options), p.batch
 	if current == from {
 		return p.plan, nil
 	}
@@ -143,7 +150,7 @@ type target struct{ workload, from string }
 func (p *planner) newSearch(ctx context.Context, from *sim.Sim) (*search, error) {
 	s := &search{planner: p, refused: map[target]string{}, alone: map[target]string{}}
 	for i := range p.options.Seeds {
-		c, err := newCopy(ctx, from, int64(i)*seedStep)
+		c, err := newCopy(ctx, from, int64(i)*seedStep, p.options)
 		if err != nil {
 			s.close()
 			return nil, err
@@ -215,7 +222,7 @@ func (s *search) candidates() []candidate {
 	var single *candidate
 	sets := map[string]bool{}
 	for _, r := range s.copies[0].standing.rules {
-		if sets[r.set] {
+		if sets[r.set] || !r.selected {
 			continue
 		}
 		c := s.candidateOf(r)
@@ -354,6 +361,9 @@ func (s *search) moveOf(c candidate, to []string) Move {
 		pod = first
 	}
 	m := Move{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Workload: c.workload, From: c.from, To: to, Batch: s.batch}
+	if over := metav1.GetControllerOfNoCopy(pod); over != nil {
+		m.Controller = over.UID
+	}
 	for _, r := range c.rules {
 		m.Rules = append(m.Rules, r.name)
 	}

@@ -18,6 +18,8 @@ type rule struct {
 	// set is the smallest key of the rules that count pods in common, directly or through others: a move may change all of them.
 	set       string
 	workloads map[string]bool
+	// selected: a pod that is selected carries the rule.
+	selected  bool
 	namespace string
 	counted   labels.Selector
 	table     table

@@ -29,6 +29,7 @@ type reader struct {
 	// workloads are the top-level owners of pods, by the UIDs of their controllers.
 	workloads map[types.UID]policy.Workload
 	rules     map[string]*rule
+	selects   func(*v1.Pod) bool
 	open      map[string]map[string]bool // openZones by the eligibility's key
 }
 
@@ -39,10 +40,11 @@ type activePolicy struct {
 	live  int64 // pods that it selects
 }
 
-// rulesOf returns the rules about zones that pods carry, in the order of their keys. stays says why a pod may not be moved.
-func rulesOf(c *census.Census, stays func(*v1.Pod) string) []*rule {
+// rulesOf returns the rules about zones that pods carry, in the order of their keys. stays says why a pod may not be moved, selects of which pods the
+// rules are to hold.
+func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod) bool) []*rule {
 	r := &reader{
-		Census: c, policies: map[string][]*activePolicy{}, workloads: map[types.UID]policy.Workload{}, rules: map[string]*rule{}, open: map[string]map[string]bool{},
+		Census: c, selects: selects, policies: map[string][]*activePolicy{}, workloads: map[types.UID]policy.Workload{}, rules: map[string]*rule{}, open: map[string]map[string]bool{},
 	}
 	r.readPolicies()
 	readWorkloads[*appsv1.ReplicaSet](r)
@@ -146,6 +148,7 @@ func (r *reader) rule(key string, pod *census.Pod, makeRule func() *rule) *rule 
 		r.rules[key] = out
 	}
 	out.workloads[r.Workload(pod.Pod)] = true
+	out.selected = out.selected || r.selects(pod.Pod)
 	return out
 }
 

@@ -21,13 +21,14 @@ type Standing struct {
 	// Least is how many moves it takes at least until no pod that may move is one too many. Pods that may not move and zones that take none
 	// are known to it, and free room is not.
 	Least int `json:"leastMoves"`
-	// Rules are the rules that some pod carries, in an order that copies have in common.
+	// Rules are the rules that some selected pod carries, in an order that copies have in common.
 	Rules []RuleStanding `json:"rules"`
 	// Stay counts the pods that may not be moved, in zones with more pods than a rule allows, by why they stay.
 	Stay map[string]int `json:"stay,omitempty"`
 
 	rules    []*rule
 	workload func(*v1.Pod) string
+	stays    func(*v1.Pod) string
 }
 
 // RuleStanding is one rule with the pods that carry it.
@@ -41,15 +42,18 @@ type RuleStanding struct {
 	Least  int   `json:"leastMoves"`
 }
 
-// standingOf reads a copy.
-func standingOf(s *sim.Sim) Standing {
+// StandingOf reads a copy that need not be at rest. Of the options it uses Selects and Stays.
+func StandingOf(s *sim.Sim, options Options) Standing {
 	all := snapshot.New(s.Now())
 	all.Add(s.Objects()...)
 	c := census.Take(all)
-	stay := newStayers(s)
-	out := Standing{Rules: []RuleStanding{}, rules: rulesOf(c, stay.why), workload: c.Workload, Stay: map[string]int{}}
+	stay := newStayers(s, options)
+	out := Standing{Rules: []RuleStanding{}, rules: rulesOf(c, stay.why, options.selects), workload: c.Workload, stays: stay.why, Stay: map[string]int{}}
 	least := map[string]int{} // by set: its rules share pods, and so moves
 	for _, r := range out.rules {
+		if !r.selected {
+			continue
+		}
 		moves := r.leastMoves()
 		least[r.set] = max(least[r.set], moves)
 		row := RuleStanding{Rule: r.name, Workloads: slices.Sorted(maps.Keys(r.workloads)), Pods: map[string]int{}, Excess: r.excess(), Least: moves}
@@ -73,13 +77,26 @@ func standingOf(s *sim.Sim) Standing {
 	return out
 }
 
-// bySet returns the excess of each set of rules.
+// bySet returns the excess of each set of rules, of those that no selected pod carries too.
 func (s *Standing) bySet() map[string]int64 {
 	out := map[string]int64{}
-	for i, r := range s.rules {
-		out[r.set] += s.Rules[i].Excess
+	for _, r := range s.rules {
+		out[r.set] += r.excess()
 	}
 	return out
+}
+
+// WhyStays says why a pod of the copy is not moved; empty if it may be. It may be called until the copy is closed.
+func (s *Standing) WhyStays(pod *v1.Pod) string { return s.stays(pod) }
+
+// ExcessOf is how many pods are more than the rules of a workload allow.
+func (s *Standing) ExcessOf(workload string) (pods int64) {
+	for i := range s.Rules {
+		if slices.Contains(s.Rules[i].Workloads, workload) {
+			pods += s.Rules[i].Excess
+		}
+	}
+	return pods
 }
 
 // carries reports whether a pod of a zone carries the rule.

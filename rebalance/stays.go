@@ -23,15 +23,16 @@ const (
 
 // stayers knows which pods of a copy are not moved.
 type stayers struct {
-	sim *sim.Sim
+	sim     *sim.Sim
+	options Options
 	// rollouts are the controllers of pods whose workload replaces its pods now, with the workload in words.
 	rollouts map[types.UID]string
 	// zonal are the claims, by "namespace/name", with a volume that not all nodes can have.
 	zonal map[string]bool
 }
 
-func newStayers(s *sim.Sim) *stayers {
-	out := &stayers{sim: s, rollouts: map[types.UID]string{}, zonal: map[string]bool{}}
+func newStayers(s *sim.Sim, options Options) *stayers {
+	out := &stayers{sim: s, options: options, rollouts: map[types.UID]string{}, zonal: map[string]bool{}}
 	sets := map[types.UID][]*appsv1.ReplicaSet{}
 	for _, set := range sim.List[*appsv1.ReplicaSet](s) {
 		if over := metav1.GetControllerOfNoCopy(set); over != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 {
@@ -64,6 +65,8 @@ func newStayers(s *sim.Sim) *stayers {
 // why returns why a pod is not moved; empty if it may be.
 func (s *stayers) why(pod *v1.Pod) string {
 	switch {
+	case !s.options.selects(pod):
+		return "is not selected"
 	case pod.Annotations[doNotDisrupt] == "true":
 		return "has the annotation " + doNotDisrupt
 	case pod.Annotations[safeToEvict] == "false":
@@ -84,8 +87,13 @@ func (s *stayers) why(pod *v1.Pod) string {
 	if why := s.sim.WhyNotReplaced(pod); why != "" {
 		return "is not replaced: " + why
 	}
+	if s.options.Stays != nil {
+		return s.options.Stays(pod)
+	}
 	return ""
 }
+
+func (o *Options) selects(pod *v1.Pod) bool { return o.Selects == nil || o.Selects(pod) }
 
 func usable(node *v1.Node) bool { return nodes.Usable(node) }
 
