@@ -85,6 +85,7 @@ func newStore(each func()) *store {
 	clusterWide := map[string]bool{
 		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
 		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true, "ZoneSurvival": true,
+		"ZoneRebalance": true,
 	}
 	for _, example := range kinds.All() {
 		resource, gvk := kinds.ResourceOf(example)

@@ -20,11 +20,12 @@ import (
 
 // Fingerprint returns a digest of what decides where pods go: the nodes and whether they are usable, where pods are and what
 // they ask for, policies, reservations and what they hold, budgets, volumes and devices. Heartbeats, the readiness of
-// pods, and ZoneSurvivals do not change it, nor does the order of the objects.
+// pods, ZoneSurvivals and ZoneRebalances do not change it, nor does the order of the objects.
 func Fingerprint(objects []client.Object) string {
 	var sum uint64
 	for _, obj := range objects {
-		if _, asks := obj.(*v1alpha1.ZoneSurvival); asks {
+		switch obj.(type) {
+		case *v1alpha1.ZoneSurvival, *v1alpha1.ZoneRebalance:
 			continue
 		}
 		h := fnv.New64a()

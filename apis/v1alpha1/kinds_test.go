@@ -31,5 +31,5 @@ func TestEveryKindSaysWhatItHasSeen(t *testing.T) {
 		require.True(t, ok, name)
 		require.Equal(t, reflect.TypeFor[[]metav1.Condition](), conditions.Type, name)
 	}
-	require.GreaterOrEqual(t, kinds, 3)
+	require.GreaterOrEqual(t, kinds, 4)
 }

@@ -27,7 +27,8 @@ func Resource(resource string) schema.GroupResource {
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
-		&ZoneSpreadPolicy{}, &ZoneSpreadPolicyList{}, &ZoneReservation{}, &ZoneReservationList{}, &ZoneSurvival{}, &ZoneSurvivalList{})
+		&ZoneSpreadPolicy{}, &ZoneSpreadPolicyList{}, &ZoneReservation{}, &ZoneReservationList{}, &ZoneSurvival{}, &ZoneSurvivalList{},
+		&ZoneRebalance{}, &ZoneRebalanceList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

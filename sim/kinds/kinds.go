@@ -32,7 +32,7 @@ func All() []client.Object {
 		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, newDeviceTaintRule(), &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
 		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
 		&policyv1.PodDisruptionBudget{},
-		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &schedulingv1alpha1.PodGroup{},
+		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &v1alpha1.ZoneRebalance{}, &schedulingv1alpha1.PodGroup{},
 		&v1.Pod{}, // last, so that its handlers find everything else
 	}
 }

@@ -85,6 +85,7 @@ func TestPartialDataIsNoSuccess(t *testing.T) {
 	c.Deployment("web", 1, "1", "1Gi", nil)("node-a")
 	for missing, want := range map[string]int{
 		"poddisruptionbudgets.policy": exitCodes[errPartial], "zonereservations.zonewise.dev": exitCodes[errPartial], "zonesurvivals.zonewise.dev": program.OK,
+		"zonerebalances.zonewise.dev": program.OK,
 	} {
 		c.Missing = []snapshot.Missing{{Resource: missing, Reason: snapshot.Forbidden}}
 		file := filepath.Join(t.TempDir(), "s.json")

@@ -7,10 +7,10 @@ import (
 	"zonewise.dev/internal/program"
 )
 
-const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations, ZoneSurvivals and gangs of a
-cluster.
+const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations, ZoneSurvivals,
+ZoneRebalances and gangs of a cluster.
 
-Figures of policies, reservations and survivals come from their status. The command needs
+Figures of policies, reservations, survivals and rebalances come from their status. The command needs
 read access only (see manifests/rbac/viewer), and says what it may not read.
 
 Exit codes: 0 shown; 1 the cluster could not be read; 2 a flag is wrong.`

@@ -34,11 +34,13 @@ type Report struct {
 
 // NotRead returns the kinds that could not be read and by which a simulation, with pods of a file or without, may come to another result.
 func NotRead(s *snapshot.Snapshot, withFile bool) []string {
-	own, _ := kinds.ResourceOf(&v1alpha1.ZoneSurvival{}) // the scheduler does not look at them
+	survivals, _ := kinds.ResourceOf(&v1alpha1.ZoneSurvival{}) // the scheduler does not look at these
+	rebalances, _ := kinds.ResourceOf(&v1alpha1.ZoneRebalance{})
+	own := []string{survivals.String(), rebalances.String()}
 	var out []string
 	for _, m := range s.Missing {
 		admits := slices.ContainsFunc(snapshot.AdmissionKinds(), func(k snapshot.Kind) bool { return k.Resource == m.Resource })
-		if m.Reason != snapshot.NotInstalled && m.Resource != own.String() && (withFile || !admits) {
+		if m.Reason != snapshot.NotInstalled && !slices.Contains(own, m.Resource) && (withFile || !admits) {
 			out = append(out, m.Resource)
 		}
 	}

@@ -21,6 +21,7 @@ type Report struct {
 	Policies     []Policy      `json:"policies"`
 	Reservations []Reservation `json:"reservations"`
 	Survivals    []Survival    `json:"survivals"`
+	Rebalances   []Rebalance   `json:"rebalances"`
 	Gangs        []Gang        `json:"gangs"`
 	// Waiting is how many pods have no node.
 	Waiting int `json:"waitingPods"`
@@ -54,6 +55,8 @@ const (
 	Expired    = "Expired"
 	Partial    = "Partial"
 	Breaks     = "Breaks"
+	Drifted    = "Drifted"
+	Stopped    = "Stopped"
 )
 
 // Policy is one ZoneSpreadPolicy.
@@ -101,6 +104,18 @@ type Survival struct {
 	Message  string                     `json:"message,omitempty"`
 }
 
+// Rebalance is one ZoneRebalance.
+type Rebalance struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Mode  string `json:"mode"`
+	// Excess is how many pods were too many in their zones when the plan was made, Planned how many moves have not begun, and UnderWay how many have.
+	Excess   int64  `json:"excess"`
+	Planned  int64  `json:"planned"`
+	UnderWay int64  `json:"underWay"`
+	Message  string `json:"message,omitempty"`
+}
+
 // Gang is one PodGroup.
 type Gang struct {
 	Namespace string `json:"namespace"`
@@ -118,7 +133,7 @@ type Gang struct {
 
 // Build makes the report of a namespace, or of all namespaces if it is empty.
 func Build(c *census.Census, namespace string) *Report {
-	r := &Report{Zones: ZonesOf(c), Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
+	r := &Report{Zones: ZonesOf(c), Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Rebalances: []Rebalance{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](c.Snapshot, namespace) {
 		r.Policies = append(r.Policies, PolicyOf(object))
 	}
@@ -127,6 +142,9 @@ func Build(c *census.Census, namespace string) *Report {
 	}
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](c.Snapshot, "") {
 		r.Survivals = append(r.Survivals, SurvivalOf(object, c.Now))
+	}
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneRebalance](c.Snapshot, "") {
+		r.Rebalances = append(r.Rebalances, RebalanceOf(object))
 	}
 	for _, key := range c.Gangs() {
 		if gangNamespace, _, _ := strings.Cut(key, "/"); namespace == "" || gangNamespace == namespace {
@@ -243,6 +261,40 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 		out.State, out.Message = OK, ""
 	case answer.Status == metav1.ConditionFalse:
 		out.State = Breaks
+	}
+	return out
+}
+
+// RebalanceOf returns what a ZoneRebalance's status says.
+func RebalanceOf(object *v1alpha1.ZoneRebalance) Rebalance {
+	s := &object.Status
+	out := Rebalance{
+		Name: object.Name, State: Unknown, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.RebalancePlan)), Excess: s.Before.Excess, Planned: s.Planned,
+		Message: "no controller has answered yet",
+	}
+	for i := range s.Moves {
+		if state := s.Moves[i].State; state == v1alpha1.MoveEvicting || state == v1alpha1.MoveEvicted {
+			out.UnderWay++
+		}
+	}
+	ready, balanced := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionBalanced)
+	stopped := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStopped)
+	switch {
+	case ready == nil || balanced == nil:
+	case s.ObservedGeneration != object.Generation:
+		out.Message = fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
+	case stopped != nil && stopped.Status == metav1.ConditionTrue:
+		out.State, out.Message = Stopped, stopped.Message
+	case ready.Reason == v1alpha1.ReasonInvalid:
+		out.State, out.Message = Rejected, ready.Message
+	case ready.Status != metav1.ConditionTrue:
+		out.Message = ready.Message
+	case balanced.Status == metav1.ConditionTrue:
+		out.State, out.Message = OK, ""
+	case balanced.Status == metav1.ConditionFalse:
+		out.State, out.Message = Drifted, balanced.Message
+	default:
+		out.Message = balanced.Message
 	}
 	return out
 }

@@ -220,6 +220,39 @@ func TestStatesOfSurvivals(t *testing.T) {
 	}
 }
 
+// TestStatesOfRebalances: what stands in the way of a plan comes before what the plan says.
+func TestStatesOfRebalances(t *testing.T) {
+	condition := func(kind string, s metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: s, Reason: reason, Message: kind + " " + reason}
+	}
+	ready := condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPlanning)
+	drifted := condition(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonMovesPlanned)
+	for _, tc := range []struct {
+		state, message string
+		observed       int64
+		conditions     []metav1.Condition
+	}{
+		{status.Unknown, "no controller has answered yet", 0, nil},
+		{status.OK, "", 2, []metav1.Condition{ready, condition(v1alpha1.ConditionBalanced, metav1.ConditionTrue, v1alpha1.ReasonBalanced)}},
+		{status.Drifted, "Balanced MovesPlanned", 2, []metav1.Condition{ready, drifted}},
+		{status.Unknown, "the status is of generation 1, the spec of 2", 1, []metav1.Condition{ready, drifted}},
+		{status.Stopped, "Stopped OtherZone", 2, []metav1.Condition{ready, drifted, condition(v1alpha1.ConditionStopped, metav1.ConditionTrue, v1alpha1.ReasonOtherZone)}},
+		{status.Rejected, "Ready Invalid", 2, []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid), drifted}},
+		{status.Unknown, "Ready Settling", 2, []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSettling), drifted}},
+	} {
+		c := clitest.New()
+		c.Add(&v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "spread", Generation: 2}, Status: v1alpha1.ZoneRebalanceStatus{
+			ObservedGeneration: tc.observed, Conditions: tc.conditions, Before: v1alpha1.RebalanceStanding{Excess: 4}, Planned: 2,
+			Moves: []v1alpha1.RebalanceMove{{State: v1alpha1.MoveMoved}, {State: v1alpha1.MoveEvicted}, {State: v1alpha1.MovePlanned}, {State: v1alpha1.MovePlanned}},
+		}})
+		report := build(c, "")
+		require.Equal(t, []string{tc.state, tc.message}, []string{report.Rebalances[0].State, report.Rebalances[0].Message})
+		var out bytes.Buffer
+		require.NoError(t, report.Text(&out, show.Style{}))
+		require.Regexp(t, `(?m)^ *spread +`+tc.state+` +Plan +4 +2 +1$`, out.String())
+	}
+}
+
 // TestOldAnswersAreNoAnswers: who looks at a cluster whose controller died yesterday is not told that all is well.
 func TestOldAnswersAreNoAnswers(t *testing.T) {
 	for age, want := range map[time.Duration][]string{

@@ -52,6 +52,9 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		}
 		return show.Row(x.Name, State(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message
 	})
+	section(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, string) {
+		return show.Row(x.Name, State(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), x.Message
+	})
 	section(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
 		return show.Row(x.Namespace+"/"+x.Name, State(x.State), x.Bound, x.MinMember, x.Members, Zones(x.Zones)), x.Message
 	})
@@ -124,7 +127,7 @@ func State(state string) show.Cell {
 	switch state {
 	case OK:
 		color = show.Green
-	case Violated, Infeasible, Rejected, Degraded, Partial, Breaks:
+	case Violated, Infeasible, Rejected, Degraded, Partial, Breaks, Stopped:
 		color = show.Red
 	}
 	return show.Cell{Text: state, Color: color}
