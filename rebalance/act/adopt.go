@@ -1,0 +1,107 @@
+package act
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+const (
+	// MaxPlanned is how many moves of a plan a status lists. The next plan finds the rest.
+	MaxPlanned = 200
+	// maxRemembered is how many moves that are over it keeps beside those of the last hour.
+	maxRemembered = 150
+)
+
+// Adopt makes a plan that of the status, in place of what is left of the one before. complete says that the plan is the
+// whole one. A pod that is planned twice is moved once, and then there is another plan.
+func Adopt(r *v1alpha1.ZoneRebalance, moves []v1alpha1.RebalanceMove, complete bool, now time.Time) {
+	s := &r.Status
+	goesOn := Left(r) > 0 || !s.Complete && s.Round > 0 && (s.Stop == nil || s.Stop.Resumed)
+	drop(r)
+	if s.Stop != nil {
+		s.Stop.Resumed = true
+	}
+	known := map[types.UID]bool{}
+	for i := range s.Moves {
+		known[s.Moves[i].UID] = true
+	}
+	if !goesOn && len(moves) > 0 {
+		s.Round++
+	}
+	for i := range moves {
+		m := moves[i]
+		if known[m.UID] || i == MaxPlanned {
+			complete = false
+			break
+		}
+		known[m.UID] = true
+		m.State, m.Round, m.At = v1alpha1.MovePlanned, s.Round, second(now)
+		s.Moves = append(s.Moves, m)
+	}
+	s.Complete, s.PlannedAt = complete, second(now)
+	if complete && len(moves) == 0 {
+		s.Stop = nil
+	}
+	Prune(r, now)
+}
+
+// Prune forgets moves that decide nothing any more, and counts those that have not begun.
+func Prune(r *v1alpha1.ZoneRebalance, now time.Time) {
+	moves := slices.Clone(r.Status.Moves)
+	last := map[string]time.Time{}
+	for i := range moves {
+		if m := &moves[i]; m.State != v1alpha1.MovePlanned && last[m.Workload].Before(m.At.Time) {
+			last[m.Workload] = m.At.Time
+		}
+	}
+	remembered := 0
+	rank := func(m *v1alpha1.RebalanceMove) int {
+		switch m.State {
+		case v1alpha1.MovePlanned:
+			return 2
+		case v1alpha1.MoveEvicting, v1alpha1.MoveEvicted:
+			return 1
+		default:
+			return 0
+		}
+	}
+	slices.Reverse(moves) // the youngest are remembered first
+	moves = slices.DeleteFunc(moves, func(m v1alpha1.RebalanceMove) bool {
+		switch {
+		case rank(&m) > 0 || counts(&m, now):
+			return false
+		case now.Sub(m.At.Time) > Cooldown(r) || !last[m.Workload].Equal(m.At.Time) || remembered == maxRemembered:
+			return true
+		}
+		remembered++
+		return false
+	})
+	slices.Reverse(moves)
+	slices.SortStableFunc(moves, func(a, b v1alpha1.RebalanceMove) int { return cmp.Compare(rank(&a), rank(&b)) })
+	r.Status.Moves = moves
+	r.Status.Planned = int64(Left(r))
+}
+
+// Rests says why pods of a workload, or one pod, are left alone although a move would help; empty if nothing is against
+// it. A plan that goes on in the same round is no new one.
+func Rests(r *v1alpha1.ZoneRebalance, workload string, pod types.UID, now time.Time) string {
+	goesOn := Left(r) > 0 || !r.Status.Complete && (r.Status.Stop == nil || r.Status.Stop.Resumed)
+	for i := range r.Status.Moves {
+		m := &r.Status.Moves[i]
+		if m.State == v1alpha1.MovePlanned {
+			continue
+		}
+		switch {
+		case m.UID == pod:
+			return "was to be moved already within the hour"
+		case m.Workload == workload && now.Sub(m.At.Time) < Cooldown(r) && !(goesOn && m.Round == r.Status.Round):
+			return "is of a workload of which pods were moved within the cooldown"
+		}
+	}
+	return ""
+}
