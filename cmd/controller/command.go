@@ -24,6 +24,7 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/buy"
 	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/cmd/controller/rebalance"
 	"zonewise.dev/cmd/controller/survival"
 	"zonewise.dev/internal/message"
 	"zonewise.dev/sim"
@@ -78,11 +79,15 @@ cluster, with the scheduler's own configuration, and writes the answers into the
 It keeps the ZoneReservations of those with hold. It evicts no pod.
 
 --buy asks an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by
-CapacityBuffers, and writes into their status what was asked and answered.`
+CapacityBuffers, and writes into their status what was asked and answered.
+
+--rebalance plans for ZoneRebalances which pods to move so that they are spread again, and
+writes the plan into their status. Where their mode is Evict it evicts these pods, through the
+Eviction API, a few at a time, and stops when the cluster does not follow the plan.`
 
 // NewCommand returns the program's command; see Main.
 func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
-	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe()}}
+	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe(), rebalance.Describe()}}
 	cmd := &cobra.Command{
 		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
@@ -123,7 +128,7 @@ func (f *flags) check() error {
 	chosen := f.chosen()
 	switch {
 	case len(chosen) == 0:
-		return errors.New("nothing is turned on: see --survival and --buy")
+		return errors.New("nothing is turned on: see --survival, --buy and --rebalance")
 	case f.cpuFraction <= 0 || f.cpuFraction > 64:
 		return fmt.Errorf("--cpu-fraction: must be above 0 and at most 64, got %g", f.cpuFraction)
 	case f.settle < 0:

@@ -2,8 +2,9 @@
 //
 // # Contract
 //
-// The program follows the cluster and runs the parts that its flags turn on, see package parts: --survival answers ZoneSurvivals, and
-// --buy asks an autoscaler for nodes (packages zonewise.dev/cmd/controller/survival and .../buy). Without a part it does not start. While it does not run, what it
+// The program follows the cluster and runs the parts that its flags turn on, see package parts: --survival answers ZoneSurvivals,
+// --buy asks an autoscaler for nodes, and --rebalance plans and makes moves (packages zonewise.dev/cmd/controller/survival, .../buy and
+// .../rebalance). Without a part it does not start. While it does not run, what it
 // has written grows old, and nothing else happens.
 //
 // One replica works: the holder of the lease. A process that loses the lease exits. All parts share one copy of the cluster in

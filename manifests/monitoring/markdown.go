@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	_ "zonewise.dev/cmd/controller/buy/metrics" // declares metrics
+	_ "zonewise.dev/cmd/controller/rebalance/metrics"
 	_ "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/metrics"
 	_ "zonewise.dev/plugins" // declares metrics
@@ -37,6 +38,7 @@ var sections = []struct{ prefix, title string }{
 	{"zonewise_reservecache_", "ReserveCache"},
 	{"zonewise_permitgate_", "PermitGate"},
 	{"zonewise_survival_", "The controller of ZoneSurvivals"},
+	{"zonewise_rebalance_", "The controller of ZoneRebalances"},
 	{"zonewise_build_info", "The version"},
 	{"zonewise_", "All plugins"},
 }

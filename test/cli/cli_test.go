@@ -64,6 +64,7 @@ func (c *cluster) testNoAPIs(t *testing.T) {
 	report := decode[status.Report](t, c.ok(t, c.admin, "status", "-o", "json"))
 	require.Equal(t, []string{
 		"podgroups.scheduling.x-k8s.io are not installed in this cluster",
+		"zonerebalances.zonewise.dev are not installed in this cluster",
 		"zonereservations.zonewise.dev are not installed in this cluster",
 		"zonespreadpolicies.zonewise.dev are not installed in this cluster",
 		"zonesurvivals.zonewise.dev are not installed in this cluster",

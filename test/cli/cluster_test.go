@@ -133,6 +133,11 @@ func (c *cluster) workload(t *testing.T) {
 			Workloads: []v1alpha1.SurvivalWorkload{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: labels}}},
 			Survive:   v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)},
 		},
+	}, &v1alpha1.ZoneRebalance{
+		ObjectMeta: metav1.ObjectMeta{Name: "spread"},
+		Spec: v1alpha1.ZoneRebalanceSpec{
+			Workloads: []v1alpha1.SurvivalWorkload{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: labels}}},
+		},
 	}, &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}})
 
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod("", "500m", nil).Spec}

@@ -229,13 +229,16 @@ func rules(t *testing.T, files ...string) []rbacv1.PolicyRule {
 	return out
 }
 
-// startController runs the program with the permissions of the component, and of another if the flags turn on --buy. stop ends it, and waits.
+// startController runs the program with the permissions of the component, and of others if the flags turn on more parts. stop ends it, and waits.
 func (w *world) startController(flags ...string) (stop func()) {
 	w.t.Helper()
 	const user = "controller"
 	files := controllerRules
 	if slices.Contains(flags, "--buy") {
 		files = append(slices.Clone(files), buyRules)
+	}
+	if slices.Contains(flags, "--rebalance") {
+		files = append(slices.Clone(files), rebalanceRules...)
 	}
 	kubeconfig := w.User(w.t, user, rules(w.t, files...))
 	if w.through != nil {
@@ -371,8 +374,13 @@ func row(s *v1alpha1.ZoneSurvival) []string {
 
 // rows returns the rows about an object that docs/survival.md shows, of so many columns without the ages.
 func rows(t *testing.T, name string, columns int) [][]string {
+	return rowsOf(t, "survival.md", name, columns)
+}
+
+// rowsOf returns those of a document.
+func rowsOf(t *testing.T, document, name string, columns int) [][]string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(apiserver.Root(t), "docs", "survival.md"))
+	content, err := os.ReadFile(filepath.Join(apiserver.Root(t), "docs", document))
 	require.NoError(t, err)
 	var out [][]string
 	for line := range strings.Lines(string(content)) {

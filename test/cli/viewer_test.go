@@ -46,6 +46,7 @@ func (c *cluster) testAViewerWithLess(t *testing.T, viewer string) {
 		{resource: "zonespreadpolicies.zonewise.dev", command: "status", shows: `"Infeasible"`},
 		{resource: "zonereservations.zonewise.dev", command: "status", shows: `"failover"`},
 		{resource: "zonesurvivals.zonewise.dev", command: "status", shows: `"services"`},
+		{resource: "zonerebalances.zonewise.dev", command: "status", shows: `"spread"`},
 		{resource: "podgroups.scheduling.x-k8s.io", command: "status", shows: `"minMember": 2`},
 	} {
 		t.Run("without "+tc.resource, func(t *testing.T) {

@@ -205,7 +205,7 @@ func (c *cluster) apply(t *testing.T, dir string, flags ...string) (string, erro
 }
 
 func (c *cluster) testServerAccepts(t *testing.T) {
-	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm", c.withController(t, overlays[0], "buy", "native-gangs")}, overlays...) {
+	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm", c.withController(t, overlays[0], "buy", "native-gangs", "rebalance", "rebalance-evict")}, overlays...) {
 		t.Run(dir, func(t *testing.T) {
 			out, err := c.apply(t, dir, "--dry-run=server")
 			require.NoError(t, err)

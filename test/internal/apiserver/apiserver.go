@@ -4,7 +4,9 @@ package apiserver
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +76,29 @@ func (s *Server) InstallAPIs(t *testing.T) {
 	t.Helper()
 	_, err := envtest.InstallCRDs(s.Env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(s.Root, "manifests", "crds")}, ErrorIfPathMissing: true})
 	require.NoError(t, err)
+}
+
+// StartControllers runs the controllers behind a Deployment, the disruption controller and the garbage collector until the test ends.
+func (s *Server) StartControllers(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(s.Dir, "controllers.log"))
+	require.NoError(t, err)
+	cmd := exec.Command(s.plane.Program("controllers"), "--kubeconfig="+s.plane.Admin)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		_ = cmd.Wait() // its exit status after a signal says nothing
+		require.NoError(t, log.Close())
+	})
+}
+
+// Kubectl runs kubectl as an administrator, and returns what it prints.
+func (s *Server) Kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(s.plane.Program("kubectl"), append([]string{"--kubeconfig=" + s.plane.Admin}, args...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
 }
 
 // User makes a user who may do what the rules allow, and returns the file of a kubeconfig.

@@ -70,6 +70,7 @@ httpGet:
 {{- $parts := list -}}
 {{- if .Values.controller.survival.enabled -}}{{- $parts = append $parts "survival" -}}{{- end -}}
 {{- if .Values.controller.buy.enabled -}}{{- $parts = append $parts "buy" -}}{{- end -}}
+{{- if .Values.controller.rebalance.enabled -}}{{- $parts = append $parts "rebalance" -}}{{- end -}}
 {{- join " " $parts -}}
 {{- end -}}
 

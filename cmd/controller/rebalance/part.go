@@ -1,0 +1,175 @@
+package rebalance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/parts"
+	declared "zonewise.dev/cmd/controller/rebalance/metrics"
+	"zonewise.dev/internal/metrics"
+	"zonewise.dev/rebalance"
+	"zonewise.dev/rebalance/act"
+)
+
+const (
+	// refreshInterval is the age at which a plan is made again although nothing has changed.
+	refreshInterval = 10 * time.Minute
+	// planShare and lookShare are what parts of the controller's budget of CPU go into planning, and into watching
+	// moves.
+	planShare, lookShare = 0.5, 0.25
+	// planLimit is for how long moves are searched at most. The next plan finds the rest.
+	planLimit = 10 * time.Minute
+)
+
+// Options are those of the part.
+type Options struct {
+	// Seeds is on how many copies each move is tried; see rebalance.Options.
+	Seeds int
+}
+
+// Controller plans and moves. Make one with New.
+type Controller struct {
+	shared       parts.Shared
+	options      Options
+	plans, looks parts.Meter
+	now          func() time.Time
+	// planned is what the last plan of each ZoneRebalance was about.
+	planned map[types.UID]planned
+	// replaced are the resource versions of ZoneRebalances that this process has replaced: an object that has one is
+	// out of date.
+	replaced map[types.UID]map[string]bool
+
+	mu     sync.Mutex // guards status
+	status map[string]v1alpha1.ZoneRebalance
+}
+
+// planned is what a plan was about, and when it was made.
+type planned struct {
+	question string
+	at       time.Time
+}
+
+// New returns the part.
+func New(shared parts.Shared, options Options) *Controller {
+	return &Controller{
+		shared: shared, options: options, plans: shared.NewMeter(planShare), looks: shared.NewMeter(lookShare), now: time.Now,
+		planned: map[types.UID]planned{}, replaced: map[types.UID]map[string]bool{}, status: map[string]v1alpha1.ZoneRebalance{},
+	}
+}
+
+// Describe returns the part.
+func Describe() parts.Description {
+	var seeds int
+	return parts.Description{
+		Name: "rebalance", Help: "plan the moves of ZoneRebalances, and make them where their mode is Evict", MetricPrefix: declared.Prefix,
+		AddFlags: func(set *pflag.FlagSet) {
+			set.IntVar(&seeds, "rebalance-seeds", rebalance.DefaultSeeds, "on how many copies of the cluster, which differ in what a scheduler leaves to chance, each move is tried")
+		},
+		Validate: func() error {
+			if seeds < 1 || seeds > 20 {
+				return fmt.Errorf("--rebalance-seeds: must be from 1 to 20, got %d", seeds)
+			}
+			return nil
+		},
+		New: func(shared parts.Shared) parts.Part { return New(shared, Options{Seeds: seeds}) },
+	}
+}
+
+var _ parts.Part = &Controller{}
+
+var collector = metrics.NewCollector((*Controller).collect, declared.Excess, declared.Moves, declared.Stopped)
+
+// collect sends the figures of the statuses.
+func (c *Controller) collect(send metrics.Send) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.status {
+		r := c.status[name]
+		states := map[v1alpha1.RebalanceMoveState]int{}
+		for _, state := range []v1alpha1.RebalanceMoveState{
+			v1alpha1.MovePlanned, v1alpha1.MoveEvicting, v1alpha1.MoveEvicted, v1alpha1.MoveMoved, v1alpha1.MoveRefused, v1alpha1.MoveFailed,
+		} {
+			states[state] = 0
+		}
+		for i := range r.Status.Moves {
+			states[r.Status.Moves[i].State]++
+		}
+		for state, moves := range states {
+			send(declared.Moves, float64(moves), name, string(state))
+		}
+		if !r.Status.PlannedAt.IsZero() {
+			send(declared.Excess, float64(r.Status.Before.Excess), name)
+		}
+		stopped := 0.0
+		if act.Stopped(&r, c.now()) {
+			stopped = 1
+		}
+		send(declared.Stopped, stopped, name)
+	}
+}
+
+// Start implements parts.Part.
+func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
+	c.show(snapshot.List[*v1alpha1.ZoneRebalance](cluster))
+	metrics.MustRegister(declared.Evictions, declared.PlanDuration)
+	collector.Export(ctx, c)
+	klog.FromContext(ctx).V(2).Info("ZoneRebalances are planned")
+}
+
+// Close implements parts.Part.
+func (c *Controller) Close() {}
+
+// show makes the statuses those that the metrics are about, and forgets what there is no more.
+func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status = map[string]v1alpha1.ZoneRebalance{}
+	known := map[types.UID]bool{}
+	for _, r := range all {
+		c.status[r.Name], known[r.UID] = *r.DeepCopy(), true
+	}
+	maps.DeleteFunc(c.planned, func(uid types.UID, _ planned) bool { return !known[uid] })
+	maps.DeleteFunc(c.replaced, func(uid types.UID, _ map[string]bool) bool { return !known[uid] })
+}
+
+// Turn implements parts.Part: it follows the moves that are under way, and plans and begins others.
+func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
+	now := c.now()
+	if until := c.looks.Next().Sub(now); until > 0 {
+		return until, nil // to read the cluster costs CPU
+	}
+	c.looks.Begin(now)
+	defer c.looks.End()
+	cluster := read()
+	all := snapshot.List[*v1alpha1.ZoneRebalance](cluster)
+	c.show(all)
+	next = refreshInterval
+	if len(all) == 0 {
+		return next, nil
+	}
+	l := c.newLook(cluster, all)
+	defer l.close()
+	slices.SortFunc(all, func(a, b *v1alpha1.ZoneRebalance) int { return strings.Compare(a.Name, b.Name) })
+	for _, r := range all {
+		if r.DeletionTimestamp != nil {
+			continue
+		}
+		wait, err := l.serve(ctx, r.DeepCopy())
+		if err != nil {
+			return 0, err
+		}
+		next = min(next, wait)
+	}
+	return next, ctx.Err()
+}

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/internal/apiserver"
+)
+
+// rebalanceRules are the files with the rules of the part --rebalance that plans, and of carrying plans out.
+var rebalanceRules = []string{"components/rebalance/clusterrole.yaml", "components/rebalance-evict/clusterrole.yaml"}
+
+// rebalanceColumns is how many columns "kubectl get zrb" has before the ages.
+const rebalanceColumns = 7
+
+// TestRebalanceRules: without the component of its own the controller may evict no pod.
+func TestRebalanceRules(t *testing.T) {
+	require.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{"zonewise.dev"}, Resources: []string{"zonerebalances/status"}, Verbs: []string{"update"}}},
+		rules(t, rebalanceRules[0]))
+	require.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}}, rules(t, rebalanceRules[1]))
+}
+
+// TestRebalance is the walk-through of docs/rebalance.md, with the real scheduler, controllers of Kubernetes, and
+// budgets: a zone is back, the plan is shown, and is carried out. The controller ends in the middle of it, and another
+// one goes on.
+func TestRebalance(t *testing.T) {
+	w := &world{Server: apiserver.Start(t), t: t}
+	w.InstallAPIs(t)
+	w.StartControllers(t)
+	w.runKubelets()
+	startScheduler(t, w.Server)
+	stop := w.startController("--rebalance")
+	documented := rowsOf(t, "rebalance.md", "services", rebalanceColumns)
+	require.Len(t, documented, 2)
+
+	w.cordon("node-c", true)
+	labels := map[string]string{"app": "web"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod("", "500m", nil).Spec}
+	template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+		NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor),
+	}}
+	w.Make(t, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](6), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	}, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, MaxUnavailable: ptr.To(intstr.FromInt32(1))},
+	})
+	w.waitZones("a 3, b 3")
+	w.cordon("node-c", false)
+
+	content, err := os.ReadFile(filepath.Join(w.Root, "examples", "zone-rebalance", "rebalance.yaml"))
+	require.NoError(t, err)
+	r := &v1alpha1.ZoneRebalance{}
+	require.NoError(t, yaml.UnmarshalStrict(content, r))
+	r.Spec.After = &metav1.Duration{Duration: time.Second}
+	w.Make(t, r)
+	w.waitRebalance(r, "the plan", func() bool {
+		return reasonOf(r, v1alpha1.ConditionBalanced) == v1alpha1.ReasonMovesPlanned && r.Status.Before.Excess == 4
+	})
+	require.Equal(t, documented[0], w.rebalanceRow())
+	require.True(t, meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady))
+	require.Equal(t, []int64{4, 0, 2}, []int64{r.Status.Before.Excess, r.Status.After.Excess, r.Status.Before.LeastMoves})
+	require.True(t, r.Status.Complete)
+	require.Len(t, r.Status.Moves, 2)
+	first := w.uids()
+	for _, m := range r.Status.Moves {
+		require.Contains(t, first, m.UID)
+		require.Equal(t, []string{"c"}, m.To)
+		require.Equal(t, "Deployment shop/web", m.Workload)
+	}
+	w.waitMetric(`zonewise_rebalance_excess_pods{zonerebalance="services"} 4`)
+	w.waitMetric(`zonewise_rebalance_moves{state="Planned",zonerebalance="services"} 2`)
+	w.waitZones("a 3, b 3") // it is only shown
+
+	// The plan is carried out. The first controller ends as soon as the first move has begun, another one goes on, and
+	// so again.
+	w.editRebalance(r, func() { r.Spec.Mode = v1alpha1.RebalanceEvict })
+	begun := func(moves int) func() bool {
+		return func() bool {
+			return len(slices.DeleteFunc(slices.Clone(r.Status.Moves), func(m v1alpha1.RebalanceMove) bool { return m.Begun.IsZero() })) >= moves
+		}
+	}
+	w.waitRebalance(r, "the first move has begun", begun(1))
+	stop()
+	stop = w.restartController("--rebalance")
+	w.waitRebalance(r, "the second move has begun", begun(2))
+	stop()
+	stop = w.restartController("--rebalance")
+	w.waitRebalance(r, "all is balanced", func() bool { return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionBalanced) })
+	require.Equal(t, documented[1], w.rebalanceRow())
+	w.waitZones("a 2, b 2, c 2")
+	gone := slices.DeleteFunc(first, func(uid types.UID) bool { return slices.Contains(w.uids(), uid) })
+	require.Len(t, gone, 2, "no more than two pods were evicted")
+	require.Len(t, r.Status.Moves, 2)
+	for _, m := range r.Status.Moves {
+		require.Equal(t, v1alpha1.MoveMoved, m.State)
+		require.Contains(t, gone, m.UID)
+		require.Contains(t, w.uids(), m.ReplacedBy)
+	}
+	require.True(t, meta.IsStatusConditionFalse(r.Status.Conditions, v1alpha1.ConditionStopped))
+	w.waitMetric(`zonewise_rebalance_moves{state="Moved",zonerebalance="services"} 2`)
+	w.until("an event for each move", func() (bool, error) {
+		var events eventsv1.EventList
+		err := w.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault))
+		moved := 0
+		for i := range events.Items {
+			if e := &events.Items[i]; e.Regarding.Kind == "ZoneRebalance" && e.Reason == "MoveMoved" && e.Related.Kind == "Pod" {
+				moved++
+			}
+		}
+		return moved == 2, err
+	})
+
+	t.Run("a bad spec keeps the plan", func(t *testing.T) {
+		plannedAt := r.Status.PlannedAt
+		w.editRebalance(r, func() {
+			r.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
+		})
+		w.waitRebalance(r, "invalid", func() bool { return reasonOf(r, v1alpha1.ConditionReady) == v1alpha1.ReasonInvalid })
+		require.Contains(t, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady).Message, "spec.workloads[0].podSelector")
+		require.Len(t, r.Status.Moves, 2)
+		require.Equal(t, plannedAt, r.Status.PlannedAt)
+	})
+	t.Run("bad objects", w.testBadRebalances)
+	stop()
+}
+
+// testBadRebalances: the API server refuses them, and names the field.
+func (w *world) testBadRebalances(t *testing.T) {
+	for _, tc := range []struct{ name, spec, want string }{
+		{"no workload", `{workloads: []}`, "spec.workloads"},
+		{"an empty selector", `{workloads: [{namespace: shop, podSelector: {}}]}`, "spec.workloads[*].podSelector: must not be empty"},
+		{"a mode that there is not", `{workloads: [WEB], mode: Delete}`, `spec.mode: Unsupported value: "Delete"`},
+		{"none at once", `{workloads: [WEB], maxAtOnce: 0}`, "spec.maxAtOnce: Invalid value: 0"},
+		{"too many in an hour", `{workloads: [WEB], maxPerHour: 201}`, "spec.maxPerHour: Invalid value: 201"},
+		{"after days", `{workloads: [WEB], after: 48h}`, "spec.after: must be a duration from 0s to 24h"},
+		{"no rest", `{workloads: [WEB], cooldown: 1s}`, "spec.cooldown: must be a duration from 1m to 24h"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			spec := strings.ReplaceAll(tc.spec, "WEB", "{namespace: shop, podSelector: {matchLabels: {app: web}}}")
+			var r v1alpha1.ZoneRebalance
+			require.NoError(t, yaml.Unmarshal([]byte("{metadata: {name: bad}, spec: "+spec+"}"), &r))
+			if r.Spec.Workloads == nil {
+				r.Spec.Workloads = []v1alpha1.SurvivalWorkload{}
+			}
+			require.ErrorContains(t, w.Create(t.Context(), &r), tc.want)
+		})
+	}
+}
+
+// cordon cordons a node, or ends that, with the taint that the node lifecycle controller gives it.
+func (w *world) cordon(name string, cordoned bool) {
+	w.t.Helper()
+	w.until("the node is written", func() (bool, error) {
+		node := &corev1.Node{}
+		if err := w.Get(w.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			return false, err
+		}
+		node.Spec.Unschedulable, node.Spec.Taints = cordoned, nil
+		if cordoned {
+			node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+		}
+		return w.Update(w.t.Context(), node) == nil, nil
+	})
+}
+
+// waitZones waits until as many pods are ready in each zone.
+func (w *world) waitZones(want string) {
+	w.t.Helper()
+	w.until(want, func() (bool, error) {
+		in := map[string]int{}
+		for _, p := range w.shopPods() {
+			if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady }) {
+				in[strings.TrimPrefix(p.Spec.NodeName, "node-")]++
+			}
+		}
+		var have []string
+		for _, zone := range []string{"a", "b", "c"} {
+			if in[zone] > 0 {
+				have = append(have, zone+" "+strconv.Itoa(in[zone]))
+			}
+		}
+		return strings.Join(have, ", ") == want, nil
+	})
+}
+
+func (w *world) shopPods() []corev1.Pod {
+	w.t.Helper()
+	var pods corev1.PodList
+	require.NoError(w.t, w.List(w.t.Context(), &pods, client.InNamespace(namespace)))
+	return pods.Items
+}
+
+func (w *world) uids() (out []types.UID) {
+	for _, p := range w.shopPods() {
+		out = append(out, p.UID)
+	}
+	return out
+}
+
+// waitRebalance reads an object until what is asked holds for its newest spec.
+func (w *world) waitRebalance(r *v1alpha1.ZoneRebalance, what string, met func() bool) {
+	w.t.Helper()
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			status, _ := yaml.Marshal(r.Status)
+			w.t.Log(string(status))
+		}
+	})
+	w.until(what, func() (bool, error) {
+		err := w.Get(w.t.Context(), client.ObjectKeyFromObject(r), r)
+		return err == nil && r.Status.ObservedGeneration == r.Generation && met(), err
+	})
+}
+
+func (w *world) editRebalance(r *v1alpha1.ZoneRebalance, change func()) {
+	w.t.Helper()
+	w.until("the spec is written", func() (bool, error) {
+		if err := w.Get(w.t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
+			return false, err
+		}
+		change()
+		return w.Update(w.t.Context(), r) == nil, nil
+	})
+}
+
+func reasonOf(r *v1alpha1.ZoneRebalance, condition string) string {
+	if c := meta.FindStatusCondition(r.Status.Conditions, condition); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// rebalanceRow is what "kubectl get zrb" shows, without the ages.
+func (w *world) rebalanceRow() []string {
+	fields := strings.Fields(w.Kubectl(w.t, "get", "zrb", "--no-headers"))
+	require.Greater(w.t, len(fields), rebalanceColumns)
+	return fields[:rebalanceColumns]
+}
+
+// runKubelets reports bound pods running and ready, and ends those that are deleted, until the test ends.
+func (w *world) runKubelets() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	w.t.Cleanup(func() { cancel(); <-done })
+	sync := func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		if err := w.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			return false, nil //nolint:nilerr // it is tried again
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			switch {
+			case p.Spec.NodeName == "":
+			case p.DeletionTimestamp != nil:
+				_ = w.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID}) // it may be gone
+			case p.Status.Phase == corev1.PodPending:
+				p.Status.Phase = corev1.PodRunning
+				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+				_ = w.Status().Update(ctx, p) // a conflict is tried again
+			}
+		}
+		return false, nil
+	}
+	go func() {
+		defer close(done)
+		_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, sync)
+	}()
+}
