@@ -18,8 +18,6 @@ type claimState struct {
 	seeks []string
 	// searches say which freed nodes of each node set the claim has looked at in vain.
 	searches map[*nodeSet]*search
-	// owners is how many of the claim's pods are on a node, by name.
-	owners map[string]int
 	// excess is what to give up on a node that is too full. full are the nodes that were, as long as something is missing.
 	excess map[string]ledger.Resources
 	full   map[string]bool
@@ -64,17 +62,16 @@ type lack struct {
 	usable bool
 }
 
-func newClaim(d Target) *claimState {
+func newClaim(target Target) *claimState {
 	c := &claimState{
-		Target: d, dirty: true,
-		searches: map[*nodeSet]*search{}, owners: map[string]int{},
+		Target: target, dirty: true, searches: map[*nodeSet]*search{},
 		excess: map[string]ledger.Resources{}, full: map[string]bool{}, capped: map[string]bool{},
 		slotState: slotState{
-			total: d.totalSlots(), known: map[string]struct{}{}, counts: map[string]count{}, away: map[string]int{},
+			total: target.totalSlots(), known: map[string]struct{}{}, counts: map[string]count{}, away: map[string]int{},
 		},
 		amountState: amountState{stale: map[string]bool{}, lacks: map[string]lack{}},
 	}
-	for _, zone := range d.Known {
+	for _, zone := range target.Known {
 		c.known[zone] = struct{}{}
 	}
 	return c
@@ -83,7 +80,7 @@ func newClaim(d Target) *claimState {
 // inheritFrom takes over from the version before what the nodes do not tell: what was lost with those that are gone,
 // and what pods took.
 func (c *claimState) inheritFrom(old *claimState) {
-	c.owners, c.taken = old.owners, old.taken
+	c.taken = old.taken
 	if !c.HasSlots() || !old.HasSlots() || !slices.Equal(c.Fit.selector, old.Fit.selector) {
 		return
 	}

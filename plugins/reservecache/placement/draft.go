@@ -59,7 +59,8 @@ func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 	return d
 }
 
-// addPlace adds a node with what the claim has there.
+// addPlace adds a node with what the claim has there. The draft's nodes know best how the node is; only if they do not have it, the other
+// source is asked.
 func (d *draft) addPlace(name string, before holds.NodeStatus) *place {
 	at := &place{
 		name: name, zone: before.Zone, node: d.nodes.present(name),

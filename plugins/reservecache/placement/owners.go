@@ -28,10 +28,6 @@ func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, before int) {
 	}
 	owned := n.ownedBy(uid)
 	now := int(owned.Pods)
-	c.owners[n.name] = now
-	if now == 0 {
-		delete(c.owners, n.name)
-	}
 	switch {
 	case c.Inclusive():
 		p.touched[uid] = struct{}{}
@@ -40,7 +36,7 @@ func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, before int) {
 			p.ledgerNodes.free(n)
 		}
 	case c.PerNode > 0 && now > before:
-		c.dirty = true
+		c.dirty = true // with its slots there may be too many
 	case c.PerNode > 0 && now < before:
 		p.ledgerNodes.free(n)
 	}

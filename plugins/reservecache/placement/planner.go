@@ -17,7 +17,8 @@ import (
 //
 // It knows the nodes twice. A worker goroutine calls Reconcile, which reads the nodes of the ledger into ledgerNodes, repairs the
 // claims that are dirty, and offers freed room to those that lack something. Scheduling cycles call Collect, which reads the cycle's
-// nodes into cycleNodes, and offers what was freed there. Both end in a draft of one claim, which is recorded as a whole or not at all.
+// nodes into cycleNodes, and offers what was freed there. What either decides for a claim is a draft, which is recorded as a whole or
+// not at all.
 type Planner struct {
 	holds *holds.Holds
 	// fraction limits the unused slots of a zone to a part of what the zone's nodes offer; 1 and more means no limit.
@@ -30,14 +31,16 @@ type Planner struct {
 	turn sync.Mutex
 	// recording is held while a draft is recorded, and by Exclusively.
 	recording sync.Mutex
-	// idle is set while no claim lacks anything or is dirty, so that cycles need not wait for a turn. It changes under mu.
+	// idle is set while there is nothing to collect for: no claim lacks anything or is dirty, and cycles see the nodes of the ledger.
+	// Cycles then need not wait for a turn. It changes under mu.
 	idle atomic.Bool
 
 	mu sync.Mutex // guards all fields below and everything that they lead to
 	// ledgerNodes are the nodes as the ledger had them at the last Reconcile, and cycleNodes as scheduling cycles had them at the
 	// last Collect. The two hear of events at different times; what is held is the same for both.
 	ledgerNodes, cycleNodes *nodeSet
-	// cyclesSeeOthers means that the cycles see nodes that the ledger has not yet, or has no longer.
+	// cyclesSeeOthers means that the cycles see nodes that the ledger has not yet, or has no longer. Collect then reads the cycle's nodes
+	// in any case, to notice when these go: what is held on them goes too.
 	cyclesSeeOthers bool
 	// claims are all by UID, and queue the same, the oldest first.
 	claims map[types.UID]*claimState
@@ -73,22 +76,16 @@ func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) 
 
 // Set adds a claim, or replaces it by a newer version. Nothing is placed before the next Reconcile. Without SameTerms what it holds
 // counts as freed: other pods may take it if the priority is lower now, and so may new owners.
-func (p *Planner) Set(d Target) {
-	d.Zones = slices.Clone(d.Zones)
+func (p *Planner) Set(target Target) {
+	target.Zones = slices.Clone(target.Zones)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.Claim = p.holds.SetClaim(d.Claim)
+	target.Claim = p.holds.SetClaim(target.Claim)
 	p.idle.Store(false)
-	c := newClaim(d)
+	c := newClaim(target)
 	if old := p.claims[c.UID]; old != nil {
 		c.inheritFrom(old)
 		p.dropLocked(old)
-	} else {
-		for name, n := range p.ledgerNodes.byName {
-			if owned, runs := n.owned[c.UID]; runs {
-				c.owners[name] = int(owned.Pods)
-			}
-		}
 	}
 	p.claims[c.UID] = c
 	at, _ := slices.BinarySearchFunc(p.queue, c, compareAge)
@@ -99,7 +96,7 @@ func (p *Planner) Set(d Target) {
 	}
 	for _, name := range p.holds.NodesOf(c.UID) {
 		c.markStale(name)
-		if !d.SameTerms {
+		if !target.SameTerms {
 			p.freeLocked(name)
 		}
 	}

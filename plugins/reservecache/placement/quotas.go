@@ -10,8 +10,7 @@ import (
 type quota struct {
 	zone  string
 	slots int
-	// own is how many it should have if no zone is lost.
-	own  int
+	// lost means that the zone has no node that may take slots.
 	lost bool
 }
 
@@ -35,28 +34,35 @@ func (c *claimState) apportion(tallies map[string]*tally) {
 	if len(c.Zones) == 0 {
 		spread(c.Slots, all)
 	}
-	shifting := 0
-	var left []quota
 	for i := range all {
-		q := &all[i]
-		q.own = q.slots
-		t := tallies[q.zone]
-		q.lost = t == nil || t.usable == 0
+		t := tallies[all[i].zone]
+		all[i].lost = t == nil || t.usable == 0
+	}
+	c.quotas = all
+	if c.OnZoneLoss == Shift {
+		c.shiftLost()
+	}
+}
+
+// shiftLost distributes the slots of lost zones over the others, if there are others. Pods that keep running in slots of a lost zone
+// keep these.
+func (c *claimState) shiftLost() {
+	var left []quota
+	for _, q := range c.quotas {
 		if !q.lost {
 			left = append(left, quota{zone: q.zone})
-		} else if c.OnZoneLoss == Shift {
-			// Pods that keep running in slots there keep the slots.
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	shifting := 0
+	for i := range c.quotas {
+		if q := &c.quotas[i]; q.lost {
 			stays := min(q.slots, c.counts[q.zone].used)
 			shifting += q.slots - stays
 			q.slots = stays
 		}
-	}
-	c.quotas = all
-	if len(left) == 0 {
-		for i := range all {
-			all[i].slots = all[i].own
-		}
-		return
 	}
 	spread(shifting, left)
 	for _, extra := range left {
@@ -90,10 +96,10 @@ func (c *claimState) beyondQuota(zone string) int {
 	return c.slotsIn(zone)
 }
 
-// missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a
+// wantedInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a
 // claim without zones that is all that is missing. For one with zones these slots replace those that pods took: during
 // a rolling update, a pod may leave another zone than the one that the next pod comes to.
-func (c *claimState) missingInAnyZone() int {
+func (c *claimState) wantedInAnyZone() int {
 	n := c.total - c.slotsInAllZones()
 	if len(c.Zones) > 0 {
 		n = min(n, c.taken)
@@ -131,7 +137,7 @@ func (c *claimState) updateSeeks() {
 		slices.Sort(c.seeks)
 		return
 	}
-	anywhere, grows := c.missingInAnyZone() > 0, c.mayAddSlot()
+	anywhere, grows := c.wantedInAnyZone() > 0, c.mayAddSlot()
 	for i := range c.quotas {
 		if q := &c.quotas[i]; !q.lost && (anywhere || grows && c.slotsIn(q.zone) < q.slots) {
 			c.seeks = append(c.seeks, q.zone)

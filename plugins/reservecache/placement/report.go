@@ -238,7 +238,7 @@ func (r *reporter) finish() {
 	r.Desired, r.Missing = c.SlotsAmount(c.total), c.SlotsAmount(max(0, c.total-int(r.Held.Pods)))
 	r.Away = slices.Sorted(maps.Keys(c.away))
 	for name := range c.capped {
-		if c.quota(name) == nil || c.beyondQuota(name) < 0 || c.missingInAnyZone() > 0 {
+		if c.quota(name) == nil || c.beyondQuota(name) < 0 || c.wantedInAnyZone() > 0 {
 			r.Capped = append(r.Capped, name)
 		}
 	}

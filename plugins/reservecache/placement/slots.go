@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -68,8 +67,10 @@ func (d *draft) slotsThatMayStay(at *place) int {
 // resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that
 // use them.
 func (d *draft) resize(at *place, slots int) {
-	for d.setSlots(at, slots); slots > 0 && at.node.room.Negative(&at.unused); d.setSlots(at, slots) {
+	d.setSlots(at, slots)
+	for slots > 0 && at.node.room.Negative(&at.unused) {
 		slots--
+		d.setSlots(at, slots)
 	}
 }
 
@@ -79,10 +80,13 @@ func (d *draft) placeMissing() {
 	c := d.claim
 	for i := range c.quotas {
 		q := &c.quotas[i]
-		for c.slotsIn(q.zone) < q.slots && c.mayAddSlot() && d.placeSlot(q.zone) {
+		for c.slotsIn(q.zone) < q.slots && c.mayAddSlot() {
+			if !d.placeSlot(q.zone) {
+				break
+			}
 		}
 	}
-	for missing := c.missingInAnyZone(); missing > 0; missing-- {
+	for missing := c.wantedInAnyZone(); missing > 0; missing-- {
 		byNeed := slices.SortedFunc(slices.Values(c.quotas), func(a, b quota) int {
 			return cmp.Or(cmp.Compare(c.beyondQuota(a.zone), c.beyondQuota(b.zone)), strings.Compare(a.zone, b.zone))
 		})
@@ -156,15 +160,15 @@ func (d *draft) followOwners() {
 	if !c.Inclusive() {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.owners)) {
-		n := d.nodes.present(name)
-		if n == nil || c.quota(n.zone.name) == nil || !c.Fit.Takes(n.object) {
-			continue
+	var outside []*nodeRoom
+	for _, n := range d.nodes.byName {
+		if len(n.owned) > 0 && n.zone != nil && d.hasOwnersOutside(n) && c.quota(n.zone.name) != nil && c.Fit.Takes(n.object) {
+			outside = append(outside, n)
 		}
-		for d.mayAdd(n) && d.hasOwnersOutside(n) && c.counts[n.zone.name].slots > c.counts[n.zone.name].used {
-			if d.giveUpUnused(n.zone.name, 1) == 0 {
-				break
-			}
+	}
+	slices.SortFunc(outside, func(a, b *nodeRoom) int { return strings.Compare(a.name, b.name) })
+	for _, n := range outside {
+		for d.mayAdd(n) && d.hasOwnersOutside(n) && d.giveUpUnused(n.zone.name, 1) > 0 {
 			d.addSlot(n)
 		}
 	}

@@ -46,12 +46,12 @@ type Target struct {
 }
 
 // totalSlots is the number of slots in all zones.
-func (d *Target) totalSlots() int {
-	if len(d.Zones) == 0 {
-		return d.Slots
+func (t *Target) totalSlots() int {
+	if len(t.Zones) == 0 {
+		return t.Slots
 	}
 	n := 0
-	for _, z := range d.Zones {
+	for _, z := range t.Zones {
 		n += z.Slots
 	}
 	return n
