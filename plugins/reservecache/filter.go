@@ -66,8 +66,8 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	if d.owner == nil {
 		return nil
 	}
-	if !d.probing {
-		d.choices.raise(name, verdict.Takes)
+	if !d.probing { // else this is the search for a better node, below
+		d.choices.raise(name, verdict.Takes) // for Reserve
 	}
 	var reason string
 	switch {
@@ -96,8 +96,7 @@ func (p *ReserveCache) refusal(d *cycleData, info fwk.NodeInfo, held *holds.Node
 	var lower ledger.Resources // what pods of a lower priority take
 	for _, other := range info.GetPods() {
 		if schedulingv1.PodPriority(other.GetPod()) < d.asker.Priority {
-			requests := resourcesOf(other.CalculateResource().Resource)
-			requests.Pods = 1
+			requests := requestsOf(other)
 			lower.Add(&requests, 1)
 		}
 	}

@@ -14,11 +14,11 @@ type Use int
 
 // The uses.
 const (
-	// UseLast means that an owner uses what is held only if it does not fit beside all that is held.
+	// UseLast is Headroom's: it means that an owner uses what is held only if it does not fit beside all that is held.
 	UseLast Use = iota
-	// UseFirst means that an owner goes where a slot of its claim is unused, if there is one.
+	// UseFirst is a Guarantee's: it means that an owner goes where a slot of its claim is unused, if there is one.
 	UseFirst
-	// UseOnly means that an owner runs in what is held or not at all.
+	// UseOnly is that of ownerPolicy Required: it means that an owner runs in what is held or not at all.
 	UseOnly
 )
 

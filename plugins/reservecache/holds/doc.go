@@ -2,8 +2,8 @@
 //
 // It is pure: it knows neither informers nor clocks nor the scheduling framework. A [Claim] says who holds capacity and
 // on what terms. What a claim has on one node is a [Hold], which is an amount and nothing else. Most claims have slots:
-// every amount is then a number of slots of one size. [NodeHolds] is what all claims have on one node. It never
-// changes: a change of the holds makes a new one, so that readers need no lock.
+// every amount is then a number of slots of one size. Its [Use] is its reservation's mode. [NodeHolds] is what all
+// claims have on one node. It never changes: a change of the holds makes a new one, so that readers need no lock.
 //
 // # Contract
 //
@@ -18,8 +18,8 @@
 // in each resource that both sides name, and in the number of pods. Resources without
 // holds are not checked.
 //
-// Only the owner of the claims changes what they have, with [Holds.Change]; it checks the room, since only the reader
-// of a node can.
+// Only the planner of package placement changes what claims have, with [Holds.Change]. It sees to it that there is
+// room: a Holds does not know the nodes.
 //
 // A Holds may be used from several goroutines: one mutex guards all of it, and no method calls back. A [View] belongs
 // to one goroutine at a time.

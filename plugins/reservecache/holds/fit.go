@@ -58,7 +58,7 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	if who.IgnoreHolds {
 		return Verdict{Fits: true}
 	}
-	if n == nil || len(n.Holds) == 0 {
+	if n == nil || len(n.Holds) == 0 { // nothing is in the way, and nothing there is the pod's
 		return Verdict{Fits: who.Use != UseOnly || who.Claim == ""}
 	}
 	if who.Use == UseLast && n.fitsBesideAll(q) {
