@@ -39,7 +39,7 @@ func TestNativeGangs(t *testing.T) {
 	// Guarded, no member is bound, and the group is tried once for each backoff.
 	c.run("binds are refused, Guard", guarded, func(c *cluster) {
 		lift := c.refuseBinds()
-		c.createGang()
+		c.createGang(members...)
 		c.eventually("the gang is tried three times", func() bool { return c.probe.cycles("n-0") >= 3 })
 		c.eventually("the PodGroup says why", func() bool { return c.condition(native.ConditionReleased) == metav1.ConditionFalse })
 		require.Empty(t, c.bound())
@@ -52,7 +52,7 @@ func TestNativeGangs(t *testing.T) {
 	// Alone, each member is tried again at once.
 	c.run("binds are refused, GangScheduling alone", alone, func(c *cluster) {
 		lift := c.refuseBinds()
-		c.createGang()
+		c.createGang(members...)
 		c.eventually("the members are tried again and again", func() bool { return c.probe.cycles("n-0") >= 30 })
 		lift()
 		c.eventually("all are bound", func() bool { return len(c.bound()) == len(members) })
@@ -60,20 +60,20 @@ func TestNativeGangs(t *testing.T) {
 
 	c.run("another plugin refuses the last member, Guard", guarded, func(c *cluster) {
 		refusals := c.refuseLast(3)
-		c.createGang()
+		c.createGang(members...)
 		c.eventually("it is refused", func() bool { return refusals.Load() >= 3 })
 		require.Empty(t, c.bound())
 		c.eventually("all are bound", func() bool { return len(c.bound()) == len(members) })
 	})
 	c.run("another plugin refuses the last member, GangScheduling alone", alone, func(c *cluster) {
 		c.refuseLast(1 << 30)
-		c.createGang()
+		c.createGang(members...)
 		c.eventually("the others are bound", func() bool { return slices.Equal(c.bound(), members[:2]) })
 	})
 
 	c.run("a member is deleted at the barrier, Guard", guarded, func(c *cluster) {
 		started, goOn := c.keepInPreBind("n-1")
-		c.createGang()
+		c.createGang(members...)
 		<-started
 		c.delete("n-0")
 		c.eventually("the others are sent back", func() bool { return c.condition(native.ConditionReleased) == metav1.ConditionFalse })
@@ -84,14 +84,14 @@ func TestNativeGangs(t *testing.T) {
 	})
 	c.run("a member is deleted at the barrier, GangScheduling alone", alone, func(c *cluster) {
 		started, goOn := c.keepInPreBind("n-1")
-		c.createGang()
+		c.createGang(members...)
 		<-started
 		c.eventually("the others do not wait", func() bool { return slices.Equal(c.bound(), []string{"n-0", "n-2"}) })
 		close(goOn)
 	})
 }
 
-func (c *cluster) createGang() {
+func (c *cluster) createGang(members ...string) {
 	c.t.Helper()
 	_, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Create(c.t.Context(), &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "n"},

@@ -3,8 +3,10 @@ package native
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -69,16 +71,21 @@ func startCluster(t *testing.T) *cluster {
 	for _, dir := range []string{shipped.SchedulerRoles, "components/native-gangs"} {
 		require.NoError(t, shipped.CreatePermissions(t.Context(), objects, dir))
 	}
-	node := build.Node("node", "a", "4", build.Capacity(v1.ResourcePods, "110"))
-	status := node.Status
-	_, err = c.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-	require.NoError(t, err)
-	node, err = c.admin.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
-	require.NoError(t, err)
-	node.Status = status
-	_, err = c.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	c.createNode("node", "4")
 	return c
+}
+
+func (c *cluster) createNode(name, cpu string) {
+	c.t.Helper()
+	node := build.Node(name, "a", cpu, build.Capacity(v1.ResourcePods, "110"))
+	status := node.Status
+	_, err := c.admin.CoreV1().Nodes().Create(c.t.Context(), node, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	node, err = c.admin.CoreV1().Nodes().Get(c.t.Context(), node.Name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	node.Status = status
+	_, err = c.admin.CoreV1().Nodes().UpdateStatus(c.t.Context(), node, metav1.UpdateOptions{})
+	require.NoError(c.t, err)
 }
 
 // run gives a test a namespace and a scheduler with the shipped profile of PermitGate and these args of it.
@@ -207,6 +214,13 @@ func (p *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ st
 		return nil
 	}
 	return f(ctx, pod.Name)
+}
+
+// mostCycles returns how many the pod has had that has had most.
+func (p *probe) mostCycles() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Max(slices.Collect(maps.Values(p.tried)))
 }
 
 // cycles returns how many a pod has had.
