@@ -58,9 +58,9 @@ func (s *seekers) passTooSmall(nodes *nodeSet) {
 	nodes.tooSmall = span{}
 }
 
-// interestedLocked returns the claims for which nodes that were freed since they were last offered may have room, the oldest first. If few were
-// freed, claims with slots larger than all of them are left out, in a step for all claims if none of their slots is small enough.
-// The slice is good until the next call.
+// interestedLocked returns the claims for which nodes that were freed since they were last offered may have room, the oldest first.
+// If few were freed, claims with slots larger than all of them are left out, in one step if no slot is small enough. The slice is
+// good until the next call.
 func (p *Planner) interestedLocked(nodes *nodeSet) []*claimState {
 	s := p.seekersLocked()
 	most, few := nodes.mostSince(nodes.offeredUpTo, looksPerClaim)
