@@ -52,7 +52,7 @@ type outcome struct {
 // move is a pod that has lost its place, and the live pod that is there in place of it, if any: its replacement, directly or not.
 type move struct {
 	before, now *v1.Pod
-	why      string // why the latter waits, if it does
+	why         string // why the latter waits, if it does
 	// elsewhere: another scheduler's, of which the copy knows only what kube-scheduler would do.
 	elsewhere bool
 }
