@@ -146,9 +146,9 @@ func (c *claims) take(ref claimRef) map[types.UID]types.NamespacedName {
 	return waiting
 }
 
-// absentFor names a claim of a member without a node that does not exist; empty if all do. The member is looked at
+// noteAbsent names a claim of a member without a node that does not exist; empty if all do. The member is looked at
 // again when it does.
-func (c *claims) absentFor(pod *v1.Pod, gang types.NamespacedName) string {
+func (c *claims) noteAbsent(pod *v1.Pod, gang types.NamespacedName) string {
 	c.forget(pod.UID)
 	if pod.Spec.NodeName != "" {
 		return ""

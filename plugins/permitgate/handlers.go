@@ -125,7 +125,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		return
 	}
 	foreign := !f.ours(pod.Spec.SchedulerName)
-	absent, kept := f.claims.absentFor(pod, key), ""
+	absent, kept := f.claims.noteAbsent(pod, key), ""
 	f.gangs.change(key, func(e *gangEntry, now time.Time) {
 		m := &member{pod: pod, foreign: foreign, absent: absent}
 		switch old := e.pods[pod.UID]; {

@@ -61,8 +61,8 @@ func newGangQueue() *gangQueue {
 // and have become ready again by a change.
 func (q *gangQueue) update(rank podgroup.Rank, admitted bool) {
 	if known, ok := q.ranks[rank.Key]; ok {
-		_, was := q.lines[known.Priority].admitted[rank.Key]
-		if was && admitted || !was && known == rank {
+		_, admittedBefore := q.lines[known.Priority].admitted[rank.Key]
+		if admittedBefore && admitted || !admittedBefore && known == rank {
 			return
 		}
 		q.remove(rank.Key)

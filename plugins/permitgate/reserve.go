@@ -18,7 +18,7 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	if state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
-	if err := p.leavesRoom(pod, key, nodeName); err != nil {
+	if err := p.checkKeptRoom(pod, key, nodeName); err != nil {
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
 	}
 	if !ok {

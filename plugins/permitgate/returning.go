@@ -97,8 +97,8 @@ func (g *gangs) dropReturned(now time.Time) {
 	}
 }
 
-// leavesRoom returns an error if a pod would take the room of members that have just lost their nominations.
-func (p *PermitGate) leavesRoom(pod *v1.Pod, gang types.NamespacedName, nodeName string) error {
+// checkKeptRoom returns an error if a pod would take the room of members that have just lost their nominations.
+func (p *PermitGate) checkKeptRoom(pod *v1.Pod, gang types.NamespacedName, nodeName string) error {
 	coming := p.gangs.returningTo(nodeName, gang)
 	for _, member := range p.native.KeptOn(nodeName, pod) {
 		coming = append(coming, promise{member.UID, corev1.PodPriority(member), proposal.Requests(member)})

@@ -27,8 +27,8 @@ type retry struct {
 // start makes the action due at once.
 func (r *retry) start(now time.Time) { *r = retry{at: now, first: r.first} }
 
-// due reports whether the action is to be done now, and then sets the time of the next repetition.
-func (r *retry) due(now time.Time) bool {
+// takeDue reports whether the action is to be done now, and then sets the time of the next repetition.
+func (r *retry) takeDue(now time.Time) bool {
 	if now.Before(r.at) {
 		return false
 	}
@@ -143,7 +143,7 @@ func (g *Gang) Act(now time.Time) Actions {
 		}
 	}
 	if g.complete() {
-		if g.probe.due(now) {
+		if g.probe.takeDue(now) {
 			actions.Probe = g.inState(memberWaiting)
 		}
 		next(g.probe.at)
@@ -173,7 +173,7 @@ func (g *Gang) Act(now time.Time) Actions {
 		next(g.strandedAt())
 	}
 	if g.phase == Queued && g.admitted {
-		if g.scout.due(now) {
+		if g.scout.takeDue(now) {
 			if m := g.pickScout(); m != nil {
 				m.scouted++
 				m.letIn = true

@@ -125,7 +125,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 	}
 	if reason != ReasonNone {
 		if known {
-			m.answered()
+			m.noteResult()
 		}
 		return EnterRefused, reason, detail
 	}
@@ -170,7 +170,7 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 	g.settle(now)
 	m, known := g.members[uid]
 	if known {
-		m.answered()
+		m.noteResult()
 	}
 	if reason, _ := g.Refusal(uid); reason != ReasonNone {
 		if known {
@@ -213,7 +213,7 @@ func (g *Gang) Permit(uid types.UID, now time.Time) (wait bool, reason Reason, d
 	}
 	m := g.members[uid]
 	m.stopTask(taskWake)
-	m.answered()
+	m.noteResult()
 	if m.state == memberBound {
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
 		return false, ReasonNone, ""
@@ -236,7 +236,7 @@ func (g *Gang) Permit(uid types.UID, now time.Time) (wait bool, reason Reason, d
 	g.move(m, memberWaiting)
 	g.setHolds(m, true)
 	g.needRehearsal(m)
-	g.firstTried(m, now)
+	g.noteFirstTried(m, now)
 	g.probe.start(now)
 	g.settle(now)
 	return true, ReasonNone, ""
@@ -256,7 +256,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	}
 	held := m.holds
 	m.sentBack = true
-	m.answered()
+	m.noteResult()
 	g.setHolds(m, false)
 	m.stopTask(taskReject)
 	if g.config.Native && m.state != memberGone {
@@ -286,7 +286,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		g.move(m, memberIdle)
 	case memberIdle:
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {
-			g.refusedBeforeRound(m, now)
+			g.rollBackBeforeRound(m, now)
 			break
 		}
 		if g.failed(m) {
@@ -311,12 +311,12 @@ func refusedAfterPlacement(m *member) Rollback {
 	return Rollback{Cause: CauseRefused, Member: m.uid, Detail: "a member was refused after it had been given a node"}
 }
 
-// answered notes that a cycle of the member has had a result.
-func (m *member) answered() { m.unanswered, m.entered = 0, false }
+// noteResult notes that a cycle of the member has had a result.
+func (m *member) noteResult() { m.unanswered, m.entered = 0, false }
 
 // cycleFailed is what follows when a member's cycles end without a result.
 func (g *Gang) cycleFailed(m *member, now time.Time) {
-	m.answered()
+	m.noteResult()
 	m.stopTask(taskWake)
 	r := Rollback{Cause: CauseCycleFailed, Member: m.uid, Detail: "its scheduling cycle ends without a result, by a refusal or an error of another plugin"}
 	switch {

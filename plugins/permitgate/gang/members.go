@@ -39,10 +39,10 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	switch {
 	case pod.Bound:
 		g.move(m, memberBound)
-		g.firstTried(m, now)
+		g.noteFirstTried(m, now)
 	case pod.Held && m.state == memberIdle:
 		g.move(m, memberHeld)
-		g.firstTried(m, now)
+		g.noteFirstTried(m, now)
 	case !pod.Held && m.state == memberHeld:
 		g.move(m, memberIdle)
 		g.wakeAt(m, now)
@@ -67,7 +67,7 @@ func (g *Gang) SetSucceeded(uid types.UID, now time.Time) {
 	}
 	g.setHolds(m, false)
 	g.move(m, memberSucceeded)
-	g.firstTried(m, now)
+	g.noteFirstTried(m, now)
 	g.Changed(now)
 }
 
@@ -85,7 +85,7 @@ func (g *Gang) DeletePod(uid types.UID, now time.Time) {
 	if !known || m.state == memberSucceeded {
 		return
 	}
-	g.firstTried(m, now)
+	g.noteFirstTried(m, now)
 	if m.holds {
 		g.move(m, memberGone)
 		g.startTask(m, taskReject, now.Add(deletedPause))

@@ -37,9 +37,9 @@ func (g *Gang) beginNative(now time.Time) {
 	}
 }
 
-// refusedBeforeRound ends the attempt of a native gang if the members that have not been sent back since they entered
+// rollBackBeforeRound ends the attempt of a native gang if the members that have not been sent back since they entered
 // the queue are too few.
-func (g *Gang) refusedBeforeRound(m *member, now time.Time) {
+func (g *Gang) rollBackBeforeRound(m *member, now time.Time) {
 	able := 0
 	for _, other := range g.members {
 		if other.state == memberIdle && !other.sentBack {
@@ -117,7 +117,7 @@ func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 		return nil, time.Time{}
 	case now.Before(g.gate.openAt):
 		return nil, g.gate.openAt
-	case !g.gate.probe.due(now):
+	case !g.gate.probe.takeDue(now):
 		return nil, g.gate.probe.at
 	}
 	first, away := g.firstUnbound()

@@ -90,7 +90,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	}
 	for _, m := range g.members {
 		m.letIn = false // scouts that were overtaken
-		m.answered()
+		m.noteResult()
 	}
 	for _, uid := range r.Members {
 		if m, known := g.members[uid]; known && m.state == memberIdle {
@@ -124,8 +124,8 @@ func (g *Gang) letIn(m *member, now time.Time) {
 	g.wakeAt(m, now)
 }
 
-// firstTried notes that a member that goes first has found a node, or has not. When all have, the others follow.
-func (g *Gang) firstTried(m *member, now time.Time) {
+// noteFirstTried notes that a member that goes first has found a node, or has not. When all have, the others follow.
+func (g *Gang) noteFirstTried(m *member, now time.Time) {
 	if g.round == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (g *Gang) endRound() {
 	g.round, g.admitted = nil, false
 	for _, m := range g.members {
 		m.letIn, m.inRound, m.hintsRefused = false, false, false
-		m.answered()
+		m.noteResult()
 	}
 }
 
@@ -182,7 +182,7 @@ func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	default:
 		return
 	}
-	g.firstTried(m, now)
+	g.noteFirstTried(m, now)
 	g.rollBackIfShort(r, now)
 }
 
