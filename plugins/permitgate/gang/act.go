@@ -128,65 +128,30 @@ func (g *Gang) nextTask() *agendaEntry {
 	return nil
 }
 
-// Act returns what is to be done now, and when to ask again. It reports each rollback and each
-// completion once, and repeats the other actions, at growing intervals, until inputs show that they
-// have worked.
+// Act returns what is to be done now, and when to ask again. It reports each rollback and each completion once, and
+// repeats the other actions, at growing intervals, until inputs show that they have worked.
 func (g *Gang) Act(now time.Time) Actions {
 	due := g.beginRehearsals()
 	g.settle(now)
 	actions := g.report
 	g.report = Actions{}
 	actions.Rehearse = due
-	next := func(t time.Time) {
-		if !t.IsZero() && (actions.Next.IsZero() || t.Before(actions.Next)) {
-			actions.Next = t
-		}
-	}
 	if g.complete() {
 		if g.probe.takeDue(now) {
 			actions.Probe = g.inState(memberWaiting)
 		}
-		next(g.probe.at)
+		actions.askAgain(g.probe.at)
 	}
-	if g.round != nil && g.round.paused.IsZero() {
-		next(g.round.deadline)
-	}
-	if g.count[memberSucceeded] > 0 && !g.countSucceeded {
-		next(g.countSucceededAt())
-	}
-	if g.stalls() {
-		next(g.round.stepAt.Add(stallLimit))
-	}
-	if g.round != nil && len(g.round.firsts) > 0 {
-		next(g.round.restAt)
-	}
-	if g.preparing() > 0 && g.committedOrLater() < g.MinMember() {
-		next(g.prepareBy)
-	}
-	if g.phase == Backoff {
-		next(g.backoffUntil)
-	}
-	switch {
-	case g.Stranded(now) && !g.stranded:
+	if g.Stranded(now) && !g.stranded {
 		g.stranded, actions.Stranded = true, true
-	case !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(g.strandedAt()):
-		next(g.strandedAt())
 	}
 	if g.phase == Queued && g.admitted {
-		if g.scout.takeDue(now) {
-			if m := g.pickScout(); m != nil {
-				m.scouted++
-				m.letIn = true
-				m.stopTask(taskWake)
-				actions.Activate = append(actions.Activate, m.uid)
-			}
-		}
-		next(g.scout.at)
+		g.activateScout(now, &actions)
 	}
 	if g.config.Native {
 		activate, again := g.reopen(now)
 		actions.Activate = append(actions.Activate, activate...)
-		next(again)
+		actions.askAgain(again)
 	}
 	for e := g.nextTask(); e != nil && !e.at.After(now); e = g.nextTask() {
 		m, kind := e.member, e.kind
@@ -194,9 +159,57 @@ func (g *Gang) Act(now time.Time) Actions {
 		g.doTask(m, kind, now, &actions)
 	}
 	if e := g.nextTask(); e != nil {
-		next(e.at)
+		actions.askAgain(e.at)
 	}
+	g.askAtDeadlines(now, &actions)
 	return actions
+}
+
+// askAgain has Act called at a time, or earlier; zero means never.
+func (a *Actions) askAgain(at time.Time) {
+	if !at.IsZero() && (a.Next.IsZero() || at.Before(a.Next)) {
+		a.Next = at
+	}
+}
+
+// askAtDeadlines has Act called when the gang's state changes by time alone.
+func (g *Gang) askAtDeadlines(now time.Time, actions *Actions) {
+	if r := g.round; r != nil {
+		if r.paused.IsZero() {
+			actions.askAgain(r.deadline)
+		}
+		if g.stalls() {
+			actions.askAgain(r.stepAt.Add(stallLimit))
+		}
+		if len(r.firsts) > 0 {
+			actions.askAgain(r.restAt)
+		}
+	}
+	if g.count[memberSucceeded] > 0 && !g.countSucceeded {
+		actions.askAgain(g.countSucceededAt())
+	}
+	if g.preparing() > 0 && g.committedOrLater() < g.MinMember() {
+		actions.askAgain(g.prepareBy)
+	}
+	if g.phase == Backoff {
+		actions.askAgain(g.backoffUntil)
+	}
+	if at := g.strandedAt(); !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(at) {
+		actions.askAgain(at)
+	}
+}
+
+// activateScout activates a scout, and another one if none has come to a cycle after a while.
+func (g *Gang) activateScout(now time.Time, actions *Actions) {
+	if g.scout.takeDue(now) {
+		if m := g.pickScout(); m != nil {
+			m.scouted++
+			m.letIn = true
+			m.stopTask(taskWake)
+			actions.Activate = append(actions.Activate, m.uid)
+		}
+	}
+	actions.askAgain(g.scout.at)
 }
 
 // doTask does a task that is due, and has it repeated.

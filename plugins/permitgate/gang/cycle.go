@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// The steps of a member's way to a node, in their order: Enqueue, Enter, Unschedulable or Permit, and Unreserved. What
+// follows Permit is in release.go.
+
 // unansweredLimit is how many steps without a result say that the member's cycles end where no extension point of the
 // caller's is reached: three times in the queue, or once there, in a cycle, and in the queue again. Twice in the queue
 // alone may come from another plugin that kept the member out of it after this gang had let it in.
@@ -286,7 +289,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		g.move(m, memberIdle)
 	case memberIdle:
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {
-			g.rollBackBeforeRound(m, now)
+			g.noteRefused(m, now)
 			break
 		}
 		if g.failed(m) {

@@ -50,8 +50,8 @@ type Gang struct {
 
 	departures int // how often members have left the barrier
 
-	gate   gate // of a native gang
-	probe  retry
+	gate   gate  // of a native gang
+	probe  retry // of the look at who waits in Permit
 	agenda agenda
 	report Actions // what has happened since the last Act: Rollback, Rollbacks, BecameWhole
 }

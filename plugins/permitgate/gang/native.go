@@ -15,6 +15,8 @@ import (
 type gate struct {
 	// closed: no member may enter the queue; rolledBack: nor take a node, since the gang's round has failed.
 	closed, rolledBack bool
+	// refused are the members that have failed since it was open last.
+	refused map[types.UID]struct{}
 	// openAt is before when it does not open again.
 	openAt time.Time
 	// probe spaces the activations that show who is back.
@@ -30,25 +32,50 @@ func (g *Gang) beginNative(now time.Time) {
 	clear(g.rehearsals)
 	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now}
 	for _, m := range g.members {
-		if m.state == memberIdle && !m.sentBack {
+		if m.state == memberIdle && !g.gate.hasRefused(m.uid) {
 			m.inRound = true
 			g.round.idle++
 		}
 	}
 }
 
-// rollBackBeforeRound ends the attempt of a native gang if the members that have not been sent back since they entered
-// the queue are too few.
-func (g *Gang) rollBackBeforeRound(m *member, now time.Time) {
+// noteRefused notes that a member has failed before its gang's round began, and rolls the gang back if the others are
+// too few for the quorum.
+func (g *Gang) noteRefused(m *member, now time.Time) {
+	g.gate.refuse(m)
 	able := 0
-	for _, other := range g.members {
-		if other.state == memberIdle && !other.sentBack {
+	for uid, other := range g.members {
+		if other.state == memberIdle && !g.gate.hasRefused(uid) {
 			able++
 		}
 	}
 	if g.valid() && g.live() >= g.spec.MinMember && able+g.releasedOrLater() < g.spec.MinMember {
 		g.rollBack(refusedAfterPlacement(m), now)
 	}
+}
+
+func (t *gate) refuse(m *member) {
+	if t.refused == nil {
+		t.refused = map[types.UID]struct{}{}
+	}
+	t.refused[m.uid] = struct{}{}
+}
+
+func (t *gate) hasRefused(uid types.UID) bool {
+	_, refused := t.refused[uid]
+	return refused
+}
+
+// openGate lets the members into the queue again. Those that have failed take part in the round again, if it still goes
+// on.
+func (g *Gang) openGate() {
+	for uid := range g.gate.refused {
+		if m, known := g.members[uid]; known && m.state == memberIdle && !m.inRound && g.round != nil {
+			m.inRound = true
+			g.round.idle++
+		}
+	}
+	g.gate.closed, g.gate.rolledBack, g.gate.refused = false, false, nil
 }
 
 // closeGate keeps the members out of the queue until all that have no node have been seen there.
@@ -122,7 +149,7 @@ func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	}
 	first, away := g.firstUnbound()
 	if !away || !g.valid() || g.gate.probe.tries > maxWakes { // another plugin may keep a member from being seen
-		g.gate.closed, g.gate.rolledBack = false, false
+		g.openGate()
 	}
 	if first != "" {
 		activate = []types.UID{first}

@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,16 +29,16 @@ type round struct {
 	stepAt time.Time
 	// paused is since when rehearsals alone keep the gang; zero when they do not.
 	paused time.Time
-	hinted bool
-	idle   int // members of the round in the state memberIdle
+	hinted bool // its members are tried on proposed nodes first
+	idle   int  // members of the round in the state memberIdle
 	// firsts are the members that go first and have neither found a node nor failed yet.
 	firsts map[types.UID]struct{}
 	// restAt is when the others follow in any case.
 	restAt time.Time
 }
 
-// Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like
-// another's.
+// Ready reports whether the gang can be admitted: it is Queued, and no member still holds what it got in an earlier
+// round, which a proposal would take for somebody else's.
 func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 && !g.config.Native }
 
 // Admit admits a gang that is Ready: scouts are activated until one comes to a cycle. It reports false when the gang is
@@ -62,7 +61,7 @@ func (g *Gang) Missing() (members []types.UID, need int) {
 	return g.inState(memberIdle), g.lacking()
 }
 
-// lacking is how many members the quorum lacks that have a node.
+// lacking is how many more members need a node for the quorum.
 func (g *Gang) lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
 
 // Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that
@@ -138,6 +137,7 @@ func (g *Gang) noteFirstTried(m *member, now time.Time) {
 	}
 }
 
+// letRestIn lets the members into the queue that do not go first.
 func (g *Gang) letRestIn(now time.Time) {
 	g.round.firsts, g.round.stepAt = nil, now
 	for _, m := range g.members {
@@ -182,6 +182,9 @@ func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	default:
 		return
 	}
+	if g.config.Native {
+		g.gate.refuse(m)
+	}
 	g.noteFirstTried(m, now)
 	g.rollBackIfShort(r, now)
 }
@@ -189,15 +192,15 @@ func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 // failed reports whether a member has failed in the present round.
 func (g *Gang) failed(m *member) bool { return g.round != nil && m.letIn && !m.inRound }
 
-// pickScout returns the member whose cycle is to make the proposal: of those that could be the one that was activated
-// least often without being seen, always the same one of several.
+// pickScout returns the member in whose cycle the proposal is to be made: the one that was activated least often without
+// coming to a cycle, and of several always the same.
 func (g *Gang) pickScout() *member {
 	var best *member
 	for _, m := range g.members {
 		if m.state != memberIdle || m.resting {
 			continue
 		}
-		if best == nil || m.scouted < best.scouted || m.scouted == best.scouted && strings.Compare(string(m.uid), string(best.uid)) < 0 {
+		if best == nil || m.scouted < best.scouted || m.scouted == best.scouted && m.uid < best.uid {
 			best = m
 		}
 	}

@@ -100,6 +100,7 @@ func (g *Gang) setHolds(m *member, holds bool) {
 	m.holds = holds
 }
 
+// forget drops a member.
 func (g *Gang) forget(m *member) {
 	g.leave(m)
 	g.setHolds(m, false)
