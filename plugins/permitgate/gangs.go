@@ -155,9 +155,11 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		if len(e.plan.members) > 0 {
 			g.roomLeft(e.key) // members without a node leave room that was planned for them
 		}
+		cost, now := e.plan.cost, g.clock.Now()
 		e.plan = newRoundPlan(round)
 		if round == 0 {
-			e.noteTriedDomain(g.clock.Now())
+			e.gang.PauseAtLeast(gatherPause(cost, len(g.lackRoom)+1), now)
+			e.noteTriedDomain(now)
 		}
 	}
 	phase := e.gang.Phase()

@@ -33,6 +33,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	outcome, failed := gang.OutcomeWait, gang.Rollback{}
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
+		e.plan.addCost(a, now)
 		round, packed := e.gang.RoundNumber(), e.confined != domain{}
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
 		if round != 0 && !packed && e.gang.Phase() == gang.Backoff { // a packed gang tries its next domain first

@@ -22,6 +22,7 @@ const attemptKey = fwk.StateKey(Name + "/attempt")
 
 // attempt is what a member is tried on in its cycle.
 type attempt struct {
+	began    time.Time
 	refused  bool // by PreFilter, which does not make the gang fail
 	hinted   []string
 	confined domain
@@ -67,7 +68,9 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, p.skipFilter()
 	}
+	began := p.gangs.clock.Now()
 	a, status := p.beginAttempt(ctx, state, key, pod, nodes)
+	a.began = began
 	state.Write(attemptKey, a)
 	if status != nil {
 		return nil, status

@@ -23,6 +23,9 @@ const (
 	lookAtLeast = 100 * time.Millisecond
 	lookAtMost  = time.Minute
 
+	// gatherShare makes the cycles of members that gather in vain a hundredth: they run the filters on all nodes.
+	gatherShare = 100
+
 	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many
 	// gangs.
 	searchShare  = 50
@@ -33,6 +36,11 @@ const (
 // are refused.
 func lookPause(took time.Duration, refused int) time.Duration {
 	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
+}
+
+// gatherPause is how long a gang does not gather again after it did so in vain, beside so many gangs that are refused.
+func gatherPause(cost time.Duration, refused int) time.Duration {
+	return min(gatherShare*cost*time.Duration(max(refused, 1)), lookAtMost)
 }
 
 // searchPause is how long a gang does not search for victims after it did so in vain, beside so many gangs that have.

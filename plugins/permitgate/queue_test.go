@@ -59,21 +59,22 @@ func TestGangsTakeTurns(t *testing.T) {
 }
 
 // TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, searches for
-// victims a fiftieth.
+// victims a fiftieth, and gathers a hundredth.
 func TestPauses(t *testing.T) {
 	for _, tt := range []struct {
-		took            time.Duration
-		gangs           int
-		looks, searches time.Duration
+		took                     time.Duration
+		gangs                    int
+		looks, searches, gathers time.Duration
 	}{
-		{0, 0, 100 * time.Millisecond, 0},
-		{20 * time.Millisecond, 1, 200 * time.Millisecond, time.Second},
-		{20 * time.Millisecond, 30, 6 * time.Second, 30 * time.Second},
-		{20 * time.Millisecond, 1000, time.Minute, 10 * time.Minute},
-		{time.Minute, 1000, time.Minute, 50 * time.Minute},
+		{0, 0, 100 * time.Millisecond, 0, 0},
+		{20 * time.Millisecond, 1, 200 * time.Millisecond, time.Second, 2 * time.Second},
+		{20 * time.Millisecond, 20, 4 * time.Second, 20 * time.Second, 40 * time.Second},
+		{20 * time.Millisecond, 1000, time.Minute, 10 * time.Minute, time.Minute},
+		{time.Minute, 1000, time.Minute, 50 * time.Minute, time.Minute},
 	} {
 		require.Equal(t, tt.looks, lookPause(tt.took, tt.gangs), "looks of %s, %d gangs", tt.took, tt.gangs)
 		require.Equal(t, tt.searches, searchPause(tt.took, tt.gangs), "searches of %s, %d gangs", tt.took, tt.gangs)
+		require.Equal(t, tt.gathers, gatherPause(tt.took, tt.gangs), "gathers of %s, %d gangs", tt.took, tt.gangs)
 	}
 }
 

@@ -30,8 +30,9 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	p.nominateAgain(a)
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.update(key, func(e *gangEntry, _ time.Time) {
+	p.gangs.update(key, func(e *gangEntry, now time.Time) {
 		e.plan.recordPlaced(pod.UID, nodeName)
+		e.plan.addCost(a, now)
 		if e.needsDomain() {
 			e.chooseDomain(infos, nodeName)
 		}

@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,8 @@ type roundPlan struct {
 	rings   [][]string                // by class, the nodes that its members may be tried on
 	// nominated is true if members were nominated in the API when the round began.
 	nominated bool
+	// cost is how long its members' scheduling cycles have taken, until they found a node or none.
+	cost time.Duration
 }
 
 // plannedNode is the node that is planned for a member; ring is the place in the ring of its class from where it takes
@@ -84,6 +87,13 @@ func (p *roundPlan) recordPlaced(uid types.UID, node string) {
 			p.set(other, own)
 			return
 		}
+	}
+}
+
+// addCost adds what a member's cycle has taken.
+func (p *roundPlan) addCost(a *attempt, now time.Time) {
+	if a != nil {
+		p.cost += now.Sub(a.began)
 	}
 }
 

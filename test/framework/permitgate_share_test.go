@@ -71,3 +71,55 @@ func TestSearchesForVictimsAreFew(t *testing.T) {
 		c.quiet() // a search that sleeps would outlive the test
 	})
 }
+
+// TestGathersInVainAreFew: pods that come and go wake gangs whose members fit by all requests, but are refused by a
+// filter. All together try that again for a hundredth of the time.
+func TestGathersInVainAreFew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const gangs, took, share, events, interval = 8, 5 * time.Millisecond, 100, 600, 250 * time.Millisecond
+		c := newGangCluster(t, 4, 4)
+		c.start(withArgs(`{"gangPreemption": false, "initialBackoff": "30s", "maxBackoff": "30s"}`))
+		for _, i := range []string{"0", "1"} {
+			c.bind("node-"+i, ported(member("", "high-"+i).Priority(1000)))
+		}
+		c.quiet()
+		var cycles [gangs]atomic.Int64
+		c.mishap.set(func(m *mishap) {
+			m.preFilter = func(pod string) *fwk.Status {
+				var g, i int
+				if n, _ := fmt.Sscanf(pod, "gang-%d-%d", &g, &i); n == 2 {
+					cycles[g].Add(1)
+					time.Sleep(took)
+				}
+				return nil
+			}
+		})
+		for g := range gangs {
+			name := fmt.Sprintf("gang-%d", g)
+			c.groups.set(name, 2)
+			for i := range 2 {
+				c.create(ported(member(name, fmt.Sprintf("%s-%d", name, i)).Priority(100)))
+			}
+		}
+		c.pass(time.Second)
+		first := [gangs]int64{}
+		for g := range gangs {
+			first[g] = cycles[g].Load()
+		}
+		for i := range events {
+			name := fmt.Sprint("other-", i)
+			c.bind("node-0", member("", name))
+			c.pass(interval)
+			c.delete(name)
+		}
+		again := int64(0)
+		for g := range gangs {
+			require.Greater(t, cycles[g].Load(), first[g], "gang %d has its turn again", g)
+			again += cycles[g].Load() - first[g]
+		}
+		t.Logf("%d cycles again", again)
+		require.LessOrEqual(t, time.Duration(again)*took, events*interval*3/2/share)
+		c.mishap.set(func(m *mishap) { m.preFilter = nil })
+		c.quiet() // a cycle that sleeps would outlive the test
+	})
+}

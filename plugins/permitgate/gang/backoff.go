@@ -92,6 +92,19 @@ func (g *Gang) RoomMayBeOwn(now time.Time) {
 	g.settle(now)
 }
 
+// PauseAtLeast keeps a gang that has just been rolled back from another round for as long as pause, whatever room
+// becomes free.
+func (g *Gang) PauseAtLeast(pause time.Duration, now time.Time) {
+	if g.phase != Backoff || pause <= 0 {
+		return
+	}
+	for _, at := range []*time.Time{&g.notBefore, &g.notBeforeIfOwn, &g.backoffUntil} {
+		if end := now.Add(pause); at.Before(end) {
+			*at = end
+		}
+	}
+}
+
 // RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not
 // like it.
 func (g *Gang) RetryAfterPause(now time.Time) {
