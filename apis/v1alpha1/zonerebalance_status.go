@@ -98,17 +98,17 @@ type RebalanceStanding struct {
 type RebalanceMoveState string
 
 const (
-	// MovePlanned: the move has not begun.
+	// MovePlanned says that the move has not begun.
 	MovePlanned RebalanceMoveState = "Planned"
-	// MoveEvicting: the pod is about to be evicted, or has been already. The state is written before the eviction, which asks for the pod by its UID.
+	// MoveEvicting says that the pod is about to be evicted, or has been already. The state is written before the eviction, which asks for the pod by its UID.
 	MoveEvicting RebalanceMoveState = "Evicting"
-	// MoveEvicted: the pod is evicted, and another one in its place is to run.
+	// MoveEvicted says that the pod is evicted, and another one in its place is to run.
 	MoveEvicted RebalanceMoveState = "Evicted"
-	// MoveMoved: the pod in its place is ready in a zone of the plan.
+	// MoveMoved says that the pod in its place is ready in a zone of the plan.
 	MoveMoved RebalanceMoveState = "Moved"
-	// MoveRefused: the API server has not let the pod be evicted, or it was not asked for any more.
+	// MoveRefused says that the API server has not let the pod be evicted, or it was not asked for any more.
 	MoveRefused RebalanceMoveState = "Refused"
-	// MoveFailed: the pod is evicted, and what came of it is not as planned.
+	// MoveFailed says that the pod is evicted, and what came of it is not as planned.
 	MoveFailed RebalanceMoveState = "Failed"
 )
 

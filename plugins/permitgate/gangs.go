@@ -155,11 +155,9 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		if len(e.plan.members) > 0 {
 			g.roomLeft(e.key) // members without a node leave room that was planned for them
 		}
-		cost, now := e.plan.cost, g.clock.Now()
 		e.plan = newRoundPlan(round)
 		if round == 0 {
-			e.gang.PauseAtLeast(gatherPause(cost, len(g.lackRoom)+1), now)
-			e.noteTriedDomain(now)
+			e.noteTriedDomain(g.clock.Now())
 		}
 	}
 	phase := e.gang.Phase()

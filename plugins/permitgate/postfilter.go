@@ -36,7 +36,11 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		e.plan.addCost(a, now)
 		round, packed := e.gang.RoundNumber(), e.confined != domain{}
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
-		if round != 0 && !packed && e.gang.Phase() == gang.Backoff { // a packed gang tries its next domain first
+		if round == 0 || e.gang.Phase() != gang.Backoff {
+			return
+		}
+		e.gang.PauseAtLeast(gatherPause(e.plan.cost, len(p.gangs.lackRoom)+1), now)
+		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
 		}
 	})

@@ -23,8 +23,8 @@ const (
 	lookAtLeast = 100 * time.Millisecond
 	lookAtMost  = time.Minute
 
-	// gatherShare makes the cycles of members that gather in vain a hundredth: they run the filters on all nodes.
-	gatherShare = 100
+	// gatherShare makes the cycles of members that gather in vain a tenth.
+	gatherShare = 10
 
 	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many
 	// gangs.

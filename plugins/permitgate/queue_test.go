@@ -58,8 +58,8 @@ func TestGangsTakeTurns(t *testing.T) {
 	require.Empty(t, queue.lines)
 }
 
-// TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, searches for
-// victims a fiftieth, and gathers a hundredth.
+// TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, gathers in vain
+// another one, and searches for victims a fiftieth.
 func TestPauses(t *testing.T) {
 	for _, tt := range []struct {
 		took                     time.Duration
@@ -67,8 +67,8 @@ func TestPauses(t *testing.T) {
 		looks, searches, gathers time.Duration
 	}{
 		{0, 0, 100 * time.Millisecond, 0, 0},
-		{20 * time.Millisecond, 1, 200 * time.Millisecond, time.Second, 2 * time.Second},
-		{20 * time.Millisecond, 20, 4 * time.Second, 20 * time.Second, 40 * time.Second},
+		{20 * time.Millisecond, 1, 200 * time.Millisecond, time.Second, 200 * time.Millisecond},
+		{20 * time.Millisecond, 20, 4 * time.Second, 20 * time.Second, 4 * time.Second},
 		{20 * time.Millisecond, 1000, time.Minute, 10 * time.Minute, time.Minute},
 		{time.Minute, 1000, time.Minute, 50 * time.Minute, time.Minute},
 	} {

@@ -99,7 +99,7 @@ func Rests(r *v1alpha1.ZoneRebalance, workload string, pod types.UID, now time.T
 		switch {
 		case m.UID == pod:
 			return "was to be moved already within the hour"
-		case m.Workload == workload && now.Sub(m.At.Time) < Cooldown(r) && !(goesOn && m.Round == r.Status.Round):
+		case m.Workload == workload && now.Sub(m.At.Time) < Cooldown(r) && (!goesOn || m.Round != r.Status.Round):
 			return "is of a workload of which pods were moved within the cooldown"
 		}
 	}

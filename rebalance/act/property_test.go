@@ -76,9 +76,7 @@ func (s *server) excess(workload string) int64 {
 
 func (s *server) observe() *Observed {
 	o := &Observed{Now: s.now, Hash: fmt.Sprint(s.hash), Pods: map[types.UID]Pod{}, Excess: s.excess, Stays: func(types.UID) string { return "" }}
-	for uid, p := range s.pods {
-		o.Pods[uid] = p
-	}
+	maps.Copy(o.Pods, s.pods)
 	return o
 }
 

@@ -73,10 +73,10 @@ func TestSearchesForVictimsAreFew(t *testing.T) {
 }
 
 // TestGathersInVainAreFew: pods that come and go wake gangs whose members fit by all requests, but are refused by a
-// filter. All together try that again for a hundredth of the time.
+// filter. All together try that again for a tenth of the time.
 func TestGathersInVainAreFew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const gangs, took, share, events, interval = 8, 5 * time.Millisecond, 100, 600, 250 * time.Millisecond
+		const gangs, took, share, events, interval = 8, 50 * time.Millisecond, 10, 600, 250 * time.Millisecond
 		c := newGangCluster(t, 4, 4)
 		c.start(withArgs(`{"gangPreemption": false, "initialBackoff": "30s", "maxBackoff": "30s"}`))
 		for _, i := range []string{"0", "1"} {
