@@ -20,9 +20,9 @@ const stateKey fwk.StateKey = Name
 type cycleData struct {
 	asker   holds.Asker
 	request ledger.Resources
-	// owner is what the pod's reservation gives it; nil when it belongs to none. version is that of the owners.
-	owner   *serve.Owner
-	version any
+	// reservation is what the pod's reservation gives it; nil when it belongs to none. version is that of the owners.
+	reservation *serve.Owner
+	version     any
 	// betterNode is shared by all copies of the data, and asked lazily.
 	betterNode *betterNode
 	// probing means that the data is betterNode's own: a node that is not of the kind that is looked for is refused.
@@ -63,7 +63,7 @@ type choices struct {
 	parts map[string]ledger.Resources
 }
 
-func (c *choices) raise(node string, part ledger.Resources) {
+func (c *choices) keepLarger(node string, part ledger.Resources) {
 	if part.IsZero() {
 		return
 	}

@@ -18,14 +18,14 @@ const (
 	ErrReasonHeldFor = "node(s) had room only in what is held for "
 	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
 	ErrReasonNoSlot = "node(s) had no unused slot of "
-	// ErrReasonFreeElsewhere: the pod needs a slot, or an amount, of its own here, and none on another node.
+	// ErrReasonFreeElsewhere: here the pod would use a slot, or an amount, of its own; on another node it would not need to.
 	ErrReasonFreeElsewhere = "node(s) had room only in the pod's own slots, and others had free room"
 	// ErrReasonSlotElsewhere: the pod owns a slot on another node, and uses it first.
 	ErrReasonSlotElsewhere = "node(s) had no slot of the pod's own, and others had one"
 )
 
-// Filter keeps a pod off the nodes that have room only in slots that others own, and has owners use free room
-// and slots in the order of their reservation's mode. For a pod without slots it takes no lock, and allocates only to refuse.
+// Filter keeps a pod off the nodes that have room only in what is held for others, and has owners use free room
+// and slots in the order of their reservation's mode. For a pod of no reservation it neither locks nor allocates unless it refuses.
 func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	d := cycleDataOf(state)
 	if d == nil {
@@ -38,7 +38,7 @@ func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1
 	return status
 }
 
-// recordRefusal records that holds have kept the cycle's pod off a node.
+// recordRefusal records that holds have kept the cycle's pod off a node, be it only because another one is better.
 func (p *ReserveCache) recordRefusal(d *cycleData, pod *v1.Pod) {
 	r := p.running
 	terms := waiting.Terms{Claim: d.asker.Claim, Use: d.asker.Use, Version: d.version}
@@ -50,12 +50,12 @@ func (p *ReserveCache) recordRefusal(d *cycleData, pod *v1.Pod) {
 func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	view := p.running.view
-	if d.owner == nil && view.FitsBesideAnyHolds(&d.request, &allocatable, &requested) {
+	if d.reservation == nil && view.FitsBesideMostHeld(&d.request, &allocatable, &requested) {
 		return nil // without a lookup by the node's name, which would miss the processor's cache
 	}
 	name := info.Node().Name
 	held := view.Node(name) // nil if nothing is held there
-	if held == nil && d.owner == nil {
+	if held == nil && d.reservation == nil {
 		return nil
 	}
 	question := d.question(&allocatable, &requested, p.running.ownedOn(info))
@@ -63,11 +63,11 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	if !verdict.Fits {
 		return p.refusal(d, info, held, &question, &verdict)
 	}
-	if d.owner == nil {
+	if d.reservation == nil {
 		return nil
 	}
 	if !d.probing { // else this is the search for a better node, below
-		d.choices.raise(name, verdict.Takes) // for Reserve
+		d.choices.keepLarger(name, verdict.Takes) // for Reserve: Filter runs twice where pods are nominated
 	}
 	var reason string
 	switch {
@@ -91,7 +91,7 @@ func (p *ReserveCache) refusal(d *cycleData, info fwk.NodeInfo, held *holds.Node
 	if verdict.By != nil {
 		reason = ErrReasonHeldFor + verdict.By.Name
 	} else {
-		reason += d.owner.Name
+		reason += d.reservation.Name
 	}
 	var lower ledger.Resources // what pods of a lower priority take
 	for _, other := range info.GetPods() {

@@ -51,7 +51,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	d := &cycleData{
-		asker: asker, request: r.ledger.Requests(pod), owner: owner, version: version,
+		asker: asker, request: r.ledger.Requests(pod), reservation: owner, version: version,
 		betterNode: &betterNode{state: state, nodes: nodes}, inGroup: state.IsPodGroupSchedulingCycle(),
 	}
 	if !imagined {

@@ -99,12 +99,12 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 		if asker.IgnoreHolds {
 			return part, nil
 		}
-		d = &cycleData{asker: asker, owner: owner, request: r.ledger.Requests(pod)}
+		d = &cycleData{asker: asker, reservation: owner, request: r.ledger.Requests(pod)}
 	}
 	part = d.choices.get(nodeName)
 	// The view tells whether the holds have changed since Filter, but not whether other owners have come. That matters to
 	// a pod that runs in its slot or not at all, and to the members of a pod group, which come together.
-	ownersMatter := d.owner != nil && (d.asker.Use == holds.UseOnly || d.inGroup)
+	ownersMatter := d.reservation != nil && (d.asker.Use == holds.UseOnly || d.inGroup)
 	if !r.view.Stale(nodeName) && !ownersMatter {
 		return part, nil
 	}

@@ -27,7 +27,7 @@ func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 		return fwk.NewStatus(fwk.Skip)
 	}
 	out := scores{}
-	if d.owner != nil {
+	if d.reservation != nil {
 		p.scoreAmounts(d, nodes, out)
 	}
 	p.scoreHeldRoom(d, nodes, out)

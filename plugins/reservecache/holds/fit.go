@@ -24,24 +24,26 @@ type Question struct {
 	Request *ledger.Resources
 	// Allocatable and Requested are the node's, without the pod.
 	Allocatable, Requested *ledger.Resources
-	// Owned is of the pods that Requested counts.
+	// Owned says what each claim's pods, of those that Requested counts, ask for.
 	Owned Owned
 }
 
 // Verdict is the answer to a Question. Of a pod that fits on a node where its claim holds something it says:
 //
 //	claim's Use               Uses                                      Takes
-//	UseLast, not inclusive    if it lacks room beside all that is held  the slots that make up for it
-//	UseLast, of amounts       if it lacks room beside all that is held  nothing, as of all inclusive claims
+//	UseLast, not inclusive    if it lacks room beside what is unused    the slots that make up for it
+//	UseLast, of amounts       if it lacks room beside what is unused    nothing, as of all inclusive claims
 //	UseFirst                  if a slot is unused                       nothing
 //	UseOnly                   always                                    nothing
+//
+// What is unused counts its own claim's, and not that of claims of a lower priority, whose room it may take.
 type Verdict struct {
 	Fits bool
 	// Uses means that the pod uses a part of what its claim holds, and Takes is by how much it lowers that.
 	Uses  bool
 	Takes ledger.Resources
 	// Lacks is the resource of which there is too little, and By the claim that is in the way. Both are empty when the pod
-	// fits, and when it may run in what its claim holds only and there is too little.
+	// fits, and when it has UseOnly and too little of its own claim's is unused.
 	Lacks v1.ResourceName
 	By    *Claim
 }
@@ -51,8 +53,8 @@ type Verdict struct {
 //	request + unused amounts that it may not use <= allocatable - requested
 //
 // in each resource that is requested and held. What its own claim holds is not in its way; with UseOnly the request has
-// to lie in what is unused of it. n may be nil, where nothing is held. Fit allocates nothing for a pod that uses
-// nothing.
+// to lie in what is unused of it. n may be nil, where nothing is held. Fit allocates nothing for a pod
+// without a claim.
 func (n *NodeHolds) Fit(q *Question) Verdict {
 	who := q.Who
 	if who.IgnoreHolds {
@@ -159,7 +161,7 @@ func (s *shortage) checkResource(name v1.ResourceName, request, others, room int
 		return true
 	}
 	s.needsOwn = true
-	slots := s.ownUnused.Pods // all, if the slots do not name the resource
+	slots := s.ownUnused.Pods // a slot has room for one pod; all of them, if the slots do not name the resource
 	if slot := s.own.Claim.Slot.Amount(name); slot > 0 {
 		slots = min(slots, ceil(request+others+unused-room, slot))
 	}

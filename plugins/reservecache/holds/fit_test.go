@@ -136,7 +136,7 @@ func TestLeavesOfAnAmountWithoutAPlace(t *testing.T) {
 	v := s.NewView()
 	leaves := func(milliCPU int64) bool {
 		request := &ledger.Resources{MilliCPU: milliCPU, Pods: 1}
-		return v.FitsBesideAnyHolds(request, &ledger.Resources{MilliCPU: 8000, Pods: 110}, &ledger.Resources{MilliCPU: 1000, Pods: 110})
+		return v.FitsBesideMostHeld(request, &ledger.Resources{MilliCPU: 8000, Pods: 110}, &ledger.Resources{MilliCPU: 1000, Pods: 110})
 	}
 	v.Update()
 	require.True(t, leaves(3000), "nothing is held")

@@ -72,10 +72,10 @@ func (v *View) Stale(name string) bool {
 	return dirty
 }
 
-// FitsBesideAnyHolds reports whether no holds of the view can keep a pod without slots off a node, whichever node it
+// FitsBesideMostHeld reports whether no holds of the view can keep a pod without slots off a node, whichever node it
 // is: the pod fits beside all that any one node holds, used or not. It spares most pods of a cluster with room the
 // search for the node's holds. A false answer says nothing.
-func (v *View) FitsBesideAnyHolds(request, allocatable, requested *ledger.Resources) bool {
+func (v *View) FitsBesideMostHeld(request, allocatable, requested *ledger.Resources) bool {
 	if len(request.Scalar) > 0 {
 		return false
 	}

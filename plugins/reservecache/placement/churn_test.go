@@ -210,7 +210,7 @@ func (c *churn) pass() {
 		c.planner.Report(uid)
 	}
 	c.lacking += len(c.planner.Unfilled())
-	c.waiting.Opened(c.planner.TakeFreed())
+	c.waiting.Opened(c.planner.TakeToWake())
 	c.waiting.Pick(c.now, &waiting.Cluster{
 		Node: func(name string) (waiting.Node, bool) {
 			n := c.kept.Node(name)

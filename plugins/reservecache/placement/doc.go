@@ -4,13 +4,14 @@
 // main methods. A worker goroutine calls [Planner.Reconcile] with the nodes of the ledger: it repairs, moves and places
 // slots, a slice at a time. Each scheduling cycle begins with [Planner.Collect]: claims that lack something take freed
 // room on the cycle's nodes before the cycle's pod. Each of the two has its own set of nodes, since ledger and cycles
-// hear of events at different times; what is held is common to both. A node that only the cycles see yet keeps what is
-// held there, and one that the ledger has removed does not exist.
+// hear of events at different times; what is held is common to both. A node that the ledger does not have yet keeps
+// what is held there; one that the ledger has removed counts as gone, even while cycles still see it.
 //
 // # Words
 //
+//   - An owner of a claim is a pod that may use what the claim holds.
 //   - A claim has slots, for which the planner chooses nodes, or amounts on nodes that it names. It is unfilled while it lacks some of
-//     that, and seeks room in the zones in which more is wanted.
+//     that. It seeks room in the zones in which it lacks slots, unless its share of the zone is used up.
 //   - A claim is dirty when Reconcile has to look at it: the claim, or a node on which it holds something, has changed.
 //   - A node is freed when its room has grown, or when it may take slots that it could not take before. The freed nodes are offered to
 //     the claims that seek room. Freeings are numbered, so that a claim that has found none need only look at later ones.
@@ -46,7 +47,7 @@
 //
 // # Inclusive claims
 //
-// What another claim holds on a node includes its pods there, so that a slot takes only the room that these leave of
+// A claim that is not Headroom's is inclusive: what it holds on a node includes its pods there, so that a slot takes only the room that these leave of
 // it. Slots go to nodes on which owners run outside of slots first, and follow owners within their zone: a pod that
 // runs is not held room for a second time.
 //

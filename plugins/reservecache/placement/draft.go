@@ -9,7 +9,7 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// draft is what one claim is to hold: it begins with what it holds, and is changed place by place. Until it is
+// draft is what one claim is to hold. A draft of slots begins with what the claim holds; either is changed place by place. Until it is
 // recorded, the room of its nodes and the claim's counts are as if it were.
 type draft struct {
 	claim   *claimState
@@ -29,7 +29,7 @@ type draft struct {
 // place is what the claim has on one node.
 type place struct {
 	name, zone string
-	// node is nil if the draft's nodes do not have it. ready means that one of the sources has it, and that it is ready.
+	// node is nil if the draft's nodes do not have it. ready means that ledgerNodes or cycleNodes have it, and that it is ready.
 	node  *nodeRoom
 	ready bool
 	// before is what was held when the draft began, and unusedBefore what of it was unused.
@@ -38,7 +38,7 @@ type place struct {
 	// owned is what the claim's pods there ask for.
 	owned ledger.Resources
 	// slots is how many the node is to have, and amount what it is to hold. unused is what is unused of that; the node's
-	// room is without it.
+	// room is what is left beside it.
 	slots          int
 	amount, unused ledger.Resources
 }
@@ -60,7 +60,7 @@ func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 }
 
 // addPlace adds a node with what the claim has there. The draft's nodes know best how the node is; only if they do not have it, the other
-// source is asked.
+// set is asked.
 func (d *draft) addPlace(name string, before holds.NodeStatus) *place {
 	at := &place{
 		name: name, zone: before.Zone, node: d.nodes.present(name),

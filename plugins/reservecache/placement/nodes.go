@@ -61,7 +61,7 @@ type nodeSet struct {
 type nodeChanges struct {
 	// toReconcile are those that are not as they were when Reconcile last looked at them.
 	toReconcile []*nodeRoom
-	// toWake are those that were freed, or that have more unused slots, since TakeFreed.
+	// toWake are those that were freed, or that have more unused slots, since TakeToWake.
 	toWake []*nodeRoom
 	// toTally are those whose object has changed since they were last tallied.
 	toTally []*nodeRoom

@@ -31,7 +31,7 @@ type Planner struct {
 	turn sync.Mutex
 	// recording is held while a draft is recorded, and by Exclusively.
 	recording sync.Mutex
-	// idle is set while there is nothing to collect for: no claim lacks anything or is dirty, and cycles see the nodes of the ledger.
+	// idle is set while there is nothing to collect for: no claim seeks room or is dirty, and cycles see the nodes of the ledger.
 	// Cycles then need not wait for a turn. It changes under mu.
 	idle atomic.Bool
 
@@ -40,7 +40,7 @@ type Planner struct {
 	// last Collect. The two hear of events at different times; what is held is the same for both.
 	ledgerNodes, cycleNodes *nodeSet
 	// cyclesSeeOthers means that the cycles see nodes that the ledger has not yet, or has no longer. Collect then reads the cycle's nodes
-	// in any case, to notice when these go: what is held on them goes too.
+	// in any case, to notice when these go. What is held on nodes that only the cycles had goes with them.
 	cyclesSeeOthers bool
 	// claims are all by UID, and queue the same, the oldest first.
 	claims map[types.UID]*claimState
@@ -48,7 +48,7 @@ type Planner struct {
 	// seeking counts the claims that seek room, and seekers lists them.
 	seeking int
 	seekers seekers
-	// fits count the nodes that may take slots, by the key of the fit.
+	// fits count the nodes that may take slots, by the key of [Fit]: what a node must have and be, room aside.
 	fits map[string]*fitTally
 	// full are the nodes on which what is held has no room beside the pods.
 	full map[*nodeRoom]struct{}
@@ -74,7 +74,7 @@ func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) 
 	return p
 }
 
-// Set adds a claim, or replaces it by a newer version. Nothing is placed before the next Reconcile. Without SameTerms what it holds
+// Set adds a claim, or replaces it by a newer version. Before the next Reconcile nothing is placed for it, and it seeks no room. Without SameTerms what it holds
 // counts as freed: other pods may take it if the priority is lower now, and so may new owners.
 func (p *Planner) Set(target Target) {
 	target.Zones = slices.Clone(target.Zones)
@@ -142,7 +142,7 @@ func (p *Planner) Exclusively(f func()) {
 
 // Result is what Reconcile or Collect did.
 type Result struct {
-	// Changed are the claims of which something else is held.
+	// Changed are the claims of which the holds have changed.
 	Changed []types.UID
 	// GivenUp is what was given up because its node has no room for it any more.
 	GivenUp []GivenUp
@@ -169,8 +169,8 @@ func (p *Planner) TakeTouched() []types.UID {
 	return touched
 }
 
-// TakeFreed returns the nodes on which a pod may since the last call find new room or unused slots, or be admitted.
-func (p *Planner) TakeFreed() []string {
+// TakeToWake returns the nodes on which, since the last call, a pod may have come to find room or unused slots, or may be admitted.
+func (p *Planner) TakeToWake() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	toWake := &p.ledgerNodes.changes.toWake

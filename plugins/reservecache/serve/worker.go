@@ -83,7 +83,7 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	}
 	s.noteFull(ctx, full)
 	lacking := s.takeStock()
-	next = s.Waker.Wake(ctx, s.Planner.TakeFreed(), s.snapshot)
+	next = s.Waker.Wake(ctx, s.Planner.TakeToWake(), s.snapshot)
 	for _, at := range []time.Time{s.nextExpiry(), lacking, s.surveyOwners()} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
