@@ -30,7 +30,9 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/demo/workload"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/reservecache"
+	"zonewise.dev/sim"
 )
 
 // reserveCluster is a whole scheduler over objects in memory. Its API server binds pods at once, and tells of it.
@@ -39,6 +41,8 @@ type reserveCluster struct {
 	api *crdtest.Source
 	// shared is nil for a scheduler without ReserveCache.
 	shared *reservecache.Shared
+	// idle reports whether the plugins have nothing to do.
+	idle func() bool
 	pods   *watch.FakeWatcher
 	// bound counts the binds, and tried the conditions that say that a pod has found no node.
 	bound, tried atomic.Int64
@@ -46,8 +50,19 @@ type reserveCluster struct {
 	stop context.CancelFunc
 }
 
+// profile says which plugins a scheduler has.
+type profile int
+
+const (
+	inTree profile = iota
+	// reserveCacheAlone has ReserveCache after kube-scheduler's plugins.
+	reserveCacheAlone
+	// shipped is the profile that Zonewise ships.
+	shipped
+)
+
 // newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside kube-scheduler's default plugins.
-func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.Pod, reservations []*v1alpha1.ZoneReservation) *reserveCluster {
+func newReserveCluster(b *testing.B, kind profile, nodes []*v1.Node, pods []*v1.Pod, reservations []*v1alpha1.ZoneReservation) *reserveCluster {
 	b.Helper()
 	byName := make(map[string]*v1.Pod, len(pods))
 	for _, pod := range pods {
@@ -71,24 +86,34 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 	})
 	cfg, err := latest.Default()
 	require.NoError(b, err)
-	profile := cfg.Profiles[0]
 	registry := frameworkruntime.Registry{}
-	if plugin {
+	c.idle = func() bool { return true }
+	switch kind {
+	case inTree:
+	case reserveCacheAlone:
 		c.shared = reservecache.NewShared(reservecache.WithSource(c.api))
+		c.idle = c.shared.Idle
 		registry[reservecache.Name] = c.shared.New
-		profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, config.Plugin{Name: reservecache.Name})
+		enabled := &cfg.Profiles[0].Plugins.MultiPoint.Enabled
+		*enabled = append(*enabled, config.Plugin{Name: reservecache.Name})
+	case shipped:
+		cfg, err = sim.DefaultConfig()
+		require.NoError(b, err)
+		pack := plugins.NewPack(plugins.WithSource(c.api))
+		c.shared, c.idle = pack.ReserveCache(), pack.Idle
+		registry = pack.Factories()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
 	c.stop = cancel
-	c.scheduler = newScheduler(ctx, b, c.client, []config.KubeSchedulerProfile{profile}, registry)
+	c.scheduler = newScheduler(ctx, b, c.client, cfg.Profiles, registry)
 	return c
 }
 
 // quiet waits until all that the scheduler and the plugin had to do is done.
 func (c *reserveCluster) quiet(b *testing.B) {
 	b.Helper()
-	require.Eventually(b, func() bool { return c.queueEmpty() && (c.shared == nil || c.shared.Idle()) }, 30*time.Minute, 100*time.Millisecond)
+	require.Eventually(b, func() bool { return c.queueEmpty() && c.idle() }, 30*time.Minute, 100*time.Millisecond)
 }
 
 // reserveNodes are nodes of three zones and a hundred pools, with 32 CPUs of which a pod takes 20.
@@ -136,7 +161,7 @@ func unfilled(n int) []*v1alpha1.ZoneReservation {
 func BenchmarkReserveCacheUnfilled(b *testing.B) {
 	nodes, pods := reserveNodes(5000)
 	clusters := []*reserveCluster{
-		newReserveCluster(b, false, nodes, pods, nil), newReserveCluster(b, true, nodes, pods, nil), newReserveCluster(b, true, nodes, pods, unfilled(1000)),
+		newReserveCluster(b, inTree, nodes, pods, nil), newReserveCluster(b, reserveCacheAlone, nodes, pods, nil), newReserveCluster(b, reserveCacheAlone, nodes, pods, unfilled(1000)),
 	}
 	for _, c := range clusters {
 		c.cycles(b, nodes, 500*time.Millisecond)
@@ -175,7 +200,7 @@ func BenchmarkReserveCacheAmounts(b *testing.B) {
 	lacking := amountsOn(nodes, "16")
 	lacking[0].Spec.Priority = new(int32(-1))
 	clusters := []*reserveCluster{
-		newReserveCluster(b, true, nodes, pods, nil), newReserveCluster(b, true, nodes, pods, amountsOn(nodes, "4")), newReserveCluster(b, true, nodes, pods, lacking),
+		newReserveCluster(b, reserveCacheAlone, nodes, pods, nil), newReserveCluster(b, reserveCacheAlone, nodes, pods, amountsOn(nodes, "4")), newReserveCluster(b, reserveCacheAlone, nodes, pods, lacking),
 	}
 	for _, c := range clusters {
 		c.cycles(b, nodes, 500*time.Millisecond)
@@ -207,7 +232,7 @@ func BenchmarkReserveCacheStart(b *testing.B) {
 	var sum time.Duration
 	n := 0
 	for b.Loop() {
-		c := newReserveCluster(b, true, nodes, pods, reservations)
+		c := newReserveCluster(b, reserveCacheAlone, nodes, pods, reservations)
 		fw := c.scheduler.Profiles[v1.DefaultSchedulerName]
 		require.NoError(b, c.scheduler.Cache.UpdateSnapshot(klog.Logger{}, fw.SnapshotSharedLister().(*cache.Snapshot)))
 		info, err := framework.NewPodInfo(st.MakePod().Namespace("default").Name("p").UID("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj())
@@ -238,7 +263,7 @@ func BenchmarkReserveCacheFreedSlot(b *testing.B) {
 			Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj())
 	}
 	r := reservationFor("app", 12, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")})
-	c := newReserveCluster(b, true, nodes, pods, []*v1alpha1.ZoneReservation{r})
+	c := newReserveCluster(b, reserveCacheAlone, nodes, pods, []*v1alpha1.ZoneReservation{r})
 	go c.scheduler.Run(b.Context())
 	require.Eventually(b, func() bool { return c.tried.Load() >= waiting }, time.Hour, 10*time.Millisecond)
 	c.quiet(b)
@@ -293,14 +318,14 @@ func traceCluster(b *testing.B, count int) ([]*v1.Node, []*v1.Pod, []*v1alpha1.Z
 }
 
 // BenchmarkReserveCacheTrace schedules the services of a production trace, all pods there at the start: with kube-scheduler's
-// plugins alone, with ReserveCache and one reservation for each service, and with kube-scheduler's plugins where placeholder pods take what the
+// plugins, with the shipped profile and no reservation, with one reservation for each service, and with placeholder pods that take what the
 // reservations held at the end. On 300 nodes a third of the pods find no room, and more with the slots held; on 1,000 nodes there is room for
 // all. CPU is that of the whole process, the API server in memory and the informers among it.
 //
-//	intree-cpu-s, held-cpu-s, placeholders-cpu-s      until as many attempts have been made as there are pods
-//	ratio, room-ratio                                 of the CPU with reservations, to that of kube-scheduler without and with placeholders
-//	intree-waiting, held-waiting, ...                 pods without a node when none is left to be tried
-//	intree-tries, held-tries, ...                     scheduling attempts until then
+//	intree-cpu-s, none-cpu-s, held-cpu-s, ...         until as many attempts have been made as there are pods
+//	ratio, intree-ratio, room-ratio                   of the CPU with reservations, to that without, of kube-scheduler, and with placeholders
+//	intree-waiting, none-waiting, held-waiting, ...   pods without a node when none is left to be tried
+//	intree-tries, none-tries, held-tries, ...         scheduling attempts until then
 func BenchmarkReserveCacheTrace(b *testing.B) {
 	for _, count := range []int{300, 1000} {
 		b.Run(fmt.Sprintf("%dNodes", count), func(b *testing.B) { benchmarkTrace(b, count) })
@@ -316,22 +341,24 @@ type traceFigures struct {
 func benchmarkTrace(b *testing.B, count int) {
 	nodes, pods, reservations := traceCluster(b, count)
 	b.Logf("%d nodes, %d pods, %d services", len(nodes), len(pods), len(reservations))
-	var intree, held, placeholders traceFigures
+	var intree, none, held, placeholders traceFigures
 	n := 0
 	for b.Loop() {
 		n++
-		runTrace(b, newReserveCluster(b, false, nodes, pods, nil), pods, &intree)
-		c := newReserveCluster(b, true, nodes, pods, reservations)
+		runTrace(b, newReserveCluster(b, inTree, nodes, pods, nil), pods, &intree)
+		runTrace(b, newReserveCluster(b, shipped, nodes, pods, nil), pods, &none)
+		c := newReserveCluster(b, shipped, nodes, pods, reservations)
 		runTrace(b, c, pods, &held)
-		runTrace(b, newReserveCluster(b, false, nodes, slices.Concat(placeholdersOf(c, nodes), pods), nil), pods, &placeholders)
+		runTrace(b, newReserveCluster(b, shipped, nodes, slices.Concat(placeholdersOf(c, nodes), pods), nil), pods, &placeholders)
 	}
 	b.ReportMetric(0, "ns/op")
-	for name, sum := range map[string]traceFigures{"intree": intree, "held": held, "placeholders": placeholders} {
+	for name, sum := range map[string]traceFigures{"intree": intree, "none": none, "held": held, "placeholders": placeholders} {
 		b.ReportMetric(sum.cpu.Seconds()/float64(n), name+"-cpu-s")
 		b.ReportMetric(float64(sum.waiting)/float64(n), name+"-waiting")
 		b.ReportMetric(float64(sum.tries)/float64(n), name+"-tries")
 	}
-	b.ReportMetric(held.cpu.Seconds()/intree.cpu.Seconds(), "ratio")
+	b.ReportMetric(held.cpu.Seconds()/none.cpu.Seconds(), "ratio")
+	b.ReportMetric(held.cpu.Seconds()/intree.cpu.Seconds(), "intree-ratio")
 	b.ReportMetric(held.cpu.Seconds()/placeholders.cpu.Seconds(), "room-ratio")
 }
 
