@@ -15,6 +15,9 @@ import (
 type gate struct {
 	// closed: no member may enter the queue; rolledBack: nor take a node, since the gang's round has failed.
 	closed, rolledBack bool
+	// unasked is true once it has opened with no member to activate: a pod that was kept out before it was known as a
+	// member is asked for as soon as it is.
+	unasked bool
 	// refused are the members that have failed since it was open last.
 	refused map[types.UID]struct{}
 	// openAt is before when it does not open again.
@@ -140,6 +143,12 @@ func (g *Gang) nativeRefusal(uid types.UID) (Reason, string) {
 // to ask again.
 func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	switch {
+	case !g.gate.closed && g.gate.unasked:
+		if first, _ := g.firstUnbound(); first != "" {
+			g.gate.unasked = false
+			activate = []types.UID{first}
+		}
+		return activate, time.Time{}
 	case !g.gate.closed || g.holding > 0 || g.phase == Backoff:
 		return nil, time.Time{}
 	case now.Before(g.gate.openAt):
@@ -154,6 +163,7 @@ func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	if first != "" {
 		activate = []types.UID{first}
 	}
+	g.gate.unasked = !g.gate.closed && first == ""
 	if g.gate.closed {
 		next = g.gate.probe.at
 	}

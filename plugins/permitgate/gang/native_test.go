@@ -82,6 +82,28 @@ func TestNativeGateOpensInTwoSteps(t *testing.T) {
 	require.Empty(t, g.Act(now.Add(time.Minute)).Activate)
 }
 
+// TestPodThatIsKeptOutBeforeItIsAMember: the gate opens while no member is known that it could ask for.
+func TestPodThatIsKeptOutBeforeItIsAMember(t *testing.T) {
+	g, now := native(t)
+	requireWaits(t, g, "a", now)
+	g.Unreserved("c", now)
+	requireKept(t, g, "d", now) // its event has come to the queue first
+	now = now.Add(time.Minute)
+	g.Act(now)
+	g.Unreserved("a", now)
+	for _, uid := range []types.UID{"a", "b", "c"} {
+		g.DeletePod(uid, now)
+	}
+	for range 10 {
+		now = now.Add(time.Minute)
+		require.Empty(t, g.Act(now).Activate)
+	}
+	g.SetPod("d", gang.Pod{}, now)
+	require.Equal(t, []types.UID{"d"}, g.Act(now).Activate)
+	requireEnqueued(t, g, "d", now)
+	require.Empty(t, g.Act(now.Add(time.Minute)).Activate, "once is enough")
+}
+
 // TestNativeBindsThatFail: a member whose bind fails keeps its node, and each failure lets it wait for longer:
 // kube-scheduler has no backoff for it.
 func TestNativeBindsThatFail(t *testing.T) {
