@@ -2,8 +2,11 @@ package controlplane
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -19,4 +22,26 @@ func TestFreePort(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}
+}
+
+// TestPortsAreGivenAwayOnce: the program that the first one is for may not listen yet.
+func TestPortsAreGivenAwayOnce(t *testing.T) {
+	const first, last = firstPort, firstPort + 30
+	dir := t.TempDir()
+	given := map[int]bool{}
+	for range 15 {
+		port, err := freePort(dir, first, last)
+		require.NoError(t, err)
+		require.False(t, given[port], "port %d is given away again", port)
+		given[port] = true
+	}
+	old := time.Now().Add(-2 * promised)
+	for port := range given {
+		require.NoError(t, os.Chtimes(filepath.Join(dir, strconv.Itoa(port)), old, old))
+	}
+	_, err := freePort(dir, first, last)
+	require.NoError(t, err)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 1, "the old ones are forgotten")
 }
