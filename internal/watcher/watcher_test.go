@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,10 +53,15 @@ func pod(name, version string) *corev1.Pod {
 }
 
 // events are what a handler got, in order.
-type events []string
+type events struct {
+	mu  sync.Mutex // guards got
+	got []string
+}
 
 func (e *events) add(event string, pod *corev1.Pod) {
-	*e = append(*e, event+" "+pod.Name+pod.ResourceVersion)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.got = append(e.got, event+" "+pod.Name+pod.ResourceVersion)
 }
 
 func (e *events) handler() informer.Funcs[*corev1.Pod] {
@@ -73,8 +80,10 @@ func (e *events) handler() informer.Funcs[*corev1.Pod] {
 
 // take returns what has come since the last time, in the order of names where one list brought it.
 func (e *events) take() []string {
-	taken := slices.Sorted(slices.Values(*e))
-	*e = nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	taken := slices.Sorted(slices.Values(e.got))
+	e.got = nil
 	return taken
 }
 
@@ -103,24 +112,33 @@ func names(w *Watcher) []string {
 // TestAKindComesAndGoes: it is followed from the time that it is served, is as it was while it is not, and what has changed meanwhile is told.
 func TestAKindComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		listed, refused := []corev1.Pod(nil), error(absent)
-		stream := watch.NewFake()
-		asked := 0
+		type reply struct {
+			listed  []corev1.Pod
+			refused error
+		}
+		var replies atomic.Pointer[reply]
+		replies.Store(&reply{refused: absent})
+		var stream atomic.Pointer[watch.FakeWatcher]
+		var asked atomic.Int64
 		var e events
 		w := follow(t, &server{
-			list: func(context.Context) ([]corev1.Pod, error) { asked++; return listed, refused },
+			list: func(context.Context) ([]corev1.Pod, error) {
+				asked.Add(1)
+				r := replies.Load()
+				return r.listed, r.refused
+			},
 			watch: func(context.Context) (watch.Interface, error) {
-				stream = watch.NewFake()
-				return stream, refused
+				stream.Store(watch.NewFake())
+				return stream.Load(), replies.Load().refused
 			},
 		}, &e)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, NotInstalled, w.State().Refused)
-		require.Less(t, asked, 20, "it is asked every ten seconds")
-		require.Empty(t, e)
+		require.Less(t, asked.Load(), int64(20), "it is asked every ten seconds")
+		require.Empty(t, e.take())
 
-		listed, refused = []corev1.Pod{*pod("b", "1"), *pod("a", "1")}, nil
+		replies.Store(&reply{listed: []corev1.Pod{*pod("b", "1"), *pod("a", "1")}})
 		time.Sleep(2 * missingIntervalLimit)
 		synctest.Wait()
 		require.Equal(t, []string{"first a1", "first b1"}, e.take())
@@ -130,16 +148,16 @@ func TestAKindComesAndGoes(t *testing.T) {
 		require.True(t, state.Served())
 		require.NoError(t, state.Err)
 
-		stream.Add(pod("c", "2"))
-		stream.Modify(pod("a", "3"))
-		stream.Delete(pod("b", "4"))
+		stream.Load().Add(pod("c", "2"))
+		stream.Load().Modify(pod("a", "3"))
+		stream.Load().Delete(pod("b", "4"))
 		synctest.Wait()
 		require.Equal(t, []string{"add c2", "delete b4", "update a3"}, e.take())
 		require.Equal(t, []string{"a3", "c2"}, names(w))
 		require.Nil(t, w.Objects()[1].GetAnnotations(), "trimmed")
 
-		refused = absent
-		stream.Stop()
+		replies.Store(&reply{refused: absent})
+		stream.Load().Stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		state = w.State()
@@ -147,7 +165,7 @@ func TestAKindComesAndGoes(t *testing.T) {
 		require.Empty(t, e.take(), "objects stay")
 		require.Equal(t, []string{"a3", "c2"}, names(w))
 
-		listed, refused = []corev1.Pod{*pod("a", "3"), *pod("d", "9")}, nil
+		replies.Store(&reply{listed: []corev1.Pod{*pod("a", "3"), *pod("d", "9")}})
 		time.Sleep(2 * missingIntervalLimit)
 		synctest.Wait()
 		require.Equal(t, []string{"add d9", "delete c2"}, e.take(), "what has not changed is no event")
