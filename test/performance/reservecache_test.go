@@ -43,7 +43,7 @@ type reserveCluster struct {
 	shared *reservecache.Shared
 	// idle reports whether the plugins have nothing to do.
 	idle func() bool
-	pods   *watch.FakeWatcher
+	pods *watch.FakeWatcher
 	// bound counts the binds, and tried the conditions that say that a pod has found no node.
 	bound, tried atomic.Int64
 	// stop ends all that the scheduler and the plugin do.
