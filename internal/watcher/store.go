@@ -7,17 +7,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// store is what the reflector of a Watcher writes to. Handlers are called without the lock.
+// store is what the reflector of a Watcher writes to. It trims the objects that come through a watch. Handlers are called without the lock.
 type store struct{ *Watcher }
 
-var _ cache.ReflectorStore = store{}
+var _ cache.TransformingStore = store{}
+
+// Transformer implements cache.TransformingStore. The reflector trims by it what it collects of a list that comes through a watch.
+func (s store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		s.config.Trim(obj.(client.Object)) //nolint:forcetypeassert // the reflector refuses other kinds
+		return obj, nil
+	}
+}
 
 // Add implements cache.ReflectorStore.
 func (s store) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (s store) Update(obj any) error {
-	newer := obj.(client.Object) //nolint:forcetypeassert // the reflector refuses other kinds
+	newer := obj.(client.Object) //nolint:forcetypeassert // as above
+	s.config.Trim(newer)
 	key := keyOf(newer)
 	s.mu.Lock()
 	older := s.objects[key]
@@ -30,6 +39,7 @@ func (s store) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (s store) Delete(obj any) error {
 	last := obj.(client.Object) //nolint:forcetypeassert // as above
+	s.config.Trim(last)
 	key := keyOf(last)
 	s.mu.Lock()
 	known := s.objects[key] != nil

@@ -132,7 +132,7 @@ func (w *Watcher) page(ctx context.Context, options metav1.ListOptions) (client.
 	return page, errorOf(limited, err)
 }
 
-// watch begins a watch whose objects are trimmed.
+// watch begins a watch.
 func (w *Watcher) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	limited, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(requestTimeout, func() { cancel(errNoAnswer) })
@@ -144,7 +144,7 @@ func (w *Watcher) watch(ctx context.Context, options metav1.ListOptions) (watch.
 		cancel(nil)
 		return nil, err
 	}
-	return &stoppedWatch{watch.Filter(stream, w.trimmed), cancel}, nil
+	return &stoppedWatch{stream, cancel}, nil
 }
 
 func (w *Watcher) emptyList() client.ObjectList {
@@ -168,15 +168,6 @@ func (w *Watcher) note(err error, record func(*State, error, time.Time)) {
 	record(&w.state, err, time.Now())
 	w.mu.Unlock()
 	w.config.StateChanged()
-}
-
-// trimmed trims an event's object. A bookmark keeps its annotation, which says that a first list has come through the watch: without it the
-// reflector waits for ever.
-func (w *Watcher) trimmed(e watch.Event) (watch.Event, bool) {
-	if obj, ok := e.Object.(client.Object); ok && e.Type != watch.Bookmark {
-		w.config.Trim(obj)
-	}
-	return e, true
 }
 
 // stoppedWatch is a watch whose context ends with it.

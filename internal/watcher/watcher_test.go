@@ -190,6 +190,26 @@ func TestAListThroughAWatch(t *testing.T) {
 	})
 }
 
+// TestNothingOutlivesAWatcher: it ends while events wait to be read. A goroutine that is left would fail the test.
+func TestNothingOutlivesAWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stream := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 20})
+		for range 20 {
+			stream.Add(pod("a", "1"))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w := New(Config{
+			Client: &server{
+				list:  func(context.Context) ([]corev1.Pod, error) { return nil, nil },
+				watch: func(context.Context) (watch.Interface, error) { return stream, nil },
+			},
+			Example: &corev1.Pod{}, List: &corev1.PodList{},
+			Handler: informer.Funcs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { cancel(); synctest.Wait() }},
+		})
+		w.Run(ctx)
+	})
+}
+
 // TestARequestWithoutAnAnswerEnds: a list and a watch that hang are known as failed after 90 seconds.
 func TestARequestWithoutAnAnswerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
