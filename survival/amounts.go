@@ -194,7 +194,7 @@ func (p *planner) share(zones map[string]bool) {
 	nodes := false
 	for _, l := range p.losses {
 		demand := p.demandOf(l)
-		p.least.Raise(&demand)
+		p.least.SetMax(&demand)
 		nodes = l.nodes != nil
 		if !nodes {
 			byZone[l.zone] = demand
@@ -212,7 +212,7 @@ func (p *planner) share(zones map[string]bool) {
 			continue
 		}
 		demand := byZone[zone]
-		p.shares[zone] = p.least.Less(&demand)
+		p.shares[zone] = p.least.Minus(&demand)
 	}
 }
 
@@ -233,7 +233,7 @@ func (a amounts) sum() ledger.Resources {
 func (a amounts) raise(node string, r *ledger.Resources) {
 	held := a[node]
 	held = held.Clone()
-	held.Raise(r)
+	held.SetMax(r)
 	a[node] = held
 }
 
@@ -296,7 +296,7 @@ func (p *planner) holdable(held amounts) amounts {
 		if s := p.sites[name]; s != nil && usable(s.node) {
 			room := s.room()
 			r = r.Clone()
-			r.Lower(&room)
+			r.SetMin(&room)
 			r = r.Positive()
 			if !r.IsZero() {
 				out[name] = r
@@ -412,7 +412,7 @@ func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
 	if r.Exceeds(&has) == "" {
 		return false
 	}
-	more := r.Less(&has)
+	more := r.Minus(&has)
 	more = more.Positive()
 	sum := held.sum()
 	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU || more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory

@@ -239,7 +239,7 @@ func unusedOf(held, own amounts) amounts {
 	out := amounts{}
 	for name, amount := range held {
 		used := own[name]
-		unused := amount.Less(&used)
+		unused := amount.Minus(&used)
 		out[name] = unused.Positive()
 	}
 	return out
@@ -276,7 +276,7 @@ func requestsByNode(objects []client.Object, selected func(*v1.Pod) bool) amount
 // heldUnused is what a reservation holds beside what pods use.
 func heldUnused(r *v1alpha1.ZoneReservation) v1.ResourceList {
 	held, used := ledger.ResourcesOf(r.Status.Amounts.Held), ledger.ResourcesOf(r.Status.Amounts.Used)
-	held = held.Less(&used)
+	held = held.Minus(&used)
 	held = held.Positive()
 	return held.List()
 }

@@ -165,7 +165,7 @@ func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
 }
 
 // room is what is free on the node.
-func (s *site) room() ledger.Resources { return s.allocatable.Less(&s.requested) }
+func (s *site) room() ledger.Resources { return s.allocatable.Minus(&s.requested) }
 
 // holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among what is held.
 func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReservation {
@@ -184,10 +184,10 @@ func (s *site) open(step opening, held ledger.Resources, serial int64) (*v1.Node
 	all := ledger.ResourcesOf(node.Status.Allocatable)
 	open := s.room()
 	if step < openFree {
-		open.Lower(&held)
+		open.SetMin(&held)
 	}
 	open = open.Positive()
-	rest := all.Less(&s.requested)
+	rest := all.Minus(&s.requested)
 	rest.Add(&open, -1)
 	if step == openAll {
 		all.Add(&s.otherPods, 1)
@@ -244,7 +244,7 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 		if left, ok := rest[s.zone]; ok && (left.MilliCPU > 0 || left.Memory > 0) {
 			room := more[s]
 			part := room.Clone()
-			part.Lower(&left)
+			part.SetMin(&left)
 			part = part.Positive()
 			part.Pods = room.Pods
 			left.Add(&part, -1)
@@ -277,7 +277,7 @@ func (p *planner) topUp(lost *loss, held amounts, placed []placement, pods []*v1
 			}
 			has, rest := held[s.node.Name], left[s.node.Name]
 			rest = rest.Positive()
-			more, room := request.Less(&rest), s.room()
+			more, room := request.Minus(&rest), s.room()
 			room.Add(&has, -1)
 			more = more.Positive()
 			if more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {

@@ -22,7 +22,7 @@ type nodeUsage struct {
 
 // free is what no pod asks for, when the pods of the node ask for so much.
 func (n *nodeUsage) free(used *ledger.Resources) ledger.Resources {
-	free := n.allocatable.Less(used)
+	free := n.allocatable.Minus(used)
 	return free.Positive()
 }
 

@@ -26,9 +26,9 @@ type ReserveCacheArgs struct {
 	// DriftSettle is how long a difference between the ledger and the scheduler's snapshot of a node must
 	// last, while neither of them changes, until it counts as drift. 5s by default.
 	DriftSettle metav1.Duration `json:"driftSettle,omitempty"`
-	// MaxHeldFraction bounds what ZoneReservations hold together: a new slot is placed in a zone as long as the unused
-	// slots of all reservations there are at most that part of what the zone's nodes offer, of each resource. Above 0, at
-	// most 1; 1 by default, which is no bound.
+	// MaxHeldFraction bounds what ZoneReservations hold together: a new slot is placed in a zone as long as the
+	// unused slots of all reservations there are at most that part of what the zone's nodes offer, of each resource.
+	// Above 0, at most 1; 1 by default, which is no bound.
 	MaxHeldFraction float64 `json:"maxHeldFraction,omitempty"`
 }
 

@@ -65,14 +65,16 @@ func requestsOf(pod fwk.PodInfo) ledger.Resources {
 }
 
 const (
-	// sweepInterval is how often a cycle compares all nodes with those that it knows, which takes a twentieth of a cycle on 5,000 nodes.
+	// sweepInterval is how often a cycle compares all nodes with those that it knows, which takes a twentieth of a
+	// cycle on 5,000 nodes.
 	sweepInterval = 50 * time.Millisecond
 	// repeatInterval is how long cycles look at a node again, at the least, that the ledger has seen change.
 	repeatInterval = 5 * time.Millisecond
 )
 
-// recentNodes are the nodes that the ledger has seen change of late. Those of a cycle are the same but for events that the scheduler's own
-// cache has heard of a moment before the ledger, or long after it. It belongs to the scheduling cycles.
+// recentNodes are the nodes that the ledger has seen change of late. Those of a cycle are the same but for events
+// that the scheduler's own cache has heard of a moment before the ledger, or long after it. It belongs to the
+// scheduling cycles.
 type recentNodes struct {
 	ledger *ledger.Ledger
 	// swept is when all nodes were last compared.
@@ -145,8 +147,8 @@ func (v cycleView) Owned(i int) map[types.UID]ledger.Resources {
 	return owned
 }
 
-// nominatedOn returns what the pods ask for that are nominated to a node and not on it yet. The queue has no more than the name of the pod
-// that is being scheduled, which may be the very one.
+// nominatedOn returns what the pods ask for that are nominated to a node and not on it yet. The queue has no more
+// than the name of the pod that is being scheduled, which may be the very one.
 func nominatedOn(l *ledger.Ledger, pods corelisters.PodLister, nominator fwk.PodNominator, node string) ledger.Resources {
 	var sum ledger.Resources
 	for _, info := range nominator.NominatedPodsForNode(node) {
@@ -164,9 +166,9 @@ func nominatedOn(l *ledger.Ledger, pods corelisters.PodLister, nominator fwk.Pod
 	return sum
 }
 
-// ledgerTrails returns a function that reports whether the ledger has a bound pod on a node which the pod informer's store has no longer
-// there: the event is on its way.
-func ledgerTrails(l *ledger.Ledger, factory informers.SharedInformerFactory) func(string) bool {
+// ledgerLags returns a function that reports whether the ledger has a bound pod on a node which the pod informer's
+// store has no longer there: the event is on its way.
+func ledgerLags(l *ledger.Ledger, factory informers.SharedInformerFactory) func(string) bool {
 	pods := factory.Core().V1().Pods().Lister()
 	return func(node string) bool {
 		for _, p := range l.PodsOn(node) {

@@ -10,12 +10,13 @@ import (
 	"zonewise.dev/internal/upstream"
 )
 
-// EventsToRegister names the events after which a pod that holds kept out may find room. Pods are woken by the plugin's worker, as
-// many as the room could take, and not by these events, which would queue all of them. What is left for the events are
-// pods that were woken before the scheduler itself had heard of the room, and pods for which it was made: they are nominated.
+// EventsToRegister names the events after which a pod that holds kept out may find room. Pods are woken by the
+// plugin's worker, as many as the room could take, and not by these events, which would queue all of them. What is
+// left for the events are pods that were woken before the scheduler itself had heard of the room, and pods for which
+// it was made: they are nominated.
 //
-// ZoneReservations are not among the events: the scheduler would wait for their informer and not schedule at all where the
-// CustomResourceDefinition is missing.
+// ZoneReservations are not among the events: the scheduler would wait for their informer and not schedule at all
+// where the CustomResourceDefinition is missing.
 func (p *ReserveCache) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		// A pod that left, or was assumed and lost its node again, leaves its room or a slot.

@@ -18,39 +18,45 @@ const (
 	ErrReasonHeldFor = "node(s) had room only in what is held for "
 	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
 	ErrReasonNoSlot = "node(s) had no unused slot of "
-	// ErrReasonFreeElsewhere: here the pod would use a slot, or an amount, of its own; on another node it would not need to.
+	// ErrReasonFreeElsewhere means that the pod would use a slot, or an amount, of its own here, and that another
+	// node has free room.
 	ErrReasonFreeElsewhere = "node(s) had room only in the pod's own slots, and others had free room"
-	// ErrReasonSlotElsewhere: the pod owns a slot on another node, and uses it first.
+	// ErrReasonSlotElsewhere means that the pod would use free room here, and that another node has an unused slot of
+	// its own.
 	ErrReasonSlotElsewhere = "node(s) had no slot of the pod's own, and others had one"
 )
 
-// Filter keeps a pod off the nodes that have room only in what is held for others, and has owners use free room
-// and slots in the order of their reservation's mode. For a pod of no reservation it neither locks nor allocates unless it refuses.
+// Filter keeps a pod off the nodes that have room only in what is held for others. An owner is also kept off nodes
+// where it would use slots and free room in the other order than its reservation's mode says, if another node is
+// better.
+//
+// For a pod of no reservation it neither locks nor allocates, unless it refuses or extended resources are held.
 func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	d := cycleDataOf(state)
 	if d == nil {
 		return nil
 	}
 	status := p.filter(ctx, d, pod, info)
-	if status != nil && !d.probing && d.refused != nil && d.refused.CompareAndSwap(false, true) {
+	if status != nil && !d.forBetterNode && d.refusalRecorded != nil && d.refusalRecorded.CompareAndSwap(false, true) {
 		p.recordRefusal(d, pod)
 	}
 	return status
 }
 
-// recordRefusal records that holds have kept the cycle's pod off a node, be it only because another one is better.
+// recordRefusal records, once in a cycle, that holds have kept the pod off a node. The worker wakes it when that
+// changes.
 func (p *ReserveCache) recordRefusal(d *cycleData, pod *v1.Pod) {
 	r := p.running
-	terms := waiting.Terms{Claim: d.asker.Claim, Use: d.asker.Use, Version: d.version}
+	terms := waiting.Terms{Claim: d.requester.Claim, Use: d.requester.Use, Version: d.version}
 	if r.waiting.Refused(pod, &d.request, terms, r.clock.Now()) {
-		r.server.Kick()
+		r.server.RequestPass()
 	}
 }
 
 func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	view := p.running.view
-	if d.reservation == nil && view.FitsBesideMostHeld(&d.request, &allocatable, &requested) {
+	if d.reservation == nil && view.FitsBesideLargest(&d.request, &allocatable, &requested) {
 		return nil // without a lookup by the node's name, which would miss the processor's cache
 	}
 	name := info.Node().Name
@@ -58,44 +64,47 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	if held == nil && d.reservation == nil {
 		return nil
 	}
-	question := d.question(&allocatable, &requested, p.running.ownedOn(info))
-	verdict := held.Fit(&question)
-	if !verdict.Fits {
-		return p.refusal(d, info, held, &question, &verdict)
+	input := d.fitInput(&allocatable, &requested, p.running.ownedOn(info))
+	result := held.Fit(&input)
+	if !result.Fits {
+		return p.refusal(d, info, held, &input, &result)
 	}
 	if d.reservation == nil {
 		return nil
 	}
-	if !d.probing { // else this is the search for a better node, below
-		d.choices.keepLarger(name, verdict.Takes) // for Reserve: Filter runs twice where pods are nominated
+	if !d.forBetterNode {
+		d.parts.keepLarger(name, result.Takes) // for Reserve
 	}
 	var reason string
 	switch {
-	case d.asker.Use == holds.UseLast && verdict.Uses: // it needs a slot here
+	case d.requester.Use == holds.UseLast && result.UsesOwn: // Headroom: free room on another node goes first
 		reason = ErrReasonFreeElsewhere
-	case d.asker.Use == holds.UseFirst && !verdict.Uses: // it finds no slot here
+	case d.requester.Use == holds.UseFirst && !result.UsesOwn: // Guarantee: an unused slot on another node goes first
 		reason = ErrReasonSlotElsewhere
 	default:
 		return nil
 	}
-	if d.probing || p.betterElsewhere(ctx, d, pod) {
+	// The search for a better node, which runs all filters, has only better ones pass this one.
+	if d.forBetterNode || p.betterElsewhere(ctx, d, pod) {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
 	}
 	return nil
 }
 
-// refusal says why holds keep the pod off a node. Preemption may look at the node unless the pod would be kept off even
-// if all pods of a lower priority were gone.
-func (p *ReserveCache) refusal(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *holds.Question, verdict *holds.Verdict) *fwk.Status {
+// refusal says why holds keep the pod off a node. It is UnschedulableAndUnresolvable, so that preemption leaves the
+// node out, if the pod would be kept off even with all pods of a lower priority gone.
+func (p *ReserveCache) refusal(
+	d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, input *holds.FitInput, result *holds.FitResult,
+) *fwk.Status {
 	reason := ErrReasonNoSlot
-	if verdict.By != nil {
-		reason = ErrReasonHeldFor + verdict.By.Name
+	if result.HeldBy != nil {
+		reason = ErrReasonHeldFor + result.HeldBy.Name
 	} else {
 		reason += d.reservation.Name
 	}
-	var lower ledger.Resources // what pods of a lower priority take
+	var lower ledger.Resources // the requests of pods of a lower priority, their number in Pods
 	for _, other := range info.GetPods() {
-		if schedulingv1.PodPriority(other.GetPod()) < d.asker.Priority {
+		if schedulingv1.PodPriority(other.GetPod()) < d.requester.Priority {
 			requests := requestsOf(other)
 			lower.Add(&requests, 1)
 		}
@@ -103,11 +112,10 @@ func (p *ReserveCache) refusal(d *cycleData, info fwk.NodeInfo, held *holds.Node
 	if lower.Pods == 0 {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}
-	rest := question.Requested.Clone()
-	rest.Add(&lower, -1)
-	without := *question
-	without.Requested = &rest
-	without.Owned = p.running.ownedByAtLeast(info, d.asker.Priority)
+	requested := input.Requested.Minus(&lower)
+	without := *input
+	without.Requested = &requested
+	without.Owned = p.running.ownedByAtLeast(info, d.requester.Priority)
 	if !held.Fit(&without).Fits {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}

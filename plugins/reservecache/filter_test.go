@@ -327,7 +327,7 @@ func TestHintsAreForThoseWhomRoomWasMadeFor(t *testing.T) {
 			f.hold(web, 8)
 		}
 		held = !held
-		f.plugin.running.server.Kick()
+		f.plugin.running.server.RequestPass()
 		f.clock.Step(time.Second)
 		return len(f.handle.woken()) > 0
 	})
@@ -343,7 +343,7 @@ func TestFilterAllocatesNothing(t *testing.T) {
 	guaranteed.Use = holds.UseFirst
 	f.hold(guaranteed, 4)
 	info := snapshotOf(1, makeNode("n1"), onN1(3, 0)...)
-	data := &cycleData{request: ledger.Resources{MilliCPU: 1000, Pods: 1}, refused: &atomic.Bool{}}
+	data := &cycleData{request: ledger.Resources{MilliCPU: 1000, Pods: 1}, refusalRecorded: &atomic.Bool{}}
 	f.plugin.running.view.Update()
 	ctx, pod := t.Context(), makePod("p", "")
 	// The framework's own types convert to interfaces without a copy; the test's do not.

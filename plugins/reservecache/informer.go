@@ -55,7 +55,7 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 		return
 	}
 	if pod.Spec.NodeName != "" && h.waiting.Gone(pod.UID) || pod.Spec.NodeName == "" && h.server.OwnerOf(pod) != nil {
-		h.server.Kick()
+		h.server.RequestPass()
 	}
 	h.changed(pod, change)
 }
@@ -64,7 +64,7 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 func (h *handlers) podGone(pod *v1.Pod) {
 	change := h.ledger.RemovePod(pod.UID)
 	if h.waiting.Gone(pod.UID) || pod.Status.NominatedNodeName != "" || h.server.OwnerOf(pod) != nil {
-		h.server.Kick() // no event of the node says that its nomination has ended
+		h.server.RequestPass() // no event of the node says that its nomination has ended
 	}
 	h.changed(pod, change)
 }
@@ -82,17 +82,17 @@ func (h *handlers) changed(pod *v1.Pod, change ledger.Change) {
 	if logger := h.logger.V(5); logger.Enabled() {
 		logger.Info("Ledger heard of pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "change", change)
 	}
-	h.server.Kick()
+	h.server.RequestPass()
 }
 
 func (h *handlers) nodeSeen(node *v1.Node) {
 	if h.ledger.AddNode(node) {
-		h.server.Kick()
+		h.server.RequestPass()
 	}
 }
 
 func (h *handlers) nodeGone(node *v1.Node) {
 	if h.ledger.RemoveNode(node) {
-		h.server.Kick()
+		h.server.RequestPass()
 	}
 }

@@ -26,7 +26,7 @@ func (s *Shared) Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, k
 	}
 	if version := r.server.Version(); r.kept.pod != pod || r.kept.version != version {
 		r.kept.pod, r.kept.version = pod, version
-		r.kept.asker, _ = r.askerFor(pod)
+		r.kept.requester, _ = r.requesterOf(pod)
 	}
-	held.Kept(&r.kept.asker, r.ownedOn(node), names, kept)
+	held.Kept(&r.kept.requester, r.ownedOn(node), names, kept)
 }

@@ -72,9 +72,9 @@ type running struct {
 	recent recentNodes
 	// kept is what Kept remembers of the pod that it was last asked about. It belongs to the scheduling cycles, too.
 	kept struct {
-		pod     *v1.Pod
-		version any
-		asker   holds.Asker
+		pod       *v1.Pod
+		version   any
+		requester holds.Requester
 	}
 }
 
@@ -165,7 +165,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 		Clock: s.clock, Source: source, Leader: r.leader, Lease: sync.OnceValue(leader.Lease),
 		Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
 		Waker:  &waker{running: r, handle: h, comparisons: feature.TolerationOperators()},
-		Handle: h, Trails: ledgerTrails(r.ledger, factory),
+		Handle: h, Lags: ledgerLags(r.ledger, factory),
 	})
 	synced, err := addHandlers(ctx, factory, r)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	r.dumper = &dumper{ledger: r.ledger, holds: r.holds, drift: r.drift, factory: factory}
 	r.dumper.listen(ctx)
 	if a.AssumedPodTTL.Duration > 0 {
-		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.Kick}
+		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.RequestPass}
 		go e.run(ctx)
 	}
 	exportMetrics(ctx, r)

@@ -27,7 +27,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	imagined := hypothetical.Marked(state)
 	// Before the view is read: what opens from here on is news to this attempt.
 	if !imagined && r.waiting.AttemptBegins(pod.UID) {
-		r.server.Kick()
+		r.server.RequestPass()
 	}
 	if !imagined {
 		r.recent.partial = false
@@ -38,7 +38,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		r.drift.check(klog.FromContext(ctx), nodes, now)
 		recent := func() ([]string, bool) { return r.recent.next(now) }
 		if result := r.planner.Collect(cycleView{nodes, r.server, recent}); len(result.Changed) > 0 || result.More {
-			r.server.Kick()
+			r.server.RequestPass()
 		}
 	}
 	if pod.Spec.NodeName != "" {
@@ -46,19 +46,19 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	}
 	r.view.Update()
 	version := r.server.Version() // before the owner is looked up: it may be older than the owner, not newer
-	asker, owner := r.askerFor(pod)
-	if asker.IgnoreHolds || r.view.Empty() && (owner == nil || asker.Use != holds.UseOnly) {
+	requester, owner := r.requesterOf(pod)
+	if requester.IgnoreHolds || r.view.Empty() && (owner == nil || requester.Use != holds.UseOnly) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	d := &cycleData{
-		asker: asker, request: r.ledger.Requests(pod), reservation: owner, version: version,
+		requester: requester, request: r.ledger.Requests(pod), reservation: owner, version: version,
 		betterNode: &betterNode{state: state, nodes: nodes}, inGroup: state.IsPodGroupSchedulingCycle(),
 	}
 	if !imagined {
-		d.refused = &atomic.Bool{}
+		d.refusalRecorded = &atomic.Bool{}
 	}
 	if owner != nil {
-		d.choices, d.taken = &choices{parts: map[string]ledger.Resources{}}, &atomic.Pointer[holds.Taken]{}
+		d.parts, d.taken = &partsToTake{parts: map[string]ledger.Resources{}}, &atomic.Pointer[holds.Taken]{}
 	}
 	state.Write(stateKey, d)
 	return nil, nil

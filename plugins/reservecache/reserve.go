@@ -38,11 +38,11 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
 	}
 	if r.waiting.Placed(pod.UID, nodeName) || slots > 0 {
-		r.server.Kick()
+		r.server.RequestPass()
 	}
 	if slots > 0 {
 		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName),
-			"slots", slots, "claim", d.asker.Claim)
+			"slots", slots, "claim", d.requester.Claim)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (p *ReserveCache) collectMissed(nodeName string) {
 	}
 	r.recent.partial = false
 	if result := r.planner.Collect(cycleView{nodes: nodes, server: r.server}); len(result.Changed) > 0 || result.More {
-		r.server.Kick()
+		r.server.RequestPass()
 	}
 }
 
@@ -78,7 +78,7 @@ func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (slots 
 	if part.Pods == 0 {
 		return 0, r.ledger.AssumePod(pod, nodeName, r.clock.Now())
 	}
-	taken, err := r.holds.Take(d.asker.Claim, nodeName, &part)
+	taken, err := r.holds.Take(d.requester.Claim, nodeName, &part)
 	if err != nil {
 		return 0, err
 	}
@@ -95,45 +95,45 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 	r := p.running
 	hasCycleData := d != nil
 	if !hasCycleData { // PreFilter found that no hold concerns the pod, but some may have come since
-		asker, owner := r.askerFor(pod)
-		if asker.IgnoreHolds {
+		requester, owner := r.requesterOf(pod)
+		if requester.IgnoreHolds {
 			return part, nil
 		}
-		d = &cycleData{asker: asker, reservation: owner, request: r.ledger.Requests(pod)}
+		d = &cycleData{requester: requester, reservation: owner, request: r.ledger.Requests(pod)}
 	}
-	part = d.choices.get(nodeName)
-	// The view tells whether the holds have changed since Filter, but not whether other owners have come. That matters to
-	// a pod that runs in its slot or not at all, and to the members of a pod group, which come together.
-	ownersMatter := d.reservation != nil && (d.asker.Use == holds.UseOnly || d.inGroup)
-	if !r.view.Stale(nodeName) && !ownersMatter {
+	part = d.parts.get(nodeName)
+	// The view tells whether the holds have changed since Filter, but not whether other owners have come. That
+	// matters to a pod that runs in its slot or not at all, and to the members of a pod group, which come together.
+	ownersMatter := d.reservation != nil && (d.requester.Use == holds.UseOnly || d.inGroup)
+	if !r.view.Outdated(nodeName) && !ownersMatter {
 		return part, nil
 	}
-	question, err := p.reserveQuestion(d, nodeName)
+	input, err := p.reserveInput(d, nodeName)
 	if err != nil {
 		return part, err
 	}
-	verdict := r.holds.Node(nodeName).Fit(&question)
+	result := r.holds.Node(nodeName).Fit(&input)
 	switch {
-	case verdict.Fits && (hasCycleData || verdict.Takes.Pods == 0): // cycleData remembers what a pod takes, for Unreserve
-		return verdict.Takes, nil
-	case verdict.By != nil:
-		return part, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
+	case result.Fits && (hasCycleData || result.Takes.Pods == 0): // cycleData remembers what a pod takes, for Unreserve
+		return result.Takes, nil
+	case result.HeldBy != nil:
+		return part, fmt.Errorf("%w for %s: %s", errHeld, result.HeldBy.Name, result.Lacks)
 	default:
 		return part, holds.ErrTooLittleHeld
 	}
 }
 
-// reserveQuestion asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows
+// reserveInput asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows
 // nothing, but the ledger has those that were reserved before.
-func (p *ReserveCache) reserveQuestion(d *cycleData, nodeName string) (holds.Question, error) {
+func (p *ReserveCache) reserveInput(d *cycleData, nodeName string) (holds.FitInput, error) {
 	r := p.running
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
-		return holds.Question{}, fmt.Errorf("it is not in the snapshot: %w", err)
+		return holds.FitInput{}, fmt.Errorf("it is not in the snapshot: %w", err)
 	}
 	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	if !d.inGroup {
-		return d.question(&allocatable, &requested, r.ownedOn(info)), nil
+		return d.fitInput(&allocatable, &requested, r.ownedOn(info)), nil
 	}
 	var all ledger.Resources
 	owned := map[types.UID]ledger.Resources{}
@@ -143,7 +143,7 @@ func (p *ReserveCache) reserveQuestion(d *cycleData, nodeName string) (holds.Que
 			owned = ledger.AddTo(owned, owner.Claim, &other.Requests)
 		}
 	}
-	return d.question(&allocatable, &all, func(claim types.UID) ledger.Resources { return owned[claim] }), nil
+	return d.fitInput(&allocatable, &all, func(claim types.UID) ledger.Resources { return owned[claim] }), nil
 }
 
 // Unreserve forgets the pod if it is assumed on that node, and returns what it took. It does nothing otherwise: the
@@ -168,7 +168,7 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 		forgotten = r.ledger.ForgetPod(pod.UID, nodeName)
 	}
 	if forgotten || returned {
-		r.server.Kick()
+		r.server.RequestPass()
 	} else {
 		klog.FromContext(ctx).V(4).Info("Nothing to unreserve", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
 	}

@@ -125,8 +125,8 @@ func TestHeadroomIsTakenAtReserve(t *testing.T) {
 	}
 	needsOne := func() *cycleState {
 		return &cycleState{data: &cycleData{
-			asker: holds.Asker{Claim: "web"}, request: f.shared.Ledger().Requests(unbound), taken: &atomic.Pointer[holds.Taken]{},
-			choices: &choices{parts: map[string]ledger.Resources{"n1": web.SlotsAmount(1)}},
+			requester: holds.Requester{Claim: "web"}, request: f.shared.Ledger().Requests(unbound), taken: &atomic.Pointer[holds.Taken]{},
+			parts: &partsToTake{parts: map[string]ledger.Resources{"n1": web.SlotsAmount(1)}},
 		}}
 	}
 	f.plugin.running.view.Update()

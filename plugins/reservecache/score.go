@@ -41,18 +41,18 @@ func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 // scoreHeldRoom gives the lowest score to nodes on which a pod that outranks what is held fits in held room only. To
 // others, such as the score for least allocated nodes, held room is free, and draws it there.
 func (p *ReserveCache) scoreHeldRoom(d *cycleData, nodes []fwk.NodeInfo, out scores) {
-	lowest := d.asker
+	lowest := d.requester
 	lowest.Priority = math.MinInt32
 	for _, info := range nodes {
 		name := info.Node().Name
 		held := p.running.view.Node(name)
-		if !held.YieldsTo(d.asker.Priority) {
+		if !held.YieldsTo(d.requester.Priority) {
 			continue
 		}
 		allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
-		question := d.question(&allocatable, &requested, p.running.ownedOn(info))
-		question.Who = &lowest
-		if !held.Fit(&question).Fits {
+		input := d.fitInput(&allocatable, &requested, p.running.ownedOn(info))
+		input.Requester = &lowest
+		if !held.Fit(&input).Fits {
 			out[name] = 0
 		}
 	}
@@ -65,21 +65,21 @@ func (p *ReserveCache) scoreAmounts(d *cycleData, nodes []fwk.NodeInfo, out scor
 	for _, info := range nodes {
 		name := info.Node().Name
 		held := p.running.view.Node(name)
-		own := held.Of(d.asker.Claim)
+		own := held.Of(d.requester.Claim)
 		if own == nil || own.Claim.HasSlots() {
 			continue
 		}
 		allocatable, requested, owned := resourcesOf(info.GetAllocatable()), requestedOf(info), p.running.ownedOn(info)
-		question := d.question(&allocatable, &requested, owned)
-		if !held.Fit(&question).Uses {
+		input := d.fitInput(&allocatable, &requested, owned)
+		if !held.Fit(&input).UsesOwn {
 			continue
 		}
 		unused := own.Unused(owned)
-		rest := unused.Less(&d.request)
+		rest := unused.Minus(&d.request)
 		rest = rest.Positive()
 		rest.Pods = 0
 		left[name] = rest
-		most.Raise(&rest)
+		most.SetMax(&rest)
 	}
 	for name, rest := range left {
 		out[name] = tightness(&rest, &most)

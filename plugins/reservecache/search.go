@@ -35,8 +35,8 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 	e := d.betterNode
 	e.once.Do(func() {
 		nodes := e.nodes
-		if d.asker.Use == holds.UseFirst {
-			nodes = p.nodesOf(d.asker.Claim)
+		if d.requester.Use == holds.UseFirst {
+			nodes = p.nodesOf(d.requester.Claim)
 		}
 		// The search of the scheduler may end, and cancel ctx, before this one does, and its answer serves the
 		// whole cycle.
@@ -44,7 +44,7 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 		defer cancel()
 		state := e.state.Clone()
 		probe := *d
-		probe.probing = true
+		probe.forBetterNode = true
 		state.Write(stateKey, &probe)
 		var found atomic.Bool
 		// The node that was found last, or one beside it, is likely to have room still.
@@ -82,7 +82,7 @@ func (p *ReserveCache) mayBeBetter(d *cycleData, info fwk.NodeInfo) bool {
 	if ledger.Lacks(&d.request, &allocatable, &requested) {
 		return false
 	}
-	question := d.question(&allocatable, &requested, p.running.ownedOn(info))
-	verdict := p.running.view.Node(info.Node().Name).Fit(&question)
-	return verdict.Fits && verdict.Uses == (d.asker.Use == holds.UseFirst)
+	input := d.fitInput(&allocatable, &requested, p.running.ownedOn(info))
+	result := p.running.view.Node(info.Node().Name).Fit(&input)
+	return result.Fits && result.UsesOwn == (d.requester.Use == holds.UseFirst)
 }

@@ -26,8 +26,8 @@ type activator interface {
 type waker struct {
 	running *running
 	handle  activator
-	// comparisons reports whether tolerations may compare numbers. Asking the feature gate for each pod would dominate the
-	// cost.
+	// comparisons reports whether tolerations may compare numbers. Asking the feature gate for each pod would
+	// dominate the cost.
 	comparisons bool
 }
 
@@ -49,14 +49,14 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 				Holds: r.holds.Node(name), Owned: r.server.OwnedOn(nodes, n),
 			}, true
 		},
-		Asker: func(pod *v1.Pod) holds.Asker {
-			asker, _ := r.askerFor(pod)
-			return asker
+		Requester: func(pod *v1.Pod) holds.Requester {
+			requester, _ := r.requesterOf(pod)
+			return requester
 		},
 		MayGo: w.mayGo,
 	}
 	// Their backoff is that of another reservation's pods.
-	chosen := r.waiting.Reowned(r.server.Version(), cluster.Asker)
+	chosen := r.waiting.Reowned(r.server.Version(), cluster.Requester)
 	picked := r.waiting.Pick(r.clock.Now(), cluster)
 	maps.Copy(chosen, picked.Pods)
 	if len(chosen) > 0 {

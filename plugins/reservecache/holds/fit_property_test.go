@@ -48,18 +48,18 @@ func TestFitIsTheRule(t *testing.T) {
 				owned[uid] = &asks
 			}
 		}
-		who := Asker{
+		requester := Requester{
 			Priority: int32(rapid.IntRange(0, 2).Draw(t, "pod's priority")),
 			Claim:    rapid.SampledFrom(append(uids, "", "none")).Draw(t, "pod's claim"),
 		}
 		n := s.Node("n")
-		own := n.Of(who.Claim)
+		own := n.Of(requester.Claim)
 		if own != nil {
-			who.Use = own.Claim.Use
+			requester.Use = own.Claim.Use
 		}
 		request, allocatable, requested := drawAmount(t, "request", 6), drawAmount(t, "allocatable", 20), drawAmount(t, "requested", 6)
 		allocatable.Pods, requested.Pods = rapid.Int64Range(1, 20).Draw(t, "places"), rapid.Int64Range(0, 6).Draw(t, "pods")
-		question := Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Owned: owning(owned)}
+		input := FitInput{Requester: &requester, Request: &request, Allocatable: &allocatable, Requested: &requested, Owned: owning(owned)}
 
 		// unused is by claim.
 		names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, gpu}
@@ -74,19 +74,19 @@ func TestFitIsTheRule(t *testing.T) {
 						left = max(0, left-pods.Amount(name))
 					}
 					rest.Put(name, left)
-					require.Equal(t, left, h.UnusedOf(name, question.Owned))
+					require.Equal(t, left, h.UnusedOf(name, input.Owned))
 				}
-				got := h.Unused(question.Owned)
+				got := h.Unused(input.Owned)
 				require.True(t, got.Equal(&rest), "what is unused is the amount without what its pods ask for, or all")
 				unused[h.Claim.UID] = rest
 			}
 		}
-		mine := unused[who.Claim]
+		mine := unused[requester.Claim]
 		// over is what is too much of a resource beside what others hold and some of what the pod's own claim does.
 		over := func(own *ledger.Resources, name v1.ResourceName) int64 {
 			kept := own.Amount(name)
 			for uid, rest := range unused {
-				if uid != who.Claim && n.Of(uid).Claim.Priority >= who.Priority {
+				if uid != requester.Claim && n.Of(uid).Claim.Priority >= requester.Priority {
 					kept += rest.Amount(name)
 				}
 			}
@@ -99,28 +99,28 @@ func TestFitIsTheRule(t *testing.T) {
 			return !slices.ContainsFunc(names, func(name v1.ResourceName) bool { return over(&own, name) > 0 })
 		}
 		lies := true
-		if who.Use == UseOnly && who.Claim != "" {
+		if requester.Use == UseOnly && requester.Claim != "" {
 			lies = own != nil && mine.Pods > 0
 			for _, name := range names {
 				lies = lies && (own.Claim.Slot.Amount(name) == 0 || request.Amount(name) <= mine.Amount(name))
 			}
 		}
 
-		got := n.Fit(&question)
+		got := n.Fit(&input)
 		require.Equal(t, fits(ledger.Resources{}) && lies, got.Fits)
 		switch {
 		case !got.Fits:
-			require.Equal(t, !lies, got.By == nil)
+			require.Equal(t, !lies, got.HeldBy == nil)
 			require.Equal(t, !lies, got.Lacks == "")
-			require.False(t, got.Uses)
+			require.False(t, got.UsesOwn)
 		case own == nil:
-			require.Equal(t, Verdict{Fits: true}, got)
-		case who.Use == UseOnly:
-			require.True(t, got.Uses)
-		case who.Use == UseFirst:
-			require.Equal(t, own.Claim.UnusedSlots(int(own.Amount.Pods), orNone(owned[who.Claim])) > 0, got.Uses)
+			require.Equal(t, FitResult{Fits: true}, got)
+		case requester.Use == UseOnly:
+			require.True(t, got.UsesOwn)
+		case requester.Use == UseFirst:
+			require.Equal(t, own.Claim.UnusedSlots(int(own.Amount.Pods), orNone(owned[requester.Claim])) > 0, got.UsesOwn)
 		default:
-			require.Equal(t, !fits(mine), got.Uses)
+			require.Equal(t, !fits(mine), got.UsesOwn)
 		}
 		if got.Fits && own != nil && !own.Claim.Inclusive() {
 			least := 0
@@ -135,13 +135,13 @@ func TestFitIsTheRule(t *testing.T) {
 		if n != nil {
 			var want ledger.Resources
 			for i := range n.Holds {
-				if c := n.Holds[i].Claim; c.UID != who.Claim && c.Priority >= who.Priority {
+				if c := n.Holds[i].Claim; c.UID != requester.Claim && c.Priority >= requester.Priority {
 					rest := unused[c.UID]
 					want.Add(&rest, 1)
 				}
 			}
 			kept := make([]int64, len(names))
-			n.Kept(&who, question.Owned, names, kept)
+			n.Kept(&requester, input.Owned, names, kept)
 			for i, name := range names {
 				require.Equal(t, want.Amount(name), kept[i])
 			}
@@ -149,23 +149,23 @@ func TestFitIsTheRule(t *testing.T) {
 
 		// Excess: what is left without it fits, and one slot, or one unit of a resource, more of the first claim that has any does not.
 		excess := map[types.UID]ledger.Resources{}
-		for _, e := range n.Excess(&allocatable, &requested, question.Owned) {
+		for _, e := range n.Excess(&allocatable, &requested, input.Owned) {
 			require.False(t, e.Amount.IsZero())
 			excess[e.Claim] = e.Amount
 		}
-		room := allocatable.Less(&requested)
+		room := allocatable.Minus(&requested)
 		if n != nil {
 			for i := range n.Holds {
 				h := &n.Holds[i]
 				over := excess[h.Claim.UID]
-				kept := h.Unused(question.Owned)
+				kept := h.Unused(input.Owned)
 				if h.Claim.HasSlots() {
 					whole := h.Claim.SlotsAmount(h.Claim.UnusedSlots(int(h.Amount.Pods), orNone(owned[h.Claim.UID])))
-					rest := kept.Less(&whole) // it stays with the used slots, room or not
-					room = room.Less(&rest)
+					rest := kept.Minus(&whole) // it stays with the used slots, room or not
+					room = room.Minus(&rest)
 					kept = whole
 				}
-				kept = kept.Less(&over)
+				kept = kept.Minus(&over)
 				require.False(t, kept.Negative(&over))
 				if !kept.IsZero() {
 					require.Empty(t, kept.Exceeds(&room))

@@ -109,8 +109,8 @@ func (s *Holds) Release(uid types.UID) []string {
 // Change is a change of what a claim has on a node.
 type Change struct {
 	Node, Zone string
-	// Add is what to add to the amount; negative where something is to be removed. Of a claim with slots it is that of a
-	// number of slots.
+	// Add is what to add to the amount; negative where something is to be removed. Of a claim with slots it is that
+	// of a number of slots.
 	Add ledger.Resources
 }
 
@@ -208,7 +208,7 @@ func (s *Holds) Take(claimUID types.UID, nodeName string, part *ledger.Resources
 	h := c.holds[nodeName]
 	// The slots may be about to change their size.
 	taken := Taken{Claim: claimUID, Node: nodeName, Zone: h.zone, Part: h.slot.Times(part.Pods)}
-	s.setLocked(h, h.amount.Less(&taken.Part))
+	s.setLocked(h, h.amount.Minus(&taken.Part))
 	s.noteLoweredLocked(&taken, 1)
 	return taken, nil
 }
@@ -269,7 +269,7 @@ func (s *Holds) Restore(claimUID types.UID, nodeName, zone string, amount ledger
 func (s *Holds) publishLocked(n *nodeRecord) {
 	s.version.Add(1)
 	for _, v := range s.views {
-		v.dirty[n.name] = struct{}{}
+		v.pending[n.name] = struct{}{}
 	}
 	slices.SortFunc(n.holds, func(a, b *holdRecord) int { return compareRank(a.claim.spec, b.claim.spec) })
 }

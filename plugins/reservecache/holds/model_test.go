@@ -240,7 +240,7 @@ func (m *machine) Check(t *rapid.T) {
 		if before != want {
 			require.Contains(t, changed, node)
 		}
-		require.False(t, m.view.Stale(node))
+		require.False(t, m.view.Outdated(node))
 	}
 }
 

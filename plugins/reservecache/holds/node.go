@@ -101,14 +101,14 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned
 		return nil
 	}
 	var excess []Excess
-	room := allocatable.Less(requested)
+	room := allocatable.Minus(requested)
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		unused := h.Unused(owned)
 		if h.Claim.HasSlots() {
 			// What pods leave of the slots that they use stays with these.
 			whole := h.Claim.Slot.Times(unused.Slots(&h.Claim.Slot))
-			rest := unused.Less(&whole)
+			rest := unused.Minus(&whole)
 			room.Add(&rest, -1)
 			unused = whole
 		}
@@ -128,18 +128,18 @@ func (c *Claim) splitByRoom(unused, room *ledger.Resources) (fit, over ledger.Re
 		return c.Slot.Times(n), c.Slot.Times(unused.Pods - n)
 	}
 	fit = room.Positive()
-	fit.Lower(unused)
-	return fit, unused.Less(&fit)
+	fit.SetMin(unused)
+	return fit, unused.Minus(&fit)
 }
 
 // Kept adds to kept what unused holds keep from a pod, by resource.
-func (n *NodeHolds) Kept(who *Asker, owned Owned, names []v1.ResourceName, kept []int64) {
-	if n == nil || who.IgnoreHolds {
+func (n *NodeHolds) Kept(requester *Requester, owned Owned, names []v1.ResourceName, kept []int64) {
+	if n == nil || requester.IgnoreHolds {
 		return
 	}
 	for i := range n.Holds {
 		h := &n.Holds[i]
-		if h.Claim.UID == who.Claim || h.Claim.Priority < who.Priority {
+		if h.Claim.UID == requester.Claim || h.Claim.Priority < requester.Priority {
 			continue
 		}
 		unused := h.Unused(owned)

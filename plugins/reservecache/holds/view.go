@@ -13,20 +13,21 @@ type View struct {
 	version uint64
 	nodes   map[string]*NodeHolds
 	changed []string
-	// dirty are the nodes that have changed since the last update; it is guarded by the lock of holds.
-	dirty map[string]struct{}
-	// most is no less than what is held on any node. stale counts the changes since it was taken.
-	most  ledger.Resources
-	stale int
+	// pending are the nodes that have changed since the last update; the lock of holds guards it.
+	pending map[string]struct{}
+	// largest is no less than what is held on any node, extended resources aside. changes counts the changes of nodes
+	// since it was taken.
+	largest ledger.Resources
+	changes int
 }
 
 // NewView returns a view, which lasts as long as the Holds.
 func (s *Holds) NewView() *View {
-	v := &View{holds: s, version: ^uint64(0), nodes: map[string]*NodeHolds{}, dirty: map[string]struct{}{}}
+	v := &View{holds: s, version: ^uint64(0), nodes: map[string]*NodeHolds{}, pending: map[string]struct{}{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.nodes {
-		v.dirty[name] = struct{}{}
+		v.pending[name] = struct{}{}
 	}
 	s.views = append(s.views, v)
 	return v
@@ -48,7 +49,7 @@ func (v *View) Update() []string {
 	}
 	s.mu.Lock()
 	v.version = s.version.Load()
-	for name := range v.dirty {
+	for name := range v.pending {
 		if held := s.nodes[name].published(); held != nil {
 			v.nodes[name] = held
 		} else {
@@ -56,60 +57,53 @@ func (v *View) Update() []string {
 		}
 		v.changed = append(v.changed, name)
 	}
-	clear(v.dirty)
+	clear(v.pending)
 	s.mu.Unlock()
 	slices.Sort(v.changed)
-	v.updateMost()
+	v.updateLargest()
 	return v.changed
 }
 
-// Stale reports whether the holds of a node have changed since the last update. It may be called while others read the
-// view.
-func (v *View) Stale(name string) bool {
+// Outdated reports whether the holds of a node have changed since the last update. It may be called while others read
+// the view.
+func (v *View) Outdated(name string) bool {
 	v.holds.mu.Lock()
 	defer v.holds.mu.Unlock()
-	_, dirty := v.dirty[name]
-	return dirty
+	_, outdated := v.pending[name]
+	return outdated
 }
 
-// FitsBesideMostHeld reports whether no holds of the view can keep a pod without slots off a node, whichever node it
+// FitsBesideLargest reports whether no holds of the view can keep a pod without slots off a node, whichever node it
 // is: the pod fits beside all that any one node holds, used or not. It spares most pods of a cluster with room the
 // search for the node's holds. A false answer says nothing.
-func (v *View) FitsBesideMostHeld(request, allocatable, requested *ledger.Resources) bool {
+func (v *View) FitsBesideLargest(request, allocatable, requested *ledger.Resources) bool {
 	if len(request.Scalar) > 0 {
 		return false
 	}
-	if len(v.nodes) == 0 {
-		return true
-	}
-	most := &v.most // an amount may have no place for a pod
-	return !lacksRoom(1, most.Pods, allocatable.Pods-requested.Pods) &&
-		!lacksRoom(request.MilliCPU, most.MilliCPU, allocatable.MilliCPU-requested.MilliCPU) &&
-		!lacksRoom(request.Memory, most.Memory, allocatable.Memory-requested.Memory) &&
-		!lacksRoom(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
+	return len(v.nodes) == 0 || fitsBeside(request, &v.largest, allocatable, requested)
 }
 
-// updateMost keeps most no less than what is held on any node, and not much more for long: once as many nodes have
-// changed as there are, it is taken from all of them.
-func (v *View) updateMost() {
-	v.stale += len(v.changed)
-	if v.stale <= len(v.nodes) {
+// updateLargest keeps largest no less than what is held on any node, and not much more for long: once as many nodes
+// have changed as there are, it is taken from all of them.
+func (v *View) updateLargest() {
+	v.changes += len(v.changed)
+	if v.changes <= len(v.nodes) {
 		for _, name := range v.changed {
-			v.raiseMost(v.nodes[name])
+			v.raiseLargest(v.nodes[name])
 		}
 		return
 	}
-	v.most, v.stale = ledger.Resources{}, 0
+	v.largest, v.changes = ledger.Resources{}, 0
 	for _, held := range v.nodes {
-		v.raiseMost(held)
+		v.raiseLargest(held)
 	}
 }
 
-func (v *View) raiseMost(held *NodeHolds) {
+func (v *View) raiseLargest(held *NodeHolds) {
 	if held == nil {
 		return
 	}
-	sum := ledger.Resources{}
-	addWithoutScalars(&sum, &held.amounts, 1)
-	v.most.Raise(&sum)
+	amounts := held.amounts
+	amounts.Scalar = nil
+	v.largest.SetMax(&amounts)
 }

@@ -39,8 +39,8 @@ func (r *Resources) Add(b *Resources, times int64) {
 	}
 }
 
-// Raise makes r no less than b, of each resource.
-func (r *Resources) Raise(b *Resources) {
+// SetMax makes r no less than b, of each resource.
+func (r *Resources) SetMax(b *Resources) {
 	r.MilliCPU = max(r.MilliCPU, b.MilliCPU)
 	r.Memory = max(r.Memory, b.Memory)
 	r.EphemeralStorage = max(r.EphemeralStorage, b.EphemeralStorage)
@@ -52,8 +52,8 @@ func (r *Resources) Raise(b *Resources) {
 	}
 }
 
-// Lower makes r no more than b, of each resource.
-func (r *Resources) Lower(b *Resources) {
+// SetMin makes r no more than b, of each resource.
+func (r *Resources) SetMin(b *Resources) {
 	r.MilliCPU = min(r.MilliCPU, b.MilliCPU)
 	r.Memory = min(r.Memory, b.Memory)
 	r.EphemeralStorage = min(r.EphemeralStorage, b.EphemeralStorage)
@@ -83,8 +83,8 @@ func (r *Resources) Positive() Resources {
 	return p
 }
 
-// Less returns what is left of r without b. It shares nothing with the two.
-func (r *Resources) Less(b *Resources) Resources {
+// Minus returns what is left of r without b. It shares nothing with the two.
+func (r *Resources) Minus(b *Resources) Resources {
 	left := r.Clone()
 	left.Add(b, -1)
 	return left
@@ -92,7 +92,7 @@ func (r *Resources) Less(b *Resources) Resources {
 
 // Beyond returns the part of r that is more than b, of each resource. It shares nothing with the two.
 func (r *Resources) Beyond(b *Resources) Resources {
-	left := r.Less(b)
+	left := r.Minus(b)
 	return left.Positive()
 }
 

@@ -130,10 +130,10 @@ func TestResourcesEqual(t *testing.T) {
 
 func TestResourcesRaise(t *testing.T) {
 	r := Resources{MilliCPU: 5, Memory: -3, Scalar: map[v1.ResourceName]int64{"a/x": 2}}
-	r.Raise(&Resources{MilliCPU: 4, Memory: -1, EphemeralStorage: 7, Pods: 1, Scalar: map[v1.ResourceName]int64{"a/x": 1, "a/y": 9}})
+	r.SetMax(&Resources{MilliCPU: 4, Memory: -1, EphemeralStorage: 7, Pods: 1, Scalar: map[v1.ResourceName]int64{"a/x": 1, "a/y": 9}})
 	require.Equal(t, Resources{MilliCPU: 5, Memory: -1, EphemeralStorage: 7, Pods: 1, Scalar: map[v1.ResourceName]int64{"a/x": 2, "a/y": 9}}, r)
 	var none Resources
-	none.Raise(&r)
+	none.SetMax(&r)
 	r.Memory = 0
 	require.Equal(t, r, none)
 }
@@ -152,14 +152,14 @@ func TestArithmetic(t *testing.T) {
 	}
 	a := Resources{MilliCPU: 3, Memory: 5, EphemeralStorage: 1, Pods: 2, Scalar: scalars(4, 0)}
 	b := Resources{MilliCPU: 4, Memory: 2, EphemeralStorage: 1, Scalar: scalars(1, 2)}
-	left := a.Less(&b)
+	left := a.Minus(&b)
 	require.Equal(t, Resources{MilliCPU: -1, Memory: 3, Pods: 2, Scalar: scalars(3, -2)}, left)
 	require.Equal(t, Resources{Memory: 3, Pods: 2, Scalar: scalars(3, 0)}, left.Positive())
 	require.Equal(t, Resources{MilliCPU: 6, Memory: 10, EphemeralStorage: 2, Pods: 4, Scalar: scalars(8, 0)}, a.Times(2))
 	least := a.Clone()
-	least.Lower(&b)
+	least.SetMin(&b)
 	require.Equal(t, Resources{MilliCPU: 3, Memory: 2, EphemeralStorage: 1, Scalar: scalars(1, 0)}, least)
-	least.Lower(&left)
+	least.SetMin(&left)
 	require.Equal(t, Resources{MilliCPU: -1, Memory: 2, Scalar: scalars(1, -2)}, least)
 	require.Equal(t, Resources{MilliCPU: 3, Memory: 5, EphemeralStorage: 1, Pods: 2, Scalar: scalars(4, 0)}, a)
 

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is an API server, an informer that trails it, a scheduler whose bindings take their time, and the
+// world is an API server, an informer that lags it, a scheduler whose bindings take their time, and the
 // ledger that hears from the last two.
 type world struct {
 	ledger *Ledger

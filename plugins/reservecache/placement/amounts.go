@@ -15,13 +15,13 @@ const (
 	looksPerNode = 8
 )
 
-// reconcileAmountsLocked brings the stale nodes of a claim in line with its amounts, some at a time. It returns how
-// many nodes it looked at.
+// reconcileAmountsLocked brings nodes in line with the claim's amounts, some at a time. It returns how many nodes it
+// looked at.
 func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) int {
-	names := slices.Sorted(maps.Keys(c.stale))
+	names := slices.Sorted(maps.Keys(c.nodesToReconcile))
 	names = names[:min(nodesPerDraft, len(names))]
 	for _, name := range names {
-		delete(c.stale, name)
+		delete(c.nodesToReconcile, name)
 	}
 	looks := 0
 	if len(names) > 0 {
@@ -35,19 +35,19 @@ func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) int {
 	for _, name := range names {
 		delete(c.excess, name)
 	}
-	c.dirty = c.dirty || len(c.stale) > 0
-	c.reconciled = c.reconciled || len(c.stale) == 0
+	c.needsReconcile = c.needsReconcile || len(c.nodesToReconcile) > 0
+	c.reconciled = c.reconciled || len(c.nodesToReconcile) == 0
 	return looks
 }
 
 // decideAmount decides how much of a node is held: what the claim wants, the pods there among it, as far as there is
 // room.
 func (d *draft) decideAmount(name string) {
-	c, at := d.claim, d.addPlace(name, d.planner.holds.StatusOn(d.claim.UID, name))
+	c, at := d.claim, d.addNode(name, d.planner.holds.StatusOn(d.claim.UID, name))
 	if at.ready && at.node == nil {
 		return // only the cycles see it yet
 	}
-	if !at.ready || !c.Fit.Takes(at.node.object) {
+	if !at.ready || !c.Requirements.MetBy(at.node.object) {
 		d.setAmount(at, ledger.Resources{})
 		return
 	}
@@ -64,8 +64,8 @@ func (d *draft) decideAmount(name string) {
 func (c *claimState) amountOn(nodeName string, owned, unused *ledger.Resources) ledger.Resources {
 	desired := c.Nodes[nodeName]
 	amount, wanted := desired.Clone(), desired.Beyond(owned)
-	amount.Lower(owned)
-	wanted.Lower(unused)
+	amount.SetMin(owned)
+	wanted.SetMin(unused)
 	amount.Add(&wanted, 1)
 	return amount
 }
@@ -75,13 +75,13 @@ func (c *claimState) moreUnused(nodeName string, owned, unused, room *ledger.Res
 	desired, free := c.Nodes[nodeName], room.Positive()
 	wanted := desired.Beyond(owned)
 	more := wanted.Beyond(unused)
-	more.Lower(&free)
+	more.SetMin(&free)
 	return more
 }
 
 // attainableLocked is how much more a claim can hold of a node.
 func (p *Planner) attainableLocked(c *claimState, nodes *nodeSet, n *nodeRoom) ledger.Resources {
-	if _, lacks := c.lacks[n.name]; !lacks || !c.Fit.Takes(n.object) {
+	if _, lacks := c.lacks[n.name]; !lacks || !c.Requirements.MetBy(n.object) {
 		return ledger.Resources{}
 	}
 	owned, has := n.ownedBy(c.UID), holds.Hold{Claim: &c.Claim}
@@ -117,16 +117,16 @@ func (c *claimState) missingOn(nodeName string, has *ledger.Resources) ledger.Re
 // noteLacksLocked records on which nodes of a draft something is missing.
 func (p *Planner) noteLacksLocked(d *draft) {
 	c := d.claim
-	for name := range d.places {
+	for name := range d.byName {
 		var has ledger.Resources
 		var found lack
 		if n := p.nodeLocked(name); n != nil && !unready(n.object) {
-			has, found = p.holds.StatusOn(c.UID, name).Amount, lack{zone: n.zone.name, usable: c.Fit.Takes(n.object)}
+			has, found = p.holds.StatusOn(c.UID, name).Amount, lack{zone: n.zone.name, usable: c.Requirements.MetBy(n.object)}
 		}
 		c.lacks[name] = found
 		if missing := c.missingOn(name, &has); missing.IsZero() {
 			delete(c.lacks, name)
-			delete(c.full, name)
+			delete(c.wereTooFull, name)
 		}
 	}
 }
@@ -138,5 +138,5 @@ func (p *Planner) asDesiredLocked(c *claimState, n *nodeRoom) bool {
 	if own == nil {
 		return desired.IsZero()
 	}
-	return !n.tallyQueued && n.zone != nil && c.Fit.Takes(n.object) && own.Amount.Equal(&desired)
+	return !n.objectChanged && n.zone != nil && c.Requirements.MetBy(n.object) && own.Amount.Equal(&desired)
 }

@@ -40,7 +40,7 @@ func benchTargets(size int64, selectors bool) []Target {
 		d := target(fmt.Sprintf("r%d", i), i, Zone{"a", 4}, Zone{"b", 3}, Zone{"c", 3})
 		d.Claim.Slot.MilliCPU = 1000 * size
 		if selectors {
-			d.Fit = NewFit(map[string]string{"pool": fmt.Sprint(i % 100)}, []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}, false)
+			d.Requirements = NewNodeRequirements(map[string]string{"pool": fmt.Sprint(i % 100)}, []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}, false)
 		}
 		targets = append(targets, d)
 	}

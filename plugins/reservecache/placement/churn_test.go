@@ -221,7 +221,7 @@ func (c *churn) pass() {
 				Object: n.Node, Pods: n.Pods, Allocatable: n.Allocatable, Requested: n.Requested, Holds: c.holds.Node(name),
 			}, true
 		},
-		Asker: func(pod *v1.Pod) holds.Asker { return holds.Asker{Claim: types.UID(pod.Labels["claim"])} },
-		MayGo: func(*v1.Pod, *v1.Node) bool { return true },
+		Requester: func(pod *v1.Pod) holds.Requester { return holds.Requester{Claim: types.UID(pod.Labels["claim"])} },
+		MayGo:     func(*v1.Pod, *v1.Node) bool { return true },
 	})
 }

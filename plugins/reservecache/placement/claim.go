@@ -12,15 +12,16 @@ import (
 type claimState struct {
 	Target
 
-	// dirty means that Reconcile must look at the claim, and reconciled that it has done so at least once.
-	dirty, reconciled bool
+	// needsReconcile means that Reconcile must look at the claim, and reconciled that it has done so at least once.
+	needsReconcile, reconciled bool
 	// seeks are the zones in which more is wanted; empty if nothing is missing.
 	seeks []string
 	// searches say which freed nodes of each node set the claim has looked at in vain.
 	searches map[*nodeSet]*search
-	// excess is what to give up on a node that is too full. full are the nodes that were, as long as something is missing.
-	excess map[string]ledger.Resources
-	full   map[string]bool
+	// excess is what to give up on nodes that are too full. wereTooFull are the nodes that were, as long as something
+	// is missing.
+	excess      map[string]ledger.Resources
+	wereTooFull map[string]bool
 	// capped are the zones in which maxHeldFraction keeps something from being held.
 	capped map[string]bool
 
@@ -49,8 +50,8 @@ type count struct{ slots, used int }
 // amountState belongs to a claim of amounts. Its nodes have nothing to do with each other, so each is looked at by
 // itself.
 type amountState struct {
-	// stale are the nodes that Reconcile must look at.
-	stale map[string]bool
+	// nodesToReconcile are the nodes that Reconcile must look at.
+	nodesToReconcile map[string]bool
 	// lacks are the nodes on which a part is missing.
 	lacks map[string]lack
 }
@@ -64,12 +65,12 @@ type lack struct {
 
 func newClaim(target Target) *claimState {
 	c := &claimState{
-		Target: target, dirty: true, searches: map[*nodeSet]*search{},
-		excess: map[string]ledger.Resources{}, full: map[string]bool{}, capped: map[string]bool{},
+		Target: target, needsReconcile: true, searches: map[*nodeSet]*search{},
+		excess: map[string]ledger.Resources{}, wereTooFull: map[string]bool{}, capped: map[string]bool{},
 		slotState: slotState{
 			total: target.totalSlots(), known: map[string]struct{}{}, counts: map[string]count{}, away: map[string]int{},
 		},
-		amountState: amountState{stale: map[string]bool{}, lacks: map[string]lack{}},
+		amountState: amountState{nodesToReconcile: map[string]bool{}, lacks: map[string]lack{}},
 	}
 	for _, zone := range target.Known {
 		c.known[zone] = struct{}{}
@@ -81,22 +82,22 @@ func newClaim(target Target) *claimState {
 // and what pods took.
 func (c *claimState) inheritFrom(old *claimState) {
 	c.taken = old.taken
-	if !c.HasSlots() || !old.HasSlots() || !slices.Equal(c.Fit.selector, old.Fit.selector) {
+	if !c.HasSlots() || !old.HasSlots() || !slices.Equal(c.Requirements.selector, old.Requirements.selector) {
 		return
 	}
 	if slices.EqualFunc(c.Zones, old.Zones, func(a, b Zone) bool { return a.Name == b.Name }) {
-		c.known, c.away, c.full = old.known, old.away, old.full
+		c.known, c.away, c.wereTooFull = old.known, old.away, old.wereTooFull
 	}
 }
 
 // compareAge orders claims by who is served first.
 func compareAge(a, b *claimState) int { return holds.CompareAge(&a.Claim, &b.Claim) }
 
-// markStale has Reconcile look at what the claim has on a node.
-func (c *claimState) markStale(nodeName string) {
-	c.dirty = true
+// requestReconcile has Reconcile look at what the claim has on a node.
+func (c *claimState) requestReconcile(nodeName string) {
+	c.needsReconcile = true
 	if !c.HasSlots() {
-		c.stale[nodeName] = true
+		c.nodesToReconcile[nodeName] = true
 	}
 }
 
@@ -136,7 +137,7 @@ func (c *claimState) roomForNextSlot(slots int, owned *ledger.Resources) ledger.
 	}
 	before, after := c.SlotsAmount(slots), c.SlotsAmount(slots+1)
 	before, after = c.Unused(&before, owned), c.Unused(&after, owned)
-	return after.Less(&before)
+	return after.Minus(&before)
 }
 
 // withinPerNode reports whether a node on which the claim has that many slots may have one more, its room aside.

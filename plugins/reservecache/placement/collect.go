@@ -5,39 +5,38 @@ import "zonewise.dev/plugins/reservecache/ledger"
 const (
 	// looksPerCycle limits how many nodes a scheduling cycle looks at: about a twentieth of a millisecond.
 	looksPerCycle = 2000
-	// looksPerClaim limits the nodes that are looked at for one claim in one zone, the latest freed first. The rest is left
-	// to Reconcile.
+	// looksPerClaim limits the nodes that are looked at for one claim in one zone, the latest freed first. The rest
+	// is left to Reconcile.
 	looksPerClaim = 64
-	// asksPerCycle limits the nodes of which a cycle asks the scheduling queue, under its lock, whether pods are still nominated to them. After
-	// the loss of a zone there may be hundreds.
-	asksPerCycle = 16
+	// queriesPerCycle limits the nodes of which a cycle asks the scheduling queue, under its lock, whether pods are
+	// still nominated to them. After the loss of a zone there may be hundreds.
+	queriesPerCycle = 16
 )
 
-// Collect lets the claims that lack slots take freed room that a scheduling cycle sees, the oldest claim first and before the
-// cycle's pod. Call it at the start of each cycle with the cycle's nodes, but not in a pod-group cycle, whose snapshot changes
-// without its generations.
+// Collect lets the claims that lack something take freed room that a scheduling cycle sees, the oldest claim first
+// and before the cycle's pod. Call it at the start of each cycle with the cycle's nodes, but not in a pod-group
+// cycle, whose snapshot changes without its generations. Its cost is that of the nodes that were freed since the last
+// cycle.
 //
-// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, but not if no claim lacks
-// slots. Otherwise it looks at the nodes that were freed since the last cycle.
+// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, unless
+// there is nothing to collect for.
 func (p *Planner) Collect(view View) Result {
 	if p.idle.Load() && !p.holds.Lowered() {
 		return Result{}
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.noteIdleLocked()
 	var result Result
-	marked := p.countTakenLocked()
-	if p.seeking == 0 && !p.cyclesSeeOthers {
+	requested := p.countTakenLocked()
+	if p.seeking == 0 && !p.cyclesSeeMoreNodes {
 		return result
 	}
 	nodes := p.cycleNodes
-	marked = p.updateLocked(nodes, func() View { return view }, false) || marked
-	p.askAgainLocked(asksPerCycle)
+	requested = p.updateLocked(nodes, func() View { return view }, false) || requested
+	p.refreshNominationsLocked(queriesPerCycle)
 	if nodes.offeredUpTo == nodes.freeings || p.seeking == 0 {
-		return Result{More: marked}
+		return Result{More: requested}
 	}
 	upTo, looks := nodes.freeings, 0
 	for _, c := range p.interestedLocked(nodes) {
@@ -45,19 +44,18 @@ func (p *Planner) Collect(view View) Result {
 			result.More = true
 			break
 		}
-		if p.claims[c.UID] == c {
-			looks += p.collectLocked(c, nodes, looksPerClaim, &result)
-		}
+		looks += p.collectLocked(c, nodes, looksPerClaim, &result)
 	}
 	if !result.More {
 		nodes.offeredUpTo = upTo
 	}
-	// Whoever else makes a claim dirty has Reconcile called.
-	result.More = result.More || marked || looks > 0 && p.anyDirtyLocked()
+	// Whoever else has a claim reconciled calls Reconcile.
+	result.More = result.More || requested || looks > 0 && p.anyToReconcileLocked()
 	return result
 }
 
-// Knows reports whether Collect has looked at a node that has that generation. It is true while there is nothing to collect for.
+// Knows reports whether Collect has looked at a node that has that generation. It is true while there is nothing to
+// collect for.
 func (p *Planner) Knows(nodeName string, generation int64) bool {
 	if p.idle.Load() {
 		return true
@@ -70,11 +68,11 @@ func (p *Planner) Knows(nodeName string, generation int64) bool {
 
 // noteIdleLocked records whether there is something to do for cycles.
 func (p *Planner) noteIdleLocked() {
-	p.idle.Store(p.seeking == 0 && !p.cyclesSeeOthers && !p.anyDirtyLocked())
+	p.idle.Store(p.seeking == 0 && !p.cyclesSeeMoreNodes && !p.anyToReconcileLocked())
 }
 
-// collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks more. It looks at
-// no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
+// collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks more. It
+// looks at no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
 func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result *Result) int {
 	looks, found, search := 1, false, c.searchOf(nodes)
 	for _, zone := range c.seeks {
@@ -89,7 +87,7 @@ func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result
 		looked, hasRoom := 0, false
 		for n := z.newest; n != nil && n.freedAt > since && !hasRoom; n = n.older {
 			if looked++; looked > limit && limit > 0 {
-				c.dirty = true // the rest is Reconcile's
+				c.needsReconcile = true // the rest is Reconcile's
 				break
 			}
 			hasRoom = p.hasRoomForLocked(c, nodes, n)
@@ -125,5 +123,5 @@ func (p *Planner) hasRoomForLocked(c *claimState, nodes *nodeSet, n *nodeRoom) b
 	}
 	owned := n.ownedBy(c.UID)
 	room := c.roomForNextSlot(slots, &owned)
-	return c.withinPerNode(n, slots) && room.Exceeds(nodes.freeRoom(n)) == "" && c.Fit.Takes(n.object)
+	return c.withinPerNode(n, slots) && room.Exceeds(nodes.freeRoom(n)) == "" && c.Requirements.MetBy(n.object)
 }

@@ -16,7 +16,7 @@ func (p *Planner) countLocked(c *claimState) {
 	case len(sought) > 0 && len(c.seeks) == 0:
 		p.seeking--
 	}
-	p.seekers.stale = p.seekers.stale || (len(c.seeks) > 0) != (len(sought) > 0)
+	p.seekers.changed = p.seekers.changed || (len(c.seeks) > 0) != (len(sought) > 0)
 	if len(c.seeks) > 0 && c.HasSlots() && !slices.Equal(sought, c.seeks) {
 		p.ledgerNodes.offeredUpTo, p.cycleNodes.offeredUpTo = 0, 0 // look at all nodes again
 	}
@@ -39,16 +39,17 @@ func (p *Planner) countSlotsLocked(c *claimState) {
 	}
 }
 
-// countTakenLocked records how many slots pods took since it was last called. It reports whether claims have become dirty.
-func (p *Planner) countTakenLocked() (marked bool) {
+// countTakenLocked records how many slots pods took since it was last called. It reports whether there were any, so
+// that Reconcile has something to do.
+func (p *Planner) countTakenLocked() (requested bool) {
 	for uid, slots := range p.holds.TakeLowered() {
 		if c := p.claims[uid]; c != nil {
-			c.dirty = true
+			c.needsReconcile = true
 			c.taken += slots
 			p.touched[uid] = struct{}{}
 			p.countLocked(c)
-			marked = true
+			requested = true
 		}
 	}
-	return marked
+	return requested
 }

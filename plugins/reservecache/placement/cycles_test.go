@@ -35,7 +35,7 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 				require.Empty(t, nodes.removed)
 			}
 			changes := s.planner.ledgerNodes.changes
-			require.Empty(t, changes.toTally)
+			require.Empty(t, changes.toRecount)
 		})
 	}
 }
@@ -47,9 +47,9 @@ func TestCyclesDoNotWaitWhenNothingIsMissing(t *testing.T) {
 	d.Claim.Use = holds.UseFirst
 	s.reconcile(t, d)
 	s.consume(t, "p", "a1", "1", "r")
-	s.planner.turn.Lock() // Reconcile is in the midst of a draft
+	s.planner.mu.Lock() // Reconcile is in the midst of a draft
 	s.collect()
-	s.planner.turn.Unlock()
+	s.planner.mu.Unlock()
 
 	// A slot of headroom that a pod took is replaced before the next pod takes the room.
 	d.Claim.Use = holds.UseLast
@@ -68,7 +68,7 @@ func TestCyclesAskAboutFewNominations(t *testing.T) {
 		s.nominated[fmt.Sprintf("a%d", i+1)] = ledger.Resources{MilliCPU: 4000, Pods: 1}
 	}
 	s.reconcile(t, target("r", 0, Zone{"a", 200}))
-	require.Greater(t, len(s.planner.nominated), asksPerCycle)
+	require.Greater(t, len(s.planner.nominated), queriesPerCycle)
 	asked := 0
 	ask := s.planner.nominatedOn
 	s.planner.nominatedOn = func(node string) ledger.Resources {
@@ -76,7 +76,7 @@ func TestCyclesAskAboutFewNominations(t *testing.T) {
 		return ask(node)
 	}
 	s.collect()
-	require.LessOrEqual(t, asked, asksPerCycle)
+	require.LessOrEqual(t, asked, queriesPerCycle)
 
 	// A nomination that has ended is found out in turn, and all are when the planner looks.
 	clear(s.nominated)

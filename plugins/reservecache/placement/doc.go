@@ -1,20 +1,20 @@
 // Package placement chooses the nodes for what reservations hold, and repairs the placement.
 //
-// It is pure, like package holds, which records what is held. A [Planner] has the claims of all reservations, and two
-// main methods. A worker goroutine calls [Planner.Reconcile] with the nodes of the ledger: it repairs, moves and places
-// slots, a slice at a time. Each scheduling cycle begins with [Planner.Collect]: claims that lack something take freed
-// room on the cycle's nodes before the cycle's pod. Each of the two has its own set of nodes, since ledger and cycles
-// hear of events at different times; what is held is common to both. A node that the ledger does not have yet keeps
-// what is held there; one that the ledger has removed counts as gone, even while cycles still see it.
+// It is pure, like package holds, which records what is held. A [Planner] has the claims of all reservations. A
+// worker calls [Planner.Reconcile] with the nodes of the ledger: it repairs, moves and places slots. Each scheduling
+// cycle begins with [Planner.Collect]: claims that lack something take freed room on the cycle's nodes before the
+// cycle's pod does. Each of the two has its own set of nodes, since ledger and cycles hear of events at different
+// times; what is held is common to both. A node that the ledger does not have yet keeps what is held there; one that
+// the ledger has removed counts as gone, even while cycles still see it.
 //
 // # Words
 //
-//   - An owner of a claim is a pod that may use what the claim holds.
-//   - A claim has slots, for which the planner chooses nodes, or amounts on nodes that it names. It is unfilled while it lacks some of
-//     that. It seeks room in the zones in which it lacks slots, unless its share of the zone is used up.
-//   - A claim is dirty when Reconcile has to look at it: the claim, or a node on which it holds something, has changed.
-//   - A node is freed when its room has grown, or when it may take slots that it could not take before. The freed nodes are offered to
-//     the claims that seek room. Freeings are numbered, so that a claim that has found none need only look at later ones.
+//   - The owners of a claim are the pods that may use what it holds.
+//   - A claim has slots, for which the planner chooses nodes, or amounts on nodes that it names. It is unfilled while it
+//     lacks some of that, and seeks room in the zones in which it lacks slots.
+//   - A node is freed when its room has grown, or when it may have slots that it could not have before. Freed nodes are
+//     offered to the claims that seek room. Freeings are numbered, so that a claim that has found none need only look at
+//     later ones.
 //   - A draft is what one claim is to hold. It is recorded as a whole, or not at all.
 //   - A node is too full when what is unused there has no room beside its pods. The excess is given up.
 //
@@ -47,9 +47,9 @@
 //
 // # Inclusive claims
 //
-// A claim that is not Headroom's is inclusive: what it holds on a node includes its pods there, so that a slot takes only the room that these leave of
-// it. Slots go to nodes on which owners run outside of slots first, and follow owners within their zone: a pod that
-// runs is not held room for a second time.
+// A claim that is not Headroom's is inclusive: what it holds on a node includes its pods there, so that a slot takes
+// only the room that these leave of it. Slots go first to nodes on which owners run outside of slots, and follow
+// owners within their zone: no room is held a second time for a pod that runs.
 //
 // # Amounts
 //

@@ -9,44 +9,47 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// draft is what one claim is to hold. A draft of slots begins with what the claim holds; either is changed place by place. Until it is
-// recorded, the room of its nodes and the claim's counts are as if it were.
+// draft is what one claim is to hold, node by node. It is made, filled and recorded under the planner's lock. While it
+// lasts, the room of its nodes and the claim's counts are as if it had been recorded; one that is not calls resetRoom.
 type draft struct {
 	claim   *claimState
 	planner *Planner
-	nodes   *nodeSet
-	// places are the nodes on which the claim has something or is to have it. A draft of amounts only has those that it
-	// changes.
-	places map[string]*place
+	// nodes is the set in which room is looked for: the ledger's or the cycles'.
+	nodes *nodeSet
+	// byName are the nodes of the draft. Of a claim of slots they are those on which it has slots, and those that it
+	// gets; of a claim of amounts those that are looked at.
+	byName map[string]*draftNode
 	// pickers choose nodes for slots, by zone.
 	pickers map[string]*picker
-	// added is how much more unused each zone gets.
+	// added is how much more is unused in each zone than before.
 	added map[string]ledger.Resources
 	// looks counts the nodes that were looked at; limit is the most per zone, 0 for no limit.
 	looks, limit int
 }
 
-// place is what the claim has on one node.
-type place struct {
+// draftNode is what the claim has on one node, and what it is to have there.
+type draftNode struct {
 	name, zone string
-	// node is nil if the draft's nodes do not have it. ready means that ledgerNodes or cycleNodes have it, and that it is ready.
+	// node is nil if the draft's set does not have the node. ready means that one of the two sets has it, and that it
+	// is ready.
 	node  *nodeRoom
 	ready bool
 	// before is what was held when the draft began, and unusedBefore what of it was unused.
 	before       holds.NodeStatus
 	unusedBefore ledger.Resources
-	// owned is what the claim's pods there ask for.
+	// owned is the sum of the requests of the claim's pods there.
 	owned ledger.Resources
-	// slots is how many the node is to have, and amount what it is to hold. unused is what is unused of that; the node's
-	// room is what is left beside it.
+	// slots is how many slots the node is to have, and amount what is to be held there, of which unused is not used
+	// by the claim's pods.
 	slots          int
 	amount, unused ledger.Resources
 }
 
+// newDraft returns the draft that changes nothing.
 func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 	d := &draft{
 		claim: c, planner: p, nodes: nodes, limit: limit,
-		places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{},
+		byName: map[string]*draftNode{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{},
 	}
 	if !c.HasSlots() {
 		return d
@@ -54,15 +57,15 @@ func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 	clear(c.counts)
 	held, _ := p.holds.Status(c.UID)
 	for _, before := range held {
-		d.count(d.addPlace(before.Node, before), 1)
+		d.addToCounts(d.addNode(before.Node, before), 1)
 	}
 	return d
 }
 
-// addPlace adds a node with what the claim has there. The draft's nodes know best how the node is; only if they do not have it, the other
-// set is asked.
-func (d *draft) addPlace(name string, before holds.NodeStatus) *place {
-	at := &place{
+// addNode adds a node with what the claim has there. What the draft's own set knows of the node goes before what the
+// other set does.
+func (d *draft) addNode(name string, before holds.NodeStatus) *draftNode {
+	at := &draftNode{
 		name: name, zone: before.Zone, node: d.nodes.present(name),
 		before: before, slots: before.Slots(), amount: before.Amount,
 	}
@@ -77,13 +80,13 @@ func (d *draft) addPlace(name string, before holds.NodeStatus) *place {
 		at.zone, at.ready, at.owned = n.zone.name, !unready(n.object), n.ownedBy(d.claim.UID)
 	}
 	at.unusedBefore = at.unused
-	d.places[name] = at
+	d.byName[name] = at
 	return at
 }
 
-// count adds a place's slots to the claim's counts, or takes them away. Slots on a node that is gone or not ready do
-// not count.
-func (d *draft) count(at *place, sign int) {
+// addToCounts adds a node's slots to the claim's counts, or takes them away. Slots on a node that is gone or not
+// ready do not count.
+func (d *draft) addToCounts(at *draftNode, sign int) {
 	if !at.ready {
 		return
 	}
@@ -93,21 +96,21 @@ func (d *draft) count(at *place, sign int) {
 	d.claim.counts[at.zone] = n
 }
 
-// unusedSlots is how many slots of a place no pod of the claim uses.
-func (d *draft) unusedSlots(at *place) int { return d.claim.UnusedSlots(at.slots, &at.owned) }
+// unusedSlots is how many slots of a node no pod of the claim uses.
+func (d *draft) unusedSlots(at *draftNode) int { return d.claim.UnusedSlots(at.slots, &at.owned) }
 
-// setSlots gives a place another number of slots, of the claim's size.
-func (d *draft) setSlots(at *place, slots int) {
-	d.count(at, -1)
+// setSlots gives a node another number of slots, of the claim's size.
+func (d *draft) setSlots(at *draftNode, slots int) {
+	d.addToCounts(at, -1)
 	at.slots = slots
-	d.count(at, 1)
+	d.addToCounts(at, 1)
 	d.setAmount(at, d.claim.SlotsAmount(slots))
 }
 
-// setAmount gives a place another amount.
-func (d *draft) setAmount(at *place, amount ledger.Resources) {
+// setAmount has another amount held on a node.
+func (d *draft) setAmount(at *draftNode, amount ledger.Resources) {
 	unused := d.claim.Unused(&amount, &at.owned)
-	more := unused.Less(&at.unused)
+	more := unused.Minus(&at.unused)
 	at.amount, at.unused = amount, unused
 	if at.node == nil {
 		return
@@ -118,24 +121,24 @@ func (d *draft) setAmount(at *place, amount ledger.Resources) {
 	d.added[at.zone] = added
 }
 
-// placesByName returns the places by name.
-func (d *draft) placesByName() []*place {
-	return slices.SortedFunc(maps.Values(d.places), func(a, b *place) int { return strings.Compare(a.name, b.name) })
+// sortedByName returns the nodes of the draft by name.
+func (d *draft) sortedByName() []*draftNode {
+	return slices.SortedFunc(maps.Values(d.byName), func(a, b *draftNode) int { return strings.Compare(a.name, b.name) })
 }
 
 // resetRoom gives the nodes of a draft the room that they have without it.
 func (d *draft) resetRoom() {
-	for _, at := range d.places {
+	for _, at := range d.byName {
 		if at.node != nil {
 			at.node.resetRoom()
 		}
 	}
 }
 
-// gains are the places at which more is unused than before, with how much.
-func (d *draft) gains() map[*place]ledger.Resources {
-	gains := map[*place]ledger.Resources{}
-	for _, at := range d.places {
+// gains are the nodes on which more is unused than before, with how much.
+func (d *draft) gains() map[*draftNode]ledger.Resources {
+	gains := map[*draftNode]ledger.Resources{}
+	for _, at := range d.byName {
 		if gain := at.unused.Beyond(&at.unusedBefore); at.node != nil && !gain.IsZero() {
 			gains[at] = gain
 		}
@@ -146,8 +149,8 @@ func (d *draft) gains() map[*place]ledger.Resources {
 // changes returns the changes to record.
 func (d *draft) changes() []holds.Change {
 	var changes []holds.Change
-	for _, at := range d.placesByName() {
-		ch := holds.Change{Node: at.name, Zone: at.zone, Add: at.amount.Less(&at.before.Amount)}
+	for _, at := range d.sortedByName() {
+		ch := holds.Change{Node: at.name, Zone: at.zone, Add: at.amount.Minus(&at.before.Amount)}
 		if d.claim.HasSlots() {
 			ch.Add = d.claim.SlotsAmount(at.slots - at.before.Slots())
 		}

@@ -40,15 +40,15 @@ func (s *nodeSet) free(n *nodeRoom) {
 	}
 }
 
-// mostSince returns an amount that is no less than the room of any node that was freed after a point. It reports false
-// if there are more than limit of these.
-func (s *nodeSet) mostSince(point uint64, limit int) (most ledger.Resources, ok bool) {
+// maxRoomSince returns an amount that is no less than the room of any node that was freed after a point. It reports
+// false if there are more than limit of these.
+func (s *nodeSet) maxRoomSince(point uint64, limit int) (most ledger.Resources, ok bool) {
 	for _, z := range s.zones {
 		for n := z.newest; n != nil && n.freedAt > point; n = n.older {
 			if limit--; limit < 0 {
 				return most, false
 			}
-			most.Raise(&n.room)
+			most.SetMax(&n.room)
 		}
 	}
 	return most, true

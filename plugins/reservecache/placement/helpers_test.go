@@ -15,8 +15,8 @@ import (
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// everywhere is the fit of slots that select nothing and tolerate nothing.
-var everywhere = NewFit(nil, nil, false)
+// everywhere are the requirements of slots that select nothing and tolerate nothing.
+var everywhere = NewNodeRequirements(nil, nil, false)
 
 func makeNode(name, zone, cpu string) *v1.Node {
 	return build.Node(name, zone, cpu, build.Capacity(v1.ResourceMemory, "64Gi"))
@@ -144,8 +144,8 @@ func target(name string, age int, zones ...Zone) Target {
 			UID: types.UID(name), Name: "ZoneReservation " + name, Since: t0.Add(time.Duration(age) * time.Minute),
 			Slot: ledger.Resources{MilliCPU: 1000},
 		},
-		Zones: zones,
-		Fit:   everywhere,
+		Zones:        zones,
+		Requirements: everywhere,
 	}
 }
 
@@ -153,7 +153,7 @@ func target(name string, age int, zones ...Zone) Target {
 func targetOn(name string, age int, amounts map[string]ledger.Resources) Target {
 	d := target(name, age)
 	d.Claim.Slot, d.Nodes = ledger.Resources{}, amounts
-	d.Fit = NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
+	d.Requirements = NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
 	return d
 }
 
@@ -192,7 +192,7 @@ func (s *scene) report(t require.TestingT, name string) *Report {
 // schedule asks for room for a pod on a node as the view has it, as Filter does, and on success assumes it there, as Reserve does. It
 // returns whether the pod uses a part of its claim, and whether it fits.
 func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod, claim types.UID) (uses, fits bool) {
-	who := holds.Asker{Claim: claim}
+	who := holds.Requester{Claim: claim}
 	if w := s.planner.claims[claim]; w != nil {
 		who.Use = w.Use
 	}
@@ -208,21 +208,21 @@ func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod
 			return false, false
 		}
 		byClaim := view.Owned(i)
-		verdict := s.holds.Node(node).Fit(&holds.Question{
-			Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested,
+		result := s.holds.Node(node).Fit(&holds.FitInput{
+			Requester: &who, Request: &request, Allocatable: &allocatable, Requested: &requested,
 			Owned: func(claim types.UID) ledger.Resources { return byClaim[claim] },
 		})
-		if !verdict.Fits {
+		if !result.Fits {
 			return false, false
 		}
 		s.planner.Exclusively(func() {
-			if verdict.Takes.Pods > 0 {
-				_, err := s.holds.Take(claim, node, &verdict.Takes)
+			if result.Takes.Pods > 0 {
+				_, err := s.holds.Take(claim, node, &result.Takes)
 				require.NoError(t, err)
 			}
 			require.NoError(t, s.ledger.AssumePod(pod, node, t0))
 		})
-		return verdict.Uses, true
+		return result.UsesOwn, true
 	}
 	return false, false
 }

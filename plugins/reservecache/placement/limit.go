@@ -52,14 +52,14 @@ func (p *Planner) uncapLocked() {
 	if p.fraction >= 1 {
 		return
 	}
-	for _, c := range p.queue {
+	for _, c := range p.byAge {
 		if !c.HasSlots() {
 			p.uncapAmountsLocked(c)
 			continue
 		}
 		for name := range c.capped {
 			if z := p.ledgerNodes.zones[name]; z != nil && !p.cappedLocked(c, z, &ledger.Resources{}, &c.Slot) {
-				c.dirty = true
+				c.needsReconcile = true
 				for _, search := range c.searches {
 					search.looked[name] = 0
 				}
@@ -84,7 +84,7 @@ func (p *Planner) uncapAmountsLocked(c *claimState) {
 		for resource := range attainable.Named() {
 			if p.spareLocked(n.zone, resource) > 0 {
 				uncapped[lack.zone] = true
-				c.markStale(name)
+				c.requestReconcile(name)
 				break
 			}
 		}

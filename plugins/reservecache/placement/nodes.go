@@ -15,27 +15,27 @@ type View interface {
 	Len() int
 	// Generation changes whenever the node does in the view; no two nodes have the same.
 	Generation(i int) int64
-	// Recent returns the names of the nodes that may have changed since the last view; false if any may have. Changes that it leaves out
-	// are found once it is false.
+	// Recent returns the names of the nodes that may have changed since the last view; false if any may have. Changes
+	// that it leaves out are found once it is false.
 	Recent() (names []string, known bool)
 	// Outdated reports whether the source has a newer state of a node.
 	Outdated(i int) bool
 	Node(i int) *v1.Node
 	// Resources returns the allocatable of a node and the requests of its pods.
 	Resources(i int) (allocatable, requested ledger.Resources)
-	// Owned returns what the pods of each claim on the node ask for together, their number in Pods; nil if no pod belongs to a claim. The
-	// result is the caller's.
+	// Owned returns what the pods of each claim on the node ask for together, their number in Pods; nil if no pod
+	// belongs to a claim. The result is the caller's.
 	Owned(i int) map[types.UID]ledger.Resources
 }
 
-// nodeSet has the nodes of one source of views, and what room they have. An update makes it equal to a view. The planner's lock
-// guards it.
+// nodeSet has the nodes of one source of views, and what room they have. An update makes it equal to a view. The
+// planner's lock guards it.
 type nodeSet struct {
 	held *holds.View
-	// ownedChanged is called when other pods of claims are on a node than before, or ask for something else.
-	ownedChanged func(n *nodeRoom, before map[types.UID]ledger.Resources)
-	// ownersOutdated means that pods may belong to other claims than at the last update.
-	ownersOutdated bool
+	// onOwnedChanged is called when other pods of claims are on a node than before, or ask for something else.
+	onOwnedChanged func(n *nodeRoom, before map[types.UID]ledger.Resources)
+	// ownersChanged means that pods may belong to other claims than at the last update. OwnersChanged sets it.
+	ownersChanged bool
 	// nominated is what the pods ask for that were nominated to a node when the planner last asked; all sets share it.
 	nominated map[string]ledger.Resources
 	byName    map[string]*nodeRoom
@@ -44,13 +44,14 @@ type nodeSet struct {
 	read  func() View
 	view  View
 	order []*nodeRoom
-	// freeings counts the times that nodes were freed: it is the clock by which claims search. Up to offeredUpTo, every claim that
-	// lacks something has looked at what was freed.
+	// freeings counts the times that nodes were freed: it is the clock by which claims search. Up to offeredUpTo,
+	// every claim that lacks something has looked at what was freed.
 	freeings, offeredUpTo uint64
-	// tooSmall is a span in which no node was freed that has room for a slot of any seeker that is not inclusive. They are yet to be told.
+	// tooSmall is a span in which no node was freed that has room for a slot of any seeker that is not inclusive.
+	// They are yet to be told.
 	tooSmall span
-	// removed are the nodes that the last updates have not found any more, until the planner takes them. moved is set when nodes
-	// came or went.
+	// removed are the nodes that the last updates have not found any more, until the planner takes them. moved is set
+	// when nodes came or went.
 	removed []string
 	moved   bool
 	// changes are what the planner has to do about nodes; nil for those of cycles, in which it only looks for room.
@@ -63,8 +64,8 @@ type nodeChanges struct {
 	toReconcile []*nodeRoom
 	// toWake are those that were freed, or that have more unused slots, since TakeToWake.
 	toWake []*nodeRoom
-	// toTally are those whose object has changed since they were last tallied.
-	toTally []*nodeRoom
+	// toRecount are those whose object has changed since they were last counted in nodeCounts.
+	toRecount []*nodeRoom
 }
 
 // nodeRoom is one node and its room.
@@ -90,10 +91,11 @@ type nodeRoom struct {
 	freedAt      uint64
 	newer, older *nodeRoom
 
-	// countedAs is the object by which the node was last counted under the fits; nil before that.
+	// countedAs is the object by which the node was last counted in nodeCounts; nil before that.
 	countedAs *v1.Node
-	// tallyQueued is set for the nodes in toTally, reconcileQueued for those in toReconcile, wakeQueued for those in toWake.
-	tallyQueued, reconcileQueued, wakeQueued bool
+	// objectChanged is set for the nodes in toRecount, reconcileQueued for those in toReconcile, wakeQueued for those
+	// in toWake.
+	objectChanged, reconcileQueued, wakeQueued bool
 }
 
 func newNodeSet(h *holds.Holds, nominated map[string]ledger.Resources) *nodeSet {
@@ -104,12 +106,12 @@ func newNodeSet(h *holds.Holds, nominated map[string]ledger.Resources) *nodeSet 
 func (s *nodeSet) update(read func() View, all bool) {
 	s.read, s.view = read, read()
 	held := s.held.Update() // first: what a pod has taken makes no room for others beside that pod
-	if names, known := s.view.Recent(); all || s.ownersOutdated || !known || !s.compareNodes(names) {
+	if names, known := s.view.Recent(); all || s.ownersChanged || !known || !s.compareNodes(names) {
 		s.compareAll()
 	}
 	s.updateRooms(held)
-	if s.ownersOutdated {
-		s.ownersOutdated = false
+	if s.ownersChanged {
+		s.ownersChanged = false
 		s.rereadOwned()
 	}
 }
@@ -200,7 +202,7 @@ func (s *nodeSet) rebuildOrder() {
 
 // removeNode handles a node that is gone.
 func (s *nodeSet) removeNode(n *nodeRoom) {
-	s.queueForTally(n)
+	s.queueForRecount(n)
 	s.leaveZone(n)
 	s.setOwned(n, nil)
 	delete(s.byName, n.name)
@@ -215,7 +217,7 @@ func (s *nodeSet) readNode(n *nodeRoom, i int) {
 	object := s.view.Node(i)
 	allocatable, requested := s.view.Resources(i)
 	if n.countedAs != object {
-		s.queueForTally(n)
+		s.queueForRecount(n)
 	}
 	n.index, n.generation = i, s.view.Generation(i)
 	if n.object != object {
@@ -261,7 +263,7 @@ func (n *nodeRoom) presentObject() *v1.Node {
 
 // resetRoom sets the room of a node as if there were no draft.
 func (n *nodeRoom) resetRoom() {
-	n.room = n.allocatable.Less(&n.requested)
+	n.room = n.allocatable.Minus(&n.requested)
 	n.room.Add(&n.unused, -1)
 }
 
@@ -277,7 +279,7 @@ func (s *nodeSet) queueForReconcile(n *nodeRoom) {
 func (s *nodeSet) setOwned(n *nodeRoom, owned map[types.UID]ledger.Resources) {
 	if before := n.owned; !sameOwned(before, owned) {
 		n.owned = owned
-		s.ownedChanged(n, before)
+		s.onOwnedChanged(n, before)
 	}
 }
 
@@ -306,21 +308,21 @@ func (s *nodeSet) queueForWake(n *nodeRoom) {
 	}
 }
 
-// queueForTally marks a node to be tallied again.
-func (s *nodeSet) queueForTally(n *nodeRoom) {
-	if s.changes != nil && !n.tallyQueued {
-		n.tallyQueued = true
-		s.changes.toTally = append(s.changes.toTally, n)
+// queueForRecount has a node counted again in nodeCounts.
+func (s *nodeSet) queueForRecount(n *nodeRoom) {
+	if s.changes != nil && !n.objectChanged {
+		n.objectChanged = true
+		s.changes.toRecount = append(s.changes.toRecount, n)
 	}
 }
 
-// freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They may have had
-// pods evicted for it, and would evict others elsewhere.
+// freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They
+// may have had pods evicted for it, and would evict others elsewhere.
 func (s *nodeSet) freeRoom(n *nodeRoom) *ledger.Resources {
 	nominated, found := s.nominated[n.name]
 	if !found {
 		return &n.room
 	}
-	room := n.room.Less(&nominated)
+	room := n.room.Minus(&nominated)
 	return &room
 }

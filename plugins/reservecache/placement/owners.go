@@ -32,11 +32,11 @@ func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, before int) {
 	case c.Inclusive():
 		p.touched[uid] = struct{}{}
 		if c.HasSlots() {
-			c.dirty = true // what is used of the slots stays, and slots go to pods that run outside of them
+			c.needsReconcile = true // what is used of the slots stays, and slots go to pods that run outside of them
 			p.ledgerNodes.free(n)
 		}
 	case c.PerNode > 0 && now > before:
-		c.dirty = true // with its slots there may be too many
+		c.needsReconcile = true // with its slots there may be too many
 	case c.PerNode > 0 && now < before:
 		p.ledgerNodes.free(n)
 	}

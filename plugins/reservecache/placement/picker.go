@@ -43,7 +43,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 	pk := &picker{upTo: d.nodes.freeings}
 	missing, slot := max(1, d.claim.total), &d.claim.Slot
 	for n := range d.freedNodes(zoneName, pk) {
-		if !d.mayAdd(n) || !d.claim.Fit.Takes(n.object) {
+		if !d.mayAdd(n) || !d.claim.Requirements.MetBy(n.object) {
 			continue
 		}
 		room := d.nodes.freeRoom(n)

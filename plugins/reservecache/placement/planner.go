@@ -12,70 +12,69 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Planner places what reservations hold, and repairs the placement. Make one with New. Its methods may be called from several
-// goroutines, but not with the lock of the scheduling queue held.
+// Planner places what reservations hold, and repairs the placement. Make one with New. Its methods may be called from
+// several goroutines, but not under the lock of the scheduling queue, which they may wait for.
 //
-// It knows the nodes twice. A worker goroutine calls Reconcile, which reads the nodes of the ledger into ledgerNodes, repairs the
-// claims that are dirty, and offers freed room to those that lack something. Scheduling cycles call Collect, which reads the cycle's
-// nodes into cycleNodes, and offers what was freed there. What either decides for a claim is a draft, which is recorded as a whole or
-// not at all.
+// Two methods do the work. Reconcile, called by a worker, reads the nodes of the ledger into ledgerNodes, repairs the
+// claims that need it, and offers freed room to those that lack something. Collect, called by scheduling cycles, reads
+// the cycle's nodes into cycleNodes, and offers the room that was freed there. What either decides for a claim is a
+// draft, which is recorded as a whole or not at all.
 type Planner struct {
 	holds *holds.Holds
 	// fraction limits the unused slots of a zone to a part of what the zone's nodes offer; 1 and more means no limit.
 	fraction float64
-	// nominatedOn returns the requests, summed up, of the pods that are nominated to a node. It is called without the planner's lock.
+	// nominatedOn returns the sum of the requests of the pods that are nominated to a node; nil if there are none ever.
+	// It takes the lock of the scheduling queue, under mu.
 	nominatedOn func(node string) ledger.Resources
 
-	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominated pods: neither
-	// sees the other's drafts. It is taken before mu, and mu before recording.
-	turn sync.Mutex
-	// recording is held while a draft is recorded, and by Exclusively.
-	recording sync.Mutex
-	// idle is set while there is nothing to collect for: no claim seeks room or is dirty, and cycles see the nodes of the ledger.
-	// Cycles then need not wait for a turn. It changes under mu.
+	// admission is held while a draft is recorded, and by Exclusively while a pod is admitted. It is taken after mu.
+	admission sync.Mutex
+	// idle is set while Collect has nothing to do: no claim seeks room or needs Reconcile, and cycles see the nodes
+	// of the ledger. Cycles then need not wait for mu, under which it changes.
 	idle atomic.Bool
 
 	mu sync.Mutex // guards all fields below and everything that they lead to
-	// ledgerNodes are the nodes as the ledger had them at the last Reconcile, and cycleNodes as scheduling cycles had them at the
-	// last Collect. The two hear of events at different times; what is held is the same for both.
+	// ledgerNodes are the nodes as the ledger had them at the last Reconcile, and cycleNodes as scheduling cycles had
+	// them at the last Collect. The two hear of events at different times; what is held is the same for both.
 	ledgerNodes, cycleNodes *nodeSet
-	// cyclesSeeOthers means that the cycles see nodes that the ledger has not yet, or has no longer. Collect then reads the cycle's nodes
-	// in any case, to notice when these go. What is held on nodes that only the cycles had goes with them.
-	cyclesSeeOthers bool
-	// claims are all by UID, and queue the same, the oldest first.
+	// cyclesSeeMoreNodes means that the cycles see nodes that the ledger has not yet, or has no longer. Collect then
+	// reads the cycle's nodes in any case, to notice when these go. What is held on nodes that only the cycles had
+	// goes with them.
+	cyclesSeeMoreNodes bool
+	// claims has all claims by UID, and byAge the same, the oldest first.
 	claims map[types.UID]*claimState
-	queue  []*claimState
-	// seeking counts the claims that seek room, and seekers lists them.
+	byAge  []*claimState
+	// seeking is how many claims seek room, and seekers lists them.
 	seeking int
 	seekers seekers
-	// fits count the nodes that may take slots, by the key of [Fit]: what a node must have and be, room aside.
-	fits map[string]*fitTally
-	// full are the nodes on which what is held has no room beside the pods.
-	full map[*nodeRoom]struct{}
-	// nominated is what the pods ask for that were nominated to a node when the planner last asked.
+	// nodeCounts are the numbers of nodes that meet requirements, by the key of these.
+	nodeCounts map[string]*nodeCounts
+	// tooFull are the nodes on which what is unused has no room beside the pods.
+	tooFull map[*nodeRoom]struct{}
+	// nominated is what nominatedOn last returned, by node, where it was something.
 	nominated map[string]ledger.Resources
 	// touched are the claims of which something has changed since TakeTouched.
 	touched map[types.UID]struct{}
 }
 
-// New returns a planner without claims, which records what is held in h. maxHeldFraction limits the unused slots of each zone:
-// together they take at most that part of what the zone's nodes offer, of each resource. nominatedOn, which
-// may be nil, returns what the pods ask for together that are nominated to a node and not on it yet.
+// New returns a planner without claims, which records in h what is held. maxHeldFraction limits the unused slots of
+// each zone: together they take at most that part of what the zone's nodes offer, of each resource. nominatedOn,
+// which may be nil, returns the sum of the requests of the pods that are nominated to a node and not on it yet.
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	p := &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
-		claims: map[types.UID]*claimState{}, fits: map[string]*fitTally{},
-		full: map[*nodeRoom]struct{}{}, nominated: map[string]ledger.Resources{}, touched: map[types.UID]struct{}{},
+		claims: map[types.UID]*claimState{}, nodeCounts: map[string]*nodeCounts{},
+		tooFull: map[*nodeRoom]struct{}{}, nominated: map[string]ledger.Resources{}, touched: map[types.UID]struct{}{},
 	}
 	p.ledgerNodes, p.cycleNodes = newNodeSet(h, p.nominated), newNodeSet(h, p.nominated)
 	p.ledgerNodes.changes = &nodeChanges{}
-	p.ledgerNodes.ownedChanged = p.noteOwnersLocked
-	p.cycleNodes.ownedChanged = func(n *nodeRoom, _ map[types.UID]ledger.Resources) { p.cycleNodes.free(n) }
+	p.ledgerNodes.onOwnedChanged = p.noteOwnersLocked
+	p.cycleNodes.onOwnedChanged = func(n *nodeRoom, _ map[types.UID]ledger.Resources) { p.cycleNodes.free(n) }
 	return p
 }
 
-// Set adds a claim, or replaces it by a newer version. Before the next Reconcile nothing is placed for it, and it seeks no room. Without SameTerms what it holds
-// counts as freed: other pods may take it if the priority is lower now, and so may new owners.
+// Set adds a claim, or replaces it by a newer version. Nothing is placed for it before the next Reconcile. Without
+// SameTerms the nodes on which it holds something count as freed: other pods may fit there now.
 func (p *Planner) Set(target Target) {
 	target.Zones = slices.Clone(target.Zones)
 	p.mu.Lock()
@@ -88,14 +87,14 @@ func (p *Planner) Set(target Target) {
 		p.dropLocked(old)
 	}
 	p.claims[c.UID] = c
-	at, _ := slices.BinarySearchFunc(p.queue, c, compareAge)
-	p.queue = slices.Insert(p.queue, at, c)
-	p.tallyLocked(c.Fit)
+	at, _ := slices.BinarySearchFunc(p.byAge, c, compareAge)
+	p.byAge = slices.Insert(p.byAge, at, c)
+	p.countNodesLocked(c.Requirements)
 	for name := range c.Nodes {
-		c.markStale(name)
+		c.requestReconcile(name)
 	}
 	for _, name := range p.holds.NodesOf(c.UID) {
-		c.markStale(name)
+		c.requestReconcile(name)
 		if !target.SameTerms {
 			p.freeLocked(name)
 		}
@@ -112,31 +111,32 @@ func (p *Planner) Remove(uid types.UID) {
 	p.holds.Release(uid)
 }
 
+// dropLocked forgets a claim, and leaves what it holds.
 func (p *Planner) dropLocked(c *claimState) {
 	delete(p.claims, c.UID)
-	p.queue = slices.DeleteFunc(p.queue, func(other *claimState) bool { return other == c })
+	p.byAge = slices.DeleteFunc(p.byAge, func(other *claimState) bool { return other == c })
 	if len(c.seeks) > 0 {
 		p.seeking--
-		p.seekers.stale = true
+		p.seekers.changed = true
 	}
-	if !slices.ContainsFunc(p.queue, func(other *claimState) bool { return other.Fit.key == c.Fit.key }) {
-		delete(p.fits, c.Fit.key)
+	if !slices.ContainsFunc(p.byAge, func(other *claimState) bool { return other.Requirements.key == c.Requirements.key }) {
+		delete(p.nodeCounts, c.Requirements.key)
 	}
 }
 
-// OwnersChanged records that pods may belong to other claims than before.
+// OwnersChanged has the next Reconcile and Collect read again which pods belong to which claim.
 func (p *Planner) OwnersChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ledgerNodes.ownersOutdated, p.cycleNodes.ownersOutdated = true, true
+	p.ledgerNodes.ownersChanged, p.cycleNodes.ownersChanged = true, true
 	p.idle.Store(false)
 }
 
-// Exclusively runs f, which admits a pod or undoes that, while no draft is recorded: a draft is recorded either before f, or for the
-// room that f leaves.
+// Exclusively runs f, which admits a pod or undoes that, while no draft is recorded: a draft is recorded either
+// before f, or for the room that f leaves.
 func (p *Planner) Exclusively(f func()) {
-	p.recording.Lock()
-	defer p.recording.Unlock()
+	p.admission.Lock()
+	defer p.admission.Unlock()
 	f()
 }
 
@@ -157,7 +157,8 @@ type GivenUp struct {
 	Amount ledger.Resources
 }
 
-// TakeTouched returns the claims of which something has changed since the last call, such as what they hold or what of it is used.
+// TakeTouched returns the claims of which something has changed since the last call, such as what they hold or what
+// of it is used.
 func (p *Planner) TakeTouched() []types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,19 +170,19 @@ func (p *Planner) TakeTouched() []types.UID {
 	return touched
 }
 
-// TakeToWake returns the nodes on which, since the last call, a pod may have come to find room or unused slots, or may be admitted.
+// TakeToWake returns the nodes on which, since the last call, a pod may have come to find room or unused slots.
 func (p *Planner) TakeToWake() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	toWake := &p.ledgerNodes.changes.toWake
-	freed := make([]string, 0, len(*toWake))
+	names := make([]string, 0, len(*toWake))
 	for _, n := range *toWake {
 		n.wakeQueued = false
-		freed = append(freed, n.name)
+		names = append(names, n.name)
 	}
 	clear(*toWake)
 	*toWake = (*toWake)[:0]
-	return freed
+	return names
 }
 
 // Unfilled returns the claims that lack something, the oldest first.
@@ -189,7 +190,7 @@ func (p *Planner) Unfilled() []types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var unfilled []types.UID
-	for _, c := range p.queue {
+	for _, c := range p.byAge {
 		if c.unfilled() {
 			unfilled = append(unfilled, c.UID)
 		}

@@ -42,7 +42,7 @@ func TestASpreadIsEven(t *testing.T) {
 	require.Equal(t, map[string]int{"a1": 2, "b1": 2, "c1": 2}, s.slots(t, "r"))
 }
 
-func TestSlotsLeaveNodesThatAreUnfit(t *testing.T) {
+func TestSlotsLeaveNodesThatMayNotHaveThem(t *testing.T) {
 	taint := func(key string, effect v1.TaintEffect) func(*v1.Node) {
 		return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: key, Effect: effect}} }
 	}
@@ -314,9 +314,9 @@ func TestManyNodesAreRepairedAtOnce(t *testing.T) {
 	}
 }
 
-// TestANodeOfWhichTheViewTrailsIsLeftAlone: slots that a cycle placed where it saw room are not given up because the ledger has
+// TestANodeOfWhichTheViewLagsIsLeftAlone: slots that a cycle placed where it saw room are not given up because the ledger has
 // not heard of it yet.
-func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
+func TestANodeOfWhichTheViewLagsIsLeftAlone(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("gone", "a1", "4"))
 	s.reconcile(t, target("r", 0, Zone{"a", 2}))
@@ -325,8 +325,8 @@ func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 	s.end("gone")
 	cycleHasMore := s.view()
 	require.Equal(t, []types.UID{"r"}, s.planner.Collect(cycleHasMore).Changed)
-	trails := func(string) bool { return true }
-	require.Empty(t, s.planner.Reconcile(reads(behind), trails).Changed)
+	lags := func(string) bool { return true }
+	require.Empty(t, s.planner.Reconcile(reads(behind), lags).Changed)
 	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
 	// It is looked at again in the next pass, whatever has changed.
 	result := s.planner.Reconcile(reads(behind), func(string) bool { return false })
@@ -476,8 +476,8 @@ func TestManyNominatedPods(t *testing.T) {
 	require.Equal(t, map[string]int{fmt.Sprintf("a%d", 3*tries): 1}, s.slots(t, "r"))
 }
 
-// TestCycleWaitsForADraft: a cycle that begins while Reconcile asks for nominated pods, which it does without the planner's lock, goes on
-// when the draft is recorded. Else its pod would take room that the reservation is about to take.
+// TestCycleWaitsForADraft: a cycle that begins while Reconcile asks for nominated pods goes on when the draft is recorded. Else its pod
+// would take room that the reservation is about to take.
 func TestCycleWaitsForADraft(t *testing.T) {
 	s := newScene(1)
 	s.ledger.AddNode(makeNode("a1", "a", "4"))
@@ -488,8 +488,7 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	cycle := make(chan []holds.NodeStatus)
 	s.planner.nominatedOn = func(string) ledger.Resources {
 		s.planner.nominatedOn = func(string) ledger.Resources { return ledger.Resources{} }
-		require.False(t, s.planner.turn.TryLock(), "it is Reconcile's turn")
-		require.Empty(t, s.planner.Unused(), "others do not wait")
+		require.False(t, s.planner.mu.TryLock())
 		begun := make(chan struct{})
 		go func() {
 			close(begun)
@@ -505,20 +504,6 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	status := <-cycle
 	require.Len(t, status, 1)
 	require.Equal(t, 1, status[0].Slots())
-}
-
-// TestReplacedWhileAsking: a draft is given up if its claim has been replaced or removed while nominated pods were asked for.
-func TestReplacedWhileAsking(t *testing.T) {
-	s := cluster(1, "a")
-	s.planner.nominatedOn = func(string) ledger.Resources {
-		s.planner.nominatedOn = nil
-		s.planner.Remove("r")
-		return ledger.Resources{}
-	}
-	s.reconcile(t, target("r", 0, Zone{"a", 1}))
-	require.Nil(t, s.holds.Node("a1"))
-	s.reconcile(t, target("s", 1, Zone{"a", 4}))
-	require.Equal(t, map[string]int{"a1": 4}, s.slots(t, "s"), "the room of the draft is free")
 }
 
 // TestRoomOfNominatedPodsIsTheirs: room that was promised to a pod of any priority is not taken, and is once the promise ends.

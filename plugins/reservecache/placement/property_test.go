@@ -61,8 +61,8 @@ func (w *world) settle() {
 	w.hear(w.ledger, &w.toLedger, len(w.toLedger))
 }
 
-// trails tells whether the ledger has a pod that is gone, by what the API server says.
-func (w *world) trails(node string) bool {
+// lags tells whether the ledger has a pod that is gone, by what the API server says.
+func (w *world) lags(node string) bool {
 	for _, n := range w.ledger.Dump().Nodes {
 		for _, p := range n.Pods {
 			if n.Name == node && p.State == ledger.Added && w.alive[p.Pod.Name] != node {
@@ -165,7 +165,7 @@ func (w *world) Remove(t *rapid.T) {
 }
 
 // Pass is a pass of the worker while events are on their way.
-func (w *world) Pass(*rapid.T) { w.planner.Reconcile(reads(w.view()), w.trails) }
+func (w *world) Pass(*rapid.T) { w.planner.Reconcile(reads(w.view()), w.lags) }
 
 // Settle: once all is heard and done, every slot is where it may be, has room, and no claim lacks a slot that has room.
 func (w *world) Settle(t *rapid.T) {
@@ -203,7 +203,7 @@ func (w *world) stands() map[string][]holds.NodeStatus {
 // room is what pods and unused holds leave of a node, and unused is what of a claim's amount there its pods leave, both by the ledger.
 func (w *world) room(view View, i int) ledger.Resources {
 	allocatable, requested := view.Resources(i)
-	room := allocatable.Less(&requested)
+	room := allocatable.Minus(&requested)
 	for name, nodes := range w.stands() {
 		for _, n := range nodes {
 			if n.Node == view.Node(i).Name {
@@ -221,7 +221,7 @@ func (w *world) unused(view View, i int, name string, amount ledger.Resources) l
 		return amount
 	}
 	owned := view.Owned(i)[types.UID(name)]
-	left := amount.Less(&owned)
+	left := amount.Minus(&owned)
 	return left.Positive()
 }
 
@@ -229,7 +229,7 @@ func (w *world) unused(view View, i int, name string, amount ledger.Resources) l
 func (w *world) usable(name, node string) bool {
 	d := w.targets[name]
 	n := w.nodes[node]
-	return n != nil && d.Fit.Unfit(n) == ""
+	return n != nil && d.Requirements.Unmet(n) == ""
 }
 
 func (w *world) inOrder(t *rapid.T, name string) {
@@ -316,7 +316,7 @@ func (w *world) nothingLeft(t *rapid.T, name string) {
 		}
 		d.Claim.Slot.Pods = 1
 		now, then := w.unused(view, i, name, d.Claim.SlotsAmount(at[n.Name])), w.unused(view, i, name, d.Claim.SlotsAmount(at[n.Name]+1))
-		more, room := then.Less(&now), w.room(view, i)
+		more, room := then.Minus(&now), w.room(view, i)
 		require.NotEmpty(t, more.Exceeds(&room), "%s lacks slots and %s has room", name, n.Name)
 	}
 }
@@ -347,7 +347,7 @@ func (w *world) ownersFollowed(t *rapid.T, name string) {
 			continue
 		}
 		now, then := w.unused(view, i, name, d.Claim.SlotsAmount(slots)), w.unused(view, i, name, d.Claim.SlotsAmount(slots+1))
-		more, room := then.Less(&now), w.room(view, i)
+		more, room := then.Minus(&now), w.room(view, i)
 		require.NotEmpty(t, more.Exceeds(&room), "owners of %s run outside of slots on %s", name, n.Name)
 	}
 }
@@ -505,9 +505,9 @@ func TestHeadroomOutlivesRollingUpdates(t *testing.T) {
 
 func TestFitKeysTellFitsApart(t *testing.T) {
 	tolerate := func(key string) []v1.Toleration { return []v1.Toleration{{Key: key, Operator: v1.TolerationOpExists}} }
-	same := NewFit(map[string]string{"x": "y", "a": "b"}, tolerate("k"), false)
-	require.Equal(t, same.key, NewFit(map[string]string{"a": "b", "x": "y"}, tolerate("k"), false).key)
-	for _, other := range []*Fit{everywhere, NewFit(map[string]string{"x": "y"}, tolerate("k"), false), NewFit(map[string]string{"x": "y", "a": "b"}, tolerate("l"), false), NewFit(map[string]string{"x": "y", "a": "b"}, tolerate("k"), true)} {
+	same := NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), false)
+	require.Equal(t, same.key, NewNodeRequirements(map[string]string{"a": "b", "x": "y"}, tolerate("k"), false).key)
+	for _, other := range []*NodeRequirements{everywhere, NewNodeRequirements(map[string]string{"x": "y"}, tolerate("k"), false), NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("l"), false), NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), true)} {
 		require.NotEqual(t, same.key, other.key)
 	}
 }

@@ -14,14 +14,14 @@ type quota struct {
 	lost bool
 }
 
-// apportion distributes the slots over the zones, whose nodes tallies counts.
-func (c *claimState) apportion(tallies map[string]*tally) {
+// apportion distributes the slots over the zones, whose nodes zones counts.
+func (c *claimState) apportion(zones map[string]*zoneCount) {
 	all := c.quotas[:0]
 	for _, z := range c.Zones {
 		all = append(all, quota{zone: z.Name, slots: z.Slots})
 	}
 	if len(c.Zones) == 0 {
-		for zone, t := range tallies {
+		for zone, t := range zones {
 			if t.selected > 0 {
 				c.known[zone] = struct{}{}
 			}
@@ -35,7 +35,7 @@ func (c *claimState) apportion(tallies map[string]*tally) {
 		spread(c.Slots, all)
 	}
 	for i := range all {
-		t := tallies[all[i].zone]
+		t := zones[all[i].zone]
 		all[i].lost = t == nil || t.usable == 0
 	}
 	c.quotas = all
@@ -44,8 +44,8 @@ func (c *claimState) apportion(tallies map[string]*tally) {
 	}
 }
 
-// shiftLost distributes the slots of lost zones over the others, if there are others. Pods that keep running in slots of a lost zone
-// keep these.
+// shiftLost distributes the slots of lost zones over the others, if there are others. Pods that keep running in slots
+// of a lost zone keep these.
 func (c *claimState) shiftLost() {
 	var left []quota
 	for _, q := range c.quotas {

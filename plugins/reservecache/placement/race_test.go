@@ -43,18 +43,18 @@ func TestConcurrentKeeping(t *testing.T) {
 			if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
 				continue
 			}
-			who := holds.Asker{Claim: claim, Use: holds.Use(round % 2)}
-			verdict := s.holds.Node(node).Fit(&holds.Question{
-				Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested,
+			who := holds.Requester{Claim: claim, Use: holds.Use(round % 2)}
+			result := s.holds.Node(node).Fit(&holds.FitInput{
+				Requester: &who, Request: &request, Allocatable: &allocatable, Requested: &requested,
 				Owned: func(claim types.UID) ledger.Resources { return byClaim[claim] },
 			})
-			if !verdict.Fits {
+			if !result.Fits {
 				continue
 			}
 			var err error
 			s.planner.Exclusively(func() {
-				if verdict.Takes.Pods > 0 {
-					_, err = s.holds.Take(claim, node, &verdict.Takes)
+				if result.Takes.Pods > 0 {
+					_, err = s.holds.Take(claim, node, &result.Takes)
 				}
 				if err == nil {
 					err = s.ledger.AssumePod(pod, node, t0)

@@ -6,17 +6,15 @@ import "slices"
 // cluster.
 const looksPerSlice = 5000
 
-// Reconcile repairs what changed claims hold by the nodes of the ledger, the oldest claim first: it gives up slots that may not stay,
-// places missing ones, and gives up surplus ones, in one draft for each claim. Slots that may stay where they are stay. Then it offers
-// what was freed to the claims that lack something.
+// Reconcile repairs what changed claims hold by the nodes of the ledger, the oldest claim first: it gives up slots
+// that may not stay, places missing ones, and gives up surplus ones, in one draft for each claim. Slots that may stay
+// where they are stay. Then it offers what was freed to the claims that lack something. It works for a slice of time,
+// and says whether there is more to do.
 //
-// It works for a slice of time, and says whether there is more to do. read returns the nodes as they are when it is called. It is called
-// again if one has changed that was about to get slots: a pod may have taken the room.
-// trails reports whether the view of a node is known to be behind the API server: what has no room there is then left alone,
-// until it is not.
-func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Result {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+// read returns the nodes as they are when it is called. It is called again if one has changed that was about to get
+// slots: a pod may have taken the room. lags, which may be nil, reports whether the view of a node is known to be
+// behind the API server: what has no room there is then left alone, until it is not.
+func (p *Planner) Reconcile(read func() View, lags func(node string) bool) Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.noteIdleLocked()
@@ -24,13 +22,13 @@ func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Res
 	p.countTakenLocked()
 	nodes := p.ledgerNodes
 	p.updateLocked(nodes, read, false)
-	p.askAgainLocked(0)
-	p.inspectLocked(trails, &result)
-	p.retallyLocked()
+	p.refreshNominationsLocked(0)
+	p.inspectLocked(lags, &result)
+	p.recountNodesLocked()
 	p.uncapLocked()
 	looks := 0
-	for c := p.firstDirtyLocked(); c != nil && looks < looksPerSlice; c = p.firstDirtyLocked() {
-		c.dirty = false
+	for c := p.nextToReconcileLocked(); c != nil && looks < looksPerSlice; c = p.nextToReconcileLocked() {
+		c.needsReconcile = false
 		looks += 1 + p.reconcileLocked(c, &result)
 	}
 	// Others may take what one gave up, and what became free.
@@ -41,12 +39,12 @@ func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Res
 				result.More = true
 				return result
 			}
-			if !c.dirty && p.claims[c.UID] == c {
+			if !c.needsReconcile {
 				looks += p.collectLocked(c, nodes, 0, &result)
 			}
 		}
 	}
-	result.More = p.anyDirtyLocked() || nodes.offeredUpTo != upTo && nodes.freeings != upTo
+	result.More = p.anyToReconcileLocked() || nodes.offeredUpTo != upTo && nodes.freeings != upTo
 	if !result.More {
 		nodes.offeredUpTo = upTo
 	}
@@ -60,20 +58,21 @@ func (p *Planner) reconcileLocked(c *claimState, result *Result) int {
 	return p.reconcileAmountsLocked(c, result)
 }
 
-func (p *Planner) firstDirtyLocked() *claimState {
-	for _, c := range p.queue {
-		if c.dirty {
+func (p *Planner) nextToReconcileLocked() *claimState {
+	for _, c := range p.byAge {
+		if c.needsReconcile {
 			return c
 		}
 	}
 	return nil
 }
 
-func (p *Planner) anyDirtyLocked() bool { return p.firstDirtyLocked() != nil }
+func (p *Planner) anyToReconcileLocked() bool { return p.nextToReconcileLocked() != nil }
 
-// inspectLocked looks at the changed nodes, and marks the claims that hold something on a node that is gone, unfit or too full.
-func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
-	ofAmounts := slices.DeleteFunc(slices.Clone(p.queue), func(c *claimState) bool { return c.HasSlots() })
+// inspectLocked looks at the changed nodes, and has the claims reconciled that hold something on a node which is
+// gone, too full, or may have changed in what they require.
+func (p *Planner) inspectLocked(lags func(string) bool, result *Result) {
+	ofAmounts := slices.DeleteFunc(slices.Clone(p.byAge), func(c *claimState) bool { return c.HasSlots() })
 	changed := &p.ledgerNodes.changes.toReconcile
 	for _, n := range *changed {
 		n.reconcileQueued = false
@@ -81,9 +80,9 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 	}
 	clear(*changed)
 	*changed = (*changed)[:0]
-	for n := range p.full {
-		if trails == nil || !trails(n.name) {
-			delete(p.full, n)
+	for n := range p.tooFull {
+		if lags == nil || !lags(n.name) {
+			delete(p.tooFull, n)
 			p.giveUpExcessLocked(n, result)
 		}
 	}
@@ -95,20 +94,20 @@ func (p *Planner) inspectNodeLocked(n *nodeRoom, ofAmounts []*claimState) {
 	}
 	for _, c := range ofAmounts {
 		if !p.asDesiredLocked(c, n) {
-			c.markStale(n.name)
+			c.requestReconcile(n.name)
 		}
 	}
-	if n.tallyQueued {
-		p.markHoldersStaleLocked(n.name)
+	if n.objectChanged {
+		p.requestReconcileOfHoldersLocked(n.name)
 		for uid := range n.owned { // slots follow owners on a node that is ready again
 			if c := p.claims[uid]; c != nil {
-				c.markStale(n.name)
+				c.requestReconcile(n.name)
 			}
 		}
 	}
-	delete(p.full, n)
+	delete(p.tooFull, n)
 	if n.zone != nil && n.isTooFull() {
-		p.full[n] = struct{}{}
+		p.tooFull[n] = struct{}{}
 	}
 }
 
@@ -116,8 +115,8 @@ func (p *Planner) inspectNodeLocked(n *nodeRoom, ofAmounts []*claimState) {
 func (p *Planner) giveUpExcessLocked(n *nodeRoom, result *Result) {
 	for _, e := range n.held.Excess(&n.allocatable, &n.requested, n.ownedBy) {
 		if c := p.claims[e.Claim]; c != nil {
-			c.markStale(n.name)
-			c.excess[n.name], c.full[n.name] = e.Amount, true
+			c.requestReconcile(n.name)
+			c.excess[n.name], c.wereTooFull[n.name] = e.Amount, true
 			result.GivenUp = append(result.GivenUp, GivenUp{Claim: e.Claim, Node: n.name, Amount: e.Amount})
 		}
 	}
@@ -125,6 +124,6 @@ func (p *Planner) giveUpExcessLocked(n *nodeRoom, result *Result) {
 
 // isTooFull reports whether what is unused on a node has no room beside its pods.
 func (n *nodeRoom) isTooFull() bool {
-	room := n.allocatable.Less(&n.requested)
+	room := n.allocatable.Minus(&n.requested)
 	return n.unused.Exceeds(&room) != ""
 }

@@ -10,8 +10,8 @@ import (
 // tries is how often a draft is repeated when its room has gone to nominated pods or others.
 const tries = 3
 
-// placeLocked makes drafts of a claim until one is recorded. work fills the draft. The lock is released
-// while it asks for nominated pods. It returns how many nodes were looked at.
+// placeLocked makes drafts of a claim, which work fills, until one is recorded. It returns how many nodes were looked
+// at.
 func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *Result, work func(*draft)) (looks int) {
 	var d *draft
 	recorded := false
@@ -20,14 +20,11 @@ func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *
 		work(d)
 		looks += d.looks
 		recorded = p.recordLocked(d, result)
-		if p.claims[c.UID] != c {
-			return looks // changed or gone meanwhile
-		}
 	}
 	if !recorded {
-		c.dirty = true // the next draft knows the nominations that were in this one's way
-		for name := range d.places {
-			c.markStale(name)
+		c.needsReconcile = true // the next draft knows the nominations that were in this one's way
+		for name := range d.byName {
+			c.requestReconcile(name)
 		}
 	}
 	if !c.HasSlots() {
@@ -37,14 +34,14 @@ func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *
 	p.touched[c.UID] = struct{}{}
 	if !c.unfilled() {
 		clear(c.away)
-		clear(c.full)
+		clear(c.wereTooFull)
 		clear(c.capped)
 	}
 	return looks
 }
 
-// recordLocked records a draft. It returns false if the room is for nominated pods, if a pod has been placed there
-// since the nodes were read, or if the claim was replaced; the nodes are then as if the draft had not been made.
+// recordLocked records a draft. It returns false if the room is for nominated pods, or if a pod has been placed there
+// since the nodes were read; the nodes are then as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	gains, changes := d.gains(), d.changes()
 	if !p.leavesNominatedLocked(d, gains) {
@@ -66,7 +63,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	}
 	d.settlePlaced()
 	d.nodes.updateHeldRoom()
-	for _, at := range d.places {
+	for _, at := range d.byName {
 		if lost := at.unusedBefore.Beyond(&at.unused); at.node != nil && (!lost.IsZero() || at.before.Resized) {
 			d.nodes.free(at.node)
 		}
@@ -78,8 +75,8 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 }
 
 // leavesNominatedLocked reports whether a draft leaves the pods their room that are nominated to nodes on which it
-// holds more. It releases the lock meanwhile, and reports false if the claim was replaced.
-func (p *Planner) leavesNominatedLocked(d *draft, gains map[*place]ledger.Resources) bool {
+// holds more.
+func (p *Planner) leavesNominatedLocked(d *draft, gains map[*draftNode]ledger.Resources) bool {
 	if len(gains) == 0 || p.nominatedOn == nil {
 		return true
 	}
@@ -87,20 +84,20 @@ func (p *Planner) leavesNominatedLocked(d *draft, gains map[*place]ledger.Resour
 	for at := range gains {
 		names = append(names, at.name)
 	}
-	p.askLocked(names)
+	p.queryNominationsLocked(names)
 	for at, gain := range gains {
 		if d.nodes.freeRoom(at.node).Negative(&gain) {
 			return false
 		}
 	}
-	return p.claims[d.claim.UID] == d.claim
+	return true
 }
 
 // changeLocked makes the changes of a draft, unless one of the nodes on which it holds more has changed since it was
 // read: a pod may have taken the room. It returns false then.
-func (p *Planner) changeLocked(d *draft, gains map[*place]ledger.Resources, changes []holds.Change) bool {
-	p.recording.Lock()
-	defer p.recording.Unlock()
+func (p *Planner) changeLocked(d *draft, gains map[*draftNode]ledger.Resources, changes []holds.Change) bool {
+	p.admission.Lock()
+	defer p.admission.Unlock()
 	for at := range gains {
 		if !d.nodes.upToDate(at.node) {
 			return false
@@ -118,7 +115,7 @@ func (d *draft) settlePlaced() {
 		return
 	}
 	placed, more := 0, 0
-	for _, at := range d.places {
+	for _, at := range d.byName {
 		placed += max(0, at.slots-at.before.Slots())
 		more += at.slots - at.before.Slots()
 	}

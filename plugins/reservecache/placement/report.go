@@ -16,8 +16,8 @@ import (
 // Sums are sums over nodes. Of a claim of slots each is a number of slots, and Pods that number; of a claim of amounts
 // it is an amount.
 type Sums struct {
-	// Desired is what is wanted and Held what there is. Used is what of it the claim's pods use; nothing of a claim that
-	// is not inclusive. Missing is what is lacking.
+	// Desired is what is wanted and Held what there is. Used is what of it the claim's pods use; nothing of a claim
+	// that is not inclusive. Missing is what is lacking.
 	Desired, Held, Used, Missing ledger.Resources
 }
 
@@ -28,8 +28,8 @@ type Report struct {
 	MissingOn int
 	// Zones are those in which something is wanted or held, sorted by name.
 	Zones []ZoneReport
-	// Away are the nodes that were removed or ceased to be ready, Full those that became too full, if what was held there
-	// has found no other place.
+	// Away are the nodes that were removed or ceased to be ready, Full those that became too full, if what was held
+	// there has found no other place.
 	Away, Full []string
 	// Capped are the zones in which the limit on what is held keeps something from being held.
 	Capped []string
@@ -44,11 +44,11 @@ type ZoneReport struct {
 	Sums
 	// Unknown means that the zone has no node, Lost that it has none that may take slots.
 	Unknown, Lost bool
-	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is empty when it
-	// lacks nothing.
+	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is empty
+	// when it lacks nothing.
 	Shortfall string
-	// Nodes are those with slots, by name. Of a claim of amounts they are the nodes where something else is held than is
-	// desired.
+	// Nodes are those with slots, by name. Of a claim of amounts they are the nodes where something else is held than
+	// is desired.
 	Nodes []NodeReport
 }
 
@@ -104,7 +104,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 			}
 		}
 	}
-	r.Full = slices.Sorted(maps.Keys(c.full))
+	r.Full = slices.Sorted(maps.Keys(c.wereTooFull))
 	r.finish()
 	return r.Report, true
 }
@@ -120,14 +120,14 @@ type reporter struct {
 // zoneReport is a report on a zone with the numbers of its nodes on which something is missing, by the reason.
 type zoneReport struct {
 	ZoneReport
-	short, small, unfit, untaken map[string]int
+	short, small, unmet, untaken map[string]int
 }
 
 func (r *reporter) zone(name string) *zoneReport {
 	if r.zones[name] == nil {
 		r.zones[name] = &zoneReport{
 			ZoneReport: ZoneReport{Name: name},
-			short:      map[string]int{}, small: map[string]int{}, unfit: map[string]int{}, untaken: map[string]int{},
+			short:      map[string]int{}, small: map[string]int{}, unmet: map[string]int{}, untaken: map[string]int{},
 		}
 	}
 	return r.zones[name]
@@ -143,7 +143,7 @@ func (r *reporter) addNode(has *holds.NodeStatus) {
 	if n != nil && c.Inclusive() {
 		owned := n.ownedBy(c.UID)
 		node.Used = has.Amount.Clone()
-		node.Used.Lower(&owned)
+		node.Used.SetMin(&owned)
 		if c.HasSlots() {
 			node.Used = c.SlotsAmount(has.Slots() - c.UnusedSlots(has.Slots(), &owned))
 		}
@@ -195,9 +195,9 @@ func (r *reporter) addQuotas() {
 // claim has slots there.
 func (r *reporter) addReason(z *zoneReport, n *nodeRoom, size, more *ledger.Resources, slots int) {
 	if n == nil {
-		z.unfit["gone"]++
-	} else if unfit := r.claim.Fit.Unfit(n.object); unfit != "" {
-		z.unfit[string(unfit)]++
+		z.unmet["gone"]++
+	} else if unmet := r.claim.Requirements.Unmet(n.object); unmet != "" {
+		z.unmet[string(unmet)]++
 	} else if lacks := size.Exceeds(&n.allocatable); lacks != "" {
 		z.small["too small: "+resourceName(lacks)]++
 	} else if lacks := more.Exceeds(r.planner.ledgerNodes.freeRoom(n)); lacks != "" {
@@ -222,7 +222,7 @@ func (r *reporter) finish() {
 			if c.HasSlots() {
 				what = fmt.Sprintf("%d of %d slots", z.Held.Pods, z.Desired.Pods)
 			}
-			z.Shortfall = what + ": " + sentence(z.short, z.small, z.unfit, z.untaken)
+			z.Shortfall = what + ": " + sentence(z.short, z.small, z.unmet, z.untaken)
 		}
 		r.Desired.Add(&z.Desired, 1)
 		r.Held.Add(&z.Held, 1)
@@ -250,7 +250,7 @@ func (r *reporter) finish() {
 func (p *Planner) fitsNoNodeLocked(c *claimState) bool {
 	selected := 0
 	for _, n := range p.ledgerNodes.byName {
-		if c.Fit.Unfit(n.object) == NotSelected {
+		if c.Requirements.Unmet(n.object) == NotSelected {
 			continue
 		}
 		if selected++; c.Slot.Exceeds(&n.allocatable) == "" {

@@ -4,8 +4,8 @@ import "zonewise.dev/plugins/reservecache/ledger"
 
 // seekers are the claims that lack slots. They are listed again only after others lack some: each cycle asks for them.
 type seekers struct {
-	// stale is set when other claims lack slots than before.
-	stale bool
+	// changed is set when other claims lack slots than when they were listed.
+	changed bool
 	// claims are sorted by age, the oldest first; inclusive are those of them that are.
 	claims, inclusive []*claimState
 	// least is no more than the slot of any claim that is not inclusive. Such a slot takes the same room on every node.
@@ -17,7 +17,7 @@ type seekers struct {
 // seekersLocked returns the claims that lack slots.
 func (p *Planner) seekersLocked() *seekers {
 	s := &p.seekers
-	if !s.stale {
+	if !s.changed {
 		return s
 	}
 	// What was too little room was so for those that lacked slots at the time.
@@ -28,7 +28,7 @@ func (p *Planner) seekersLocked() *seekers {
 	clear(s.interested)
 	*s = seekers{claims: s.claims[:0], inclusive: s.inclusive[:0], interested: s.interested[:0]}
 	beside := 0
-	for _, c := range p.queue {
+	for _, c := range p.byAge {
 		if len(c.seeks) == 0 {
 			continue
 		}
@@ -40,7 +40,7 @@ func (p *Planner) seekersLocked() *seekers {
 		if beside++; beside == 1 {
 			s.least = c.Slot.Clone()
 		}
-		s.least.Lower(&c.Slot)
+		s.least.SetMin(&c.Slot)
 	}
 	return s
 }
@@ -58,12 +58,12 @@ func (s *seekers) passTooSmall(nodes *nodeSet) {
 	nodes.tooSmall = span{}
 }
 
-// interestedLocked returns the claims for which nodes that were freed since they were last offered may have room, the oldest first.
-// If few were freed, claims with slots larger than all of them are left out, in one step if no slot is small enough. The slice is
-// good until the next call.
+// interestedLocked returns the claims for which nodes that were freed since they were last offered may have room, the
+// oldest first. If few were freed, claims with slots larger than all of them are left out, in one step if no slot is
+// small enough. The slice is good until the next call.
 func (p *Planner) interestedLocked(nodes *nodeSet) []*claimState {
 	s := p.seekersLocked()
-	most, few := nodes.mostSince(nodes.offeredUpTo, looksPerClaim)
+	most, few := nodes.maxRoomSince(nodes.offeredUpTo, looksPerClaim)
 	if few && s.least.Exceeds(&most) != "" {
 		nodes.tooSmall.extendTo(nodes.offeredUpTo, nodes.freeings)
 		return s.inclusive

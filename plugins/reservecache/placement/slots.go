@@ -13,7 +13,7 @@ import (
 func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
 	p.countLocked(c)
 	looks := p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
-		c.apportion(p.fits[c.Fit.key].zones)
+		c.apportion(p.nodeCounts[c.Requirements.key].zones)
 		d.giveUpMisplaced()
 		d.placeMissing()
 		d.giveUpSurplus()
@@ -24,10 +24,10 @@ func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
 	return looks
 }
 
-// giveUpMisplaced lowers each place to the slots that may stay there. Slots of an old size get the new one as far as
+// giveUpMisplaced lowers each node to the slots that may stay there. Slots of an old size get the new one as far as
 // there is room.
 func (d *draft) giveUpMisplaced() {
-	for _, at := range d.placesByName() {
+	for _, at := range d.sortedByName() {
 		if !at.ready {
 			d.claim.away[at.name] = max(1, at.slots)
 		}
@@ -40,9 +40,9 @@ func (d *draft) giveUpMisplaced() {
 	}
 }
 
-// slotsThatMayStay is how many slots may stay at a place, its room aside unless it is known to be too full. Used ones
+// slotsThatMayStay is how many slots may stay on a node, its room aside unless it is known to be too full. Used ones
 // may stay on a node that takes no slots any more.
-func (d *draft) slotsThatMayStay(at *place) int {
+func (d *draft) slotsThatMayStay(at *draftNode) int {
 	c, unused := d.claim, d.unusedSlots(at)
 	used := at.slots - unused
 	switch {
@@ -50,7 +50,7 @@ func (d *draft) slotsThatMayStay(at *place) int {
 		return 0
 	case at.node == nil: // only the cycles see it yet
 		return at.slots
-	case !c.Fit.Takes(at.node.object):
+	case !c.Requirements.MetBy(at.node.object):
 		return used
 	}
 	unused -= min(unused, int(c.excess[at.name].Pods))
@@ -64,9 +64,9 @@ func (d *draft) slotsThatMayStay(at *place) int {
 	return used + unused
 }
 
-// resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that
+// resize gives up to a number of slots of a node the claim's size, as many as there is room for beside the pods that
 // use them.
-func (d *draft) resize(at *place, slots int) {
+func (d *draft) resize(at *draftNode, slots int) {
 	d.setSlots(at, slots)
 	for slots > 0 && at.node.room.Negative(&at.unused) {
 		slots--
@@ -112,9 +112,9 @@ func (d *draft) placeSlot(zoneName string) bool {
 }
 
 func (d *draft) addSlot(n *nodeRoom) {
-	at := d.places[n.name]
+	at := d.byName[n.name]
 	if at == nil {
-		at = d.addPlace(n.name, holds.NodeStatus{})
+		at = d.addNode(n.name, holds.NodeStatus{})
 	}
 	d.setSlots(at, at.slots+1)
 }
@@ -128,23 +128,23 @@ func (d *draft) giveUpSurplus() {
 		zone := c.quotas[i].zone
 		surplus -= d.giveUpUnused(zone, min(surplus, c.beyondQuota(zone)))
 	}
-	giveUp := func(at *place, n int) {
+	giveUp := func(at *draftNode, n int) {
 		if m := min(n, at.slots, surplus); m > 0 {
 			d.setSlots(at, at.slots-m)
 			surplus -= m
 		}
 	}
-	for _, at := range d.placesByName() {
+	for _, at := range d.sortedByName() {
 		giveUp(at, c.beyondQuota(at.zone))
 	}
-	for _, at := range d.placesByName() {
+	for _, at := range d.sortedByName() {
 		giveUp(at, at.slots)
 	}
 }
 
 // giveUpUnused gives up at most n unused slots of a zone, those on the emptiest nodes first, and returns how many.
 func (d *draft) giveUpUnused(zoneName string, n int) (givenUp int) {
-	for _, at := range d.placesByRoom(zoneName) {
+	for _, at := range d.sortedByRoom(zoneName) {
 		if m := min(n-givenUp, d.unusedSlots(at)); m > 0 {
 			d.setSlots(at, at.slots-m)
 			givenUp += m
@@ -162,7 +162,7 @@ func (d *draft) followOwners() {
 	}
 	var outside []*nodeRoom
 	for _, n := range d.nodes.byName {
-		if len(n.owned) > 0 && n.zone != nil && d.hasOwnersOutside(n) && c.quota(n.zone.name) != nil && c.Fit.Takes(n.object) {
+		if len(n.owned) > 0 && n.zone != nil && d.hasOwnersOutside(n) && c.quota(n.zone.name) != nil && c.Requirements.MetBy(n.object) {
 			outside = append(outside, n)
 		}
 	}
@@ -182,7 +182,7 @@ func (d *draft) hasOwnersOutside(n *nodeRoom) bool {
 
 // slotsOn is how many slots a node is to have.
 func (d *draft) slotsOn(n *nodeRoom) int {
-	if at := d.places[n.name]; at != nil {
+	if at := d.byName[n.name]; at != nil {
 		return at.slots
 	}
 	return 0
@@ -195,18 +195,18 @@ func (d *draft) mayAdd(n *nodeRoom) bool {
 	return d.claim.withinPerNode(n, slots) && room.Exceeds(d.nodes.freeRoom(n)) == ""
 }
 
-// placesByRoom returns the places of a zone, the emptiest node first: the opposite order to that of filling.
-func (d *draft) placesByRoom(zoneName string) []*place {
-	var places []*place
-	for _, at := range d.places {
+// sortedByRoom returns the draft's nodes of a zone, the emptiest node first: the opposite order to that of filling.
+func (d *draft) sortedByRoom(zoneName string) []*draftNode {
+	var nodes []*draftNode
+	for _, at := range d.byName {
 		if at.zone == zoneName && at.node != nil {
-			places = append(places, at)
+			nodes = append(nodes, at)
 		}
 	}
 	slot := &d.claim.Slot
-	slices.SortFunc(places, func(a, b *place) int {
+	slices.SortFunc(nodes, func(a, b *draftNode) int {
 		return -cmp.Or(cmp.Compare(a.node.room.Slots(slot), b.node.room.Slots(slot)),
 			cmp.Compare(share(&a.node.room, slot), share(&b.node.room, slot)), strings.Compare(a.name, b.name))
 	})
-	return places
+	return nodes
 }

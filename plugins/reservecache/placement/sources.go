@@ -2,10 +2,11 @@ package placement
 
 import "slices"
 
-// The planner has the nodes from two sources, which hear of events at different times. What is decided for both follows the ledger;
-// a node that only the cycles see yet keeps what is held on it.
+// The planner has the nodes from two sources, which hear of events at different times. What is decided for both follows
+// the ledger; a node that only the cycles see yet keeps what is held on it.
 
-// nodeLocked returns a node as the ledger has it, or as only the cycles do yet; nil for one that the ledger has removed.
+// nodeLocked returns a node as the ledger has it, or as only the cycles do yet; nil for one that the ledger has
+// removed.
 func (p *Planner) nodeLocked(name string) *nodeRoom {
 	if n := p.ledgerNodes.byName[name]; n != nil {
 		return n
@@ -22,15 +23,16 @@ func (p *Planner) freeLocked(name string) {
 	}
 }
 
-// updateLocked makes one of the sets equal to what read returns, or to its recent nodes. It reports whether claims have become dirty.
-func (p *Planner) updateLocked(nodes *nodeSet, read func() View, all bool) (marked bool) {
+// updateLocked makes one of the sets equal to what read returns, or to its recent nodes. It reports whether it gave
+// Reconcile something to do.
+func (p *Planner) updateLocked(nodes *nodeSet, read func() View, all bool) (requested bool) {
 	nodes.update(read, all)
 	return p.forgetRemovedLocked()
 }
 
-// forgetRemovedLocked has Reconcile look at what was held on nodes that are gone. A node that the ledger has removed does not exist,
-// whatever the cycles see yet. It reports whether claims have become dirty, or may have.
-func (p *Planner) forgetRemovedLocked() (marked bool) {
+// forgetRemovedLocked has Reconcile look at what was held on nodes that are gone, and reports whether there are any.
+// A node that the ledger has removed does not exist, whatever the cycles see yet.
+func (p *Planner) forgetRemovedLocked() (requested bool) {
 	for _, name := range p.ledgerNodes.removed {
 		if n := p.cycleNodes.byName[name]; n != nil {
 			p.cycleNodes.leaveZone(n)
@@ -39,29 +41,29 @@ func (p *Planner) forgetRemovedLocked() (marked bool) {
 	for _, name := range slices.Concat(p.ledgerNodes.removed, p.cycleNodes.removed) {
 		if p.nodeLocked(name) == nil {
 			delete(p.nominated, name)
-			p.markHoldersStaleLocked(name)
-			marked = true
+			p.requestReconcileOfHoldersLocked(name)
+			requested = true
 		}
 	}
 	p.ledgerNodes.removed, p.cycleNodes.removed = nil, nil
 	if p.ledgerNodes.moved || p.cycleNodes.moved {
 		p.ledgerNodes.moved, p.cycleNodes.moved = false, false
-		p.cyclesSeeOthers = slices.ContainsFunc(p.cycleNodes.order, func(n *nodeRoom) bool {
+		p.cyclesSeeMoreNodes = slices.ContainsFunc(p.cycleNodes.order, func(n *nodeRoom) bool {
 			return p.ledgerNodes.byName[n.name] == nil
 		})
 	}
-	return marked
+	return requested
 }
 
-// markHoldersStaleLocked has Reconcile look at what all claims have on a node.
-func (p *Planner) markHoldersStaleLocked(nodeName string) {
+// requestReconcileOfHoldersLocked has Reconcile look at what each claim has on a node.
+func (p *Planner) requestReconcileOfHoldersLocked(nodeName string) {
 	held := p.holds.Node(nodeName)
 	if held == nil {
 		return
 	}
 	for i := range held.Holds {
 		if c := p.claims[held.Holds[i].Claim.UID]; c != nil {
-			c.markStale(nodeName)
+			c.requestReconcile(nodeName)
 		}
 	}
 }

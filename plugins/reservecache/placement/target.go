@@ -28,14 +28,15 @@ type Target struct {
 	holds.Claim
 	// SameTerms means that the same pods may use what is held as in the version before: only what is wanted differs.
 	SameTerms bool
-	Fit       *Fit
+	// Requirements say which nodes may have slots, or amounts.
+	Requirements *NodeRequirements
 
-	// Zones says how many slots each zone gets; no zone is named twice. If it is empty, Slots are spread evenly over all
-	// zones with nodes that the fit selects.
+	// Zones says how many slots each zone gets; no zone is named twice. If it is empty, Slots are spread evenly over
+	// all zones with nodes that the node selector selects.
 	Zones []Zone
 	Slots int
-	// Known are zones over which the slots were spread before, by another planner. They count although they may have lost
-	// all nodes.
+	// Known are zones over which the slots were spread before, by another planner. They count although they may have
+	// lost all nodes.
 	Known []string
 	// PerNode is how many slots, and owners outside of them, a node may have together; 0 for no limit.
 	PerNode    int

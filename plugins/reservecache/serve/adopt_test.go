@@ -36,7 +36,7 @@ func TestAdoptionOfHeadroom(t *testing.T) {
 				f.Ledger.AddNode(makeNode("n1", tc.cpus))
 			}
 			f.add(t, replica("one", "1", t0))
-			f.Planner.Set((&spec{uid: "uid-r", slot: slotOf(1), fit: everyNode}).target(0))
+			f.Planner.Set((&spec{uid: "uid-r", slot: slotOf(1), requirements: everyNode}).target(0))
 			f.Ledger.UpdateSnapshot(f.snapshot)
 			compiled, errs := compile(r)
 			require.Empty(t, errs)

@@ -130,7 +130,7 @@ func newFixtureOn(t *testing.T, maxHeldFraction float64, api *crdtest.Source, le
 	l, h := ledger.New(ledger.DefaultOptions()), holds.New()
 	f.Server = New(&Config{
 		Clock: f.clock, Source: f.api, Leader: leader.Of(t.Context(), f.handle), Lease: func() string { return lease }, Ledger: l, Holds: h,
-		Planner: placement.New(h, maxHeldFraction, nil), Waker: f.handle, Handle: f.handle, Trails: func(string) bool { return false },
+		Planner: placement.New(h, maxHeldFraction, nil), Waker: f.handle, Handle: f.handle, Lags: func(string) bool { return false },
 	})
 	return f
 }
@@ -152,7 +152,7 @@ func (f *fixture) add(t *testing.T, pods ...*v1.Pod) {
 		require.NoError(t, err)
 		require.NoError(t, f.pods().Add(pod))
 	}
-	f.Kick()
+	f.RequestPass()
 }
 
 // end has pods gone.
@@ -162,7 +162,7 @@ func (f *fixture) end(t *testing.T, names ...string) {
 		f.Ledger.RemovePod(types.UID(name))
 		require.NoError(t, f.pods().Delete(makePod(name, "", "1", nil)))
 	}
-	f.Kick()
+	f.RequestPass()
 }
 
 // pods are those of the pod informer.

@@ -35,8 +35,8 @@ type entry struct {
 	report     *placement.Report
 	reported   *spec
 	reportedAt time.Time
-	// causes says why nodes became too full, by node, and daemons are those of them on which it was a pod of a DaemonSet.
-	// Such a pod comes to each node, a little later than slots: that is no reason to worry.
+	// causes says why nodes became too full, by node, and daemons are those of them on which it was a pod of a
+	// DaemonSet. Such a pod comes to each node, a little later than slots: that is no reason to worry.
 	causes  map[string]string
 	daemons map[string]bool
 	// survey is what the last look at its owners found.
@@ -51,7 +51,7 @@ func (s *Server) servedChanged(available bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.served = available
-	s.staleLocked()
+	s.requestApplyLocked()
 }
 
 // reservationSeen takes a reservation as the API server shows it.
@@ -66,7 +66,7 @@ func (s *Server) reservationSeen(obj *v1alpha1.ZoneReservation) {
 	}
 	deleting := e.object.Latest != nil && e.object.Latest.DeletionTimestamp == nil && obj.DeletionTimestamp != nil
 	if changed := e.object.See(obj, compile); changed || deleting {
-		s.staleLocked()
+		s.requestApplyLocked()
 	}
 	if e.object.Valid() {
 		e.valid = e.object.Spec
@@ -85,7 +85,7 @@ func (s *Server) yieldLocked(e *entry) {
 		return
 	}
 	e.heldBy = other
-	s.staleLocked()
+	s.requestApplyLocked()
 	klog.Background().Info("Another scheduler holds the reservation, so this one does not",
 		"reservation", e.object.Latest.Name, "other", other, "lease", mine)
 	if recorder := s.Handle.EventRecorder(); recorder != nil {
@@ -104,13 +104,13 @@ func (s *Server) reservationGone(obj *v1alpha1.ZoneReservation) {
 	} else if e != nil {
 		e.object, e.valid = crd.Object[*v1alpha1.ZoneReservation, *spec]{}, nil
 	}
-	s.staleLocked()
+	s.requestApplyLocked()
 }
 
-// staleLocked has a pass work out again what applies.
-func (s *Server) staleLocked() {
-	s.stale = true
-	s.Kick()
+// requestApplyLocked has a pass work out again what applies.
+func (s *Server) requestApplyLocked() {
+	s.needsApply = true
+	s.RequestPass()
 }
 
 // applying is a reservation that holds capacity.
@@ -152,11 +152,11 @@ func (s *Server) applyingLocked() []applying {
 // applyReservations passes the reservations that apply now to the planner and the pods. A pass calls it.
 func (s *Server) applyReservations() {
 	s.mu.Lock()
-	if !s.stale {
+	if !s.needsApply {
 		s.mu.Unlock()
 		return
 	}
-	s.stale = false
+	s.needsApply = false
 	priority, class := s.defaultPriorityLocked()
 	active := s.applyingLocked()
 	var adopt []applying
@@ -244,6 +244,6 @@ func (s *Server) noticeExpiry() {
 	if next := s.nextExpiry(); !next.IsZero() && !next.After(s.Clock.Now()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.stale = true
+		s.needsApply = true
 	}
 }

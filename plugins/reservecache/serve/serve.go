@@ -42,8 +42,8 @@ type Handle interface {
 
 // Waker wakes pods that wait for room. It is called by one goroutine at a time.
 type Waker interface {
-	// Wake is called when nodes may have got room; nodes has them by name. It returns when to call again in any case; zero
-	// for never.
+	// Wake is called when nodes may have got room; nodes has them by name. It returns when to call again in any case;
+	// zero for never.
 	Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot) (next time.Time)
 }
 
@@ -60,8 +60,8 @@ type Config struct {
 	Planner *placement.Planner
 	Waker   Waker
 	Handle  Handle
-	// Trails reports whether the ledger is known to be behind the API server about a node.
-	Trails func(nodeName string) bool
+	// Lags reports whether the ledger is known to be behind the API server about a node.
+	Lags func(nodeName string) bool
 }
 
 // Server is the ZoneReservations of one scheduler. Make one with New.
@@ -92,8 +92,8 @@ type Server struct {
 	mu      sync.Mutex // guards everything below, and the entries
 	entries map[types.UID]*entry
 	served  bool // the CustomResourceDefinition is there
-	// stale is set when what applies is to be worked out again.
-	stale bool
+	// needsApply is set when what applies is to be worked out again.
+	needsApply bool
 	// globalDefaults are the values of the priority classes that are the default of the cluster, by name.
 	globalDefaults map[string]int32
 	// wordsTurn is when the next status may be written in which only words are new.
@@ -179,7 +179,7 @@ func (s *Server) AwaitStart(ctx context.Context) {
 		}
 		s.mu.Unlock()
 	}
-	s.Kick()
+	s.RequestPass()
 }
 
 // startKnown reports whether all is known that the first placement depends on.
@@ -244,7 +244,7 @@ func (s *Server) classSeen(class *schedulingv1.PriorityClass) {
 		delete(s.globalDefaults, class.Name)
 	}
 	if value, has := s.globalDefaults[class.Name]; had != has || before != value {
-		s.staleLocked()
+		s.requestApplyLocked()
 	}
 }
 
@@ -253,7 +253,7 @@ func (s *Server) classGone(class *schedulingv1.PriorityClass) {
 	defer s.mu.Unlock()
 	if _, had := s.globalDefaults[class.Name]; had {
 		delete(s.globalDefaults, class.Name)
-		s.staleLocked()
+		s.requestApplyLocked()
 	}
 }
 

@@ -145,7 +145,7 @@ func TestOwnersOutliveAMissingNode(t *testing.T) {
 	f.start(t)
 	f.requireSlots(t, "r", 2, 0)
 	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.Kick()
+	f.RequestPass()
 	f.requireSlots(t, "r", 2, 2)
 }
 
@@ -200,12 +200,12 @@ func TestWhyANodeIsTooFull(t *testing.T) {
 		"placed by us": {
 			cause: func(t *testing.T, f *fixture) {
 				require.NoError(t, f.Ledger.AssumePod(makePod("agent", "", "2", nil), "n1", t0))
-				f.Kick()
+				f.RequestPass()
 			},
 			says: "node n1: pod shop/agent, which slots do not keep out, was placed there",
 		},
 		"the node shrinks": {
-			cause: func(_ *testing.T, f *fixture) { f.Ledger.UpdateNode(makeNode("n1", "3")); f.Kick() },
+			cause: func(_ *testing.T, f *fixture) { f.Ledger.UpdateNode(makeNode("n1", "3")); f.RequestPass() },
 			says:  "node n1: the node has less to offer than before",
 		},
 	} {
@@ -219,7 +219,7 @@ func TestWhyANodeIsTooFull(t *testing.T) {
 			require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted), tc.says)
 			f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
 			f.Ledger.AddNode(makeNode("n2", "4"))
-			f.Kick()
+			f.RequestPass()
 			f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
 			f.requireSlots(t, "r", 3, 0)
 		})
@@ -236,7 +236,7 @@ func TestPodsOfDaemonSetsAlarmNobody(t *testing.T) {
 	agent := makePod("agent", "", "1", nil)
 	agent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
 	require.NoError(t, f.Ledger.AssumePod(agent, "n1", t0))
-	f.Kick()
+	f.RequestPass()
 	f.requireSlots(t, "r", 3, 0)
 	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
 	f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
@@ -372,7 +372,7 @@ func TestEventsTellWhatChanges(t *testing.T) {
 	f.requireSlots(t, "r", 1, 0)
 	require.Equal(t, "Normal AllSlotsHeld 1 unused slots are held", <-f.handle.recorder.Events)
 	f.Ledger.RemoveNode(makeNode("n1", "1"))
-	f.Kick()
+	f.RequestPass()
 	f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodesLost)
 	got := []string{<-f.handle.recorder.Events, <-f.handle.recorder.Events}
 	slices.Sort(got)
@@ -397,7 +397,7 @@ func TestStandby(t *testing.T) {
 	f := newFixture(t, 1, reservation("r", 1, nil))
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	require.NoError(t, f.Start(t.Context(), nil))
-	f.Kick()
+	f.RequestPass()
 	_, _, ok := f.wantedStatus("uid-r")
 	require.False(t, ok)
 	require.Nil(t, f.Holds.Node("n1"))

@@ -37,10 +37,10 @@ type spec struct {
 	// named are the owners as the object has them.
 	named []v1alpha1.ReservationOwner
 	// slot is the size of one slot, its one pod included; empty for a reservation of amounts.
-	slot    ledger.Resources
-	fit     *placement.Fit
-	use     holds.Use
-	perNode int
+	slot         ledger.Resources
+	requirements *placement.NodeRequirements
+	use          holds.Use
+	perNode      int
 	// priority is nil when it is that of pods without a priority class.
 	priority *int32
 	// deadline is when the reservation expires; zero when it does not.
@@ -68,15 +68,15 @@ func (s *spec) claimName() string { return "ZoneReservation " + s.name }
 func compile(obj *v1alpha1.ZoneReservation) (*spec, field.ErrorList) {
 	root := field.NewPath("spec")
 	s := &spec{
-		name:     obj.Name,
-		uid:      obj.UID,
-		created:  obj.CreationTimestamp.Time,
-		fit:      placement.NewFit(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, feature.TolerationOperators()),
-		perNode:  int(ptr.Deref(obj.Spec.SlotsPerNode, 0)),
-		priority: obj.Spec.Priority,
-		shift:    obj.Spec.OnZoneLoss != v1alpha1.ZoneLossKeep,
-		named:    obj.Spec.Owners,
-		zones:    obj.Spec.Zones,
+		name:         obj.Name,
+		uid:          obj.UID,
+		created:      obj.CreationTimestamp.Time,
+		requirements: placement.NewNodeRequirements(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, feature.TolerationOperators()),
+		perNode:      int(ptr.Deref(obj.Spec.SlotsPerNode, 0)),
+		priority:     obj.Spec.Priority,
+		shift:        obj.Spec.OnZoneLoss != v1alpha1.ZoneLossKeep,
+		named:        obj.Spec.Owners,
+		zones:        obj.Spec.Zones,
 	}
 	errs := s.readOwners(obj.Spec.Owners, root.Child("owners"))
 	if obj.Spec.Nodes != nil {
@@ -138,7 +138,7 @@ func (s *spec) readSlots(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 }
 
 // everyNode fits all nodes that are ready: a reservation of amounts names those that it means.
-var everyNode = placement.NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
+var everyNode = placement.NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
 
 // readNodes reads a reservation of amounts.
 func (s *spec) readNodes(nodes []v1alpha1.ReservationNode, path *field.Path) field.ErrorList {
@@ -146,7 +146,7 @@ func (s *spec) readNodes(nodes []v1alpha1.ReservationNode, path *field.Path) fie
 		return field.ErrorList{field.TooMany(path, len(nodes), maxNodes)}
 	}
 	var errs field.ErrorList
-	s.fit, s.nodes = everyNode, make(map[string]ledger.Resources, len(nodes))
+	s.requirements, s.nodes = everyNode, make(map[string]ledger.Resources, len(nodes))
 	for i := range nodes {
 		n, at := &nodes[i], path.Index(i)
 		if _, twice := s.nodes[n.Name]; twice {
@@ -183,9 +183,9 @@ func (s *spec) target(fallback int32) placement.Target {
 		Claim: holds.Claim{
 			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot,
 		},
-		Nodes:   s.nodes,
-		PerNode: s.perNode,
-		Fit:     s.fit,
+		Nodes:        s.nodes,
+		PerNode:      s.perNode,
+		Requirements: s.requirements,
 	}
 	if s.priority != nil {
 		d.Claim.Priority = *s.priority

@@ -108,7 +108,7 @@ func TestAmounts(t *testing.T) {
 	require.Equal(t, map[string]ledger.Resources{"n1": {MilliCPU: 3000, Pods: 1}, "n2": {MilliCPU: 500, Pods: 3}}, d.Nodes)
 	cordoned := makeNode("n1", "4")
 	cordoned.Spec.Unschedulable, cordoned.Spec.Taints = true, []v1.Taint{{Key: "only", Effect: v1.TaintEffectNoExecute}}
-	require.Empty(t, d.Fit.Unfit(cordoned), "who may go there is the writer's matter")
+	require.Empty(t, d.Requirements.Unmet(cordoned), "who may go there is the writer's matter")
 }
 
 func TestModes(t *testing.T) {

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any change
-	// of what is held.
+	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any
+	// change of what is held.
 	statusPause = 500 * time.Millisecond
 	// useInterval is how long a status waits at least in which only what is used is new.
 	useInterval = 10 * time.Second
-	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how many
-	// nodes lack CPU for a slot.
+	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how
+	// many nodes lack CPU for a slot.
 	messageInterval = 10 * time.Second
-	// messagePause is the least time between two writes of any status in which only words are new: what all reservations
-	// that lack room say changes all the time, and is not to delay the others.
+	// messagePause is the least time between two writes of any status in which only words are new: what all
+	// reservations that lack room say changes all the time, and is not to delay the others.
 	messagePause = time.Second
 )
 

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// kickDelay is how long after a kick a pass begins at the earliest. What kicks is often a part of something, such as a
-	// scheduling cycle or the loss of a node, and a pass in the midst of it would see a part.
-	kickDelay = time.Millisecond
+	// passDelay is how long after a kick a pass begins at the earliest. What kicks is often a part of something, such
+	// as a scheduling cycle or the loss of a node, and a pass in the midst of it would see a part.
+	passDelay = time.Millisecond
 	// gatherInterval is the least time between two passes of the worker. Many pods come and go within it in a busy
 	// cluster.
 	gatherInterval = 20 * time.Millisecond
@@ -31,13 +31,14 @@ const (
 	// reviewInterval is how often it is worked out again what reservations lack, in words: how many nodes are short of
 	// what changes all the time.
 	reviewInterval = time.Minute
-	// reportInterval is the least time between two reports of a reservation of amounts, which may have thousands of nodes.
+	// reportInterval is the least time between two reports of a reservation of amounts, which may have thousands of
+	// nodes.
 	reportInterval = statusPause / 2
 )
 
-// Kick has the worker look at what has changed. It is cheap and may be called from any goroutine.
-func (s *Server) Kick() {
-	at := s.Clock.Now().Add(kickDelay)
+// RequestPass has the worker look at what has changed. It is cheap and may be called from any goroutine.
+func (s *Server) RequestPass() {
+	at := s.Clock.Now().Add(passDelay)
 	if rested := s.rested.Load(); at.Before(*rested) {
 		at = *rested
 	}
@@ -77,7 +78,7 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 		result := s.Planner.Reconcile(func() placement.View {
 			s.Ledger.UpdateSnapshot(s.snapshot)
 			return snapshotView{s.snapshot, s}
-		}, s.trails)
+		}, s.lags)
 		full = append(full, result.GivenUp...)
 		more = result.More
 	}
@@ -92,14 +93,14 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// trails reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot
+// lags reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot
 // was taken, with their pods, would else seem to have no room.
-func (s *Server) trails(nodeName string) bool {
+func (s *Server) lags(nodeName string) bool {
 	if s.snapshot.Behind(nodeName) {
-		s.Kick()
+		s.RequestPass()
 		return true
 	}
-	return s.Trails(nodeName)
+	return s.Lags(nodeName)
 }
 
 // takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack

@@ -29,8 +29,8 @@ type Node struct {
 type Cluster struct {
 	// Node returns a node, and false for one that is gone.
 	Node func(name string) (Node, bool)
-	// Asker returns a pod as an asker of holds.
-	Asker func(pod *v1.Pod) holds.Asker
+	// Requester returns a pod as holds see it.
+	Requester func(pod *v1.Pod) holds.Requester
 	// MayGo reports whether a pod may go to a node, apart from its room.
 	MayGo func(pod *v1.Pod, node *v1.Node) bool
 }
@@ -112,7 +112,7 @@ type picking struct {
 func (s *picking) pick(waiting []*pod) {
 	s.node.Requested, s.node.Owned = s.node.Requested.Clone(), maps.Clone(s.node.Owned)
 	for _, w := range s.keepChosen() {
-		s.countAsPlaced(w, s.cluster.Asker(w.object).Claim)
+		s.countAsPlaced(w, s.cluster.Requester(w.object).Claim)
 	}
 	for _, w := range waiting {
 		s.chooseIfHelped(w)
@@ -148,12 +148,12 @@ func (s *picking) chooseIfHelped(w *pod) {
 	if w.lastOpening == s.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
 		return
 	}
-	who := s.cluster.Asker(w.object)
-	verdict := n.Holds.Fit(&holds.Question{
-		Who: &who, Request: &w.request, Allocatable: &n.Allocatable, Requested: &n.Requested,
+	requester := s.cluster.Requester(w.object)
+	result := n.Holds.Fit(&holds.FitInput{
+		Requester: &requester, Request: &w.request, Allocatable: &n.Allocatable, Requested: &n.Requested,
 		Owned: func(claim types.UID) ledger.Resources { return n.Owned[claim] },
 	})
-	if !verdict.Fits || !s.cluster.MayGo(w.object, n.Object) {
+	if !result.Fits || !s.cluster.MayGo(w.object, n.Object) {
 		return
 	}
 	if w.due.After(s.now) {
@@ -162,7 +162,7 @@ func (s *picking) chooseIfHelped(w *pod) {
 		return
 	}
 	if s.choose(w) {
-		s.countAsPlaced(w, who.Claim)
+		s.countAsPlaced(w, requester.Claim)
 	}
 }
 

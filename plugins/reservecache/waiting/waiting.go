@@ -110,17 +110,17 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, terms Terms, n
 	return len(p.openedInCycle) > 0 || len(p.outdated) > 0
 }
 
-// Reowned returns the pods, by namespace and name, that were refused on other terms than they have now. asker returns a
-// pod as an asker of holds; it is called under the lock, for all pods if the version of the owners is another than at
-// the last call.
-func (p *Pods) Reowned(version any, asker func(pod *v1.Pod) holds.Asker) map[string]*v1.Pod {
+// Reowned returns the pods, by namespace and name, that were refused on other terms than they have now. requesterOf
+// returns a pod as holds see it; it is called under the lock, for all pods if the version of the owners is another than
+// at the last call.
+func (p *Pods) Reowned(version any, requesterOf func(pod *v1.Pod) holds.Requester) map[string]*v1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed := map[string]*v1.Pod{}
 	check := func(w *pod) {
-		who := asker(w.object)
-		if w.terms.Claim != who.Claim || w.terms.Use != who.Use {
-			w.terms.Claim, w.terms.Use = who.Claim, who.Use
+		now := requesterOf(w.object)
+		if w.terms.Claim != now.Claim || w.terms.Use != now.Use {
+			w.terms.Claim, w.terms.Use = now.Claim, now.Use
 			changed[w.object.Namespace+"/"+w.object.Name] = w.object
 		}
 	}

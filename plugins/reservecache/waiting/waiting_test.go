@@ -48,8 +48,8 @@ func (s *stage) cluster() *Cluster {
 				Holds:       s.holds.Node(name),
 			}, ok
 		},
-		Asker: func(pod *v1.Pod) holds.Asker {
-			return holds.Asker{Priority: *pod.Spec.Priority, Claim: s.claims[pod.UID]}
+		Requester: func(pod *v1.Pod) holds.Requester {
+			return holds.Requester{Priority: *pod.Spec.Priority, Claim: s.claims[pod.UID]}
 		},
 		MayGo: func(_ *v1.Pod, n *v1.Node) bool { return !s.closed[n.Name] },
 	}
@@ -235,14 +235,14 @@ func TestPodsThatChangeTheirClaim(t *testing.T) {
 	s.claims["web"], s.claims["job"] = "old", "other"
 	require.True(t, s.Refused(podOf("web", 0), cpus(1), Terms{Claim: "old", Version: 1}, s.now))
 	require.True(t, s.Refused(podOf("job", 0), cpus(1), Terms{Claim: "other", Version: 1}, s.now))
-	require.Empty(t, s.Reowned(1, s.cluster().Asker), "they belong to what they belonged to")
+	require.Empty(t, s.Reowned(1, s.cluster().Requester), "they belong to what they belonged to")
 
 	s.claims["web"] = "young"
-	require.Equal(t, []string{"default/web"}, names(s.Reowned(2, s.cluster().Asker)))
-	require.Empty(t, s.Reowned(2, s.cluster().Asker), "once is enough")
+	require.Equal(t, []string{"default/web"}, names(s.Reowned(2, s.cluster().Requester)))
+	require.Empty(t, s.Reowned(2, s.cluster().Requester), "once is enough")
 
 	// Its cycle began before the claim went.
 	require.True(t, s.Refused(podOf("late", 0), cpus(1), Terms{Claim: "old", Version: 1}, s.now))
-	require.Equal(t, []string{"default/late"}, names(s.Reowned(2, s.cluster().Asker)))
+	require.Equal(t, []string{"default/late"}, names(s.Reowned(2, s.cluster().Requester)))
 	require.False(t, s.Refused(podOf("late", 0), cpus(1), Terms{Version: 2}, s.now))
 }

@@ -14,17 +14,17 @@ func TestFitOfNodes(t *testing.T) {
 	gpuNode.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "8", Effect: v1.TaintEffectNoSchedule}, {Key: "soft", Effect: v1.TaintEffectPreferNoSchedule}}
 	gpu := []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpEqual, Value: "8", TolerationSeconds: &seconds}}
 	more := []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpGt, Value: "4"}}
-	require.Equal(t, Tainted, everywhere.Unfit(gpuNode))
-	require.Equal(t, Unfit(""), NewFit(map[string]string{"pool": "gpu"}, gpu, false).Unfit(gpuNode))
-	require.Equal(t, NotSelected, NewFit(map[string]string{"pool": "cpu"}, gpu, false).Unfit(gpuNode))
-	require.Equal(t, Tainted, NewFit(nil, more, false).Unfit(gpuNode))
-	require.Equal(t, Unfit(""), NewFit(nil, more, true).Unfit(gpuNode))
+	require.Equal(t, Tainted, everywhere.Unmet(gpuNode))
+	require.Equal(t, Unmet(""), NewNodeRequirements(map[string]string{"pool": "gpu"}, gpu, false).Unmet(gpuNode))
+	require.Equal(t, NotSelected, NewNodeRequirements(map[string]string{"pool": "cpu"}, gpu, false).Unmet(gpuNode))
+	require.Equal(t, Tainted, NewNodeRequirements(nil, more, false).Unmet(gpuNode))
+	require.Equal(t, Unmet(""), NewNodeRequirements(nil, more, true).Unmet(gpuNode))
 
 	cordoned := makeNode("n", "a", "4")
 	cordoned.Spec.Unschedulable = true
-	require.Equal(t, Cordoned, everywhere.Unfit(cordoned))
-	require.Equal(t, Unfit(""), NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false).Unfit(cordoned))
+	require.Equal(t, Cordoned, everywhere.Unmet(cordoned))
+	require.Equal(t, Unmet(""), NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false).Unmet(cordoned))
 	cordoned.Spec = v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}}
-	require.Equal(t, Cordoned, everywhere.Unfit(cordoned))
-	require.Equal(t, NotReady, everywhere.Unfit(notReady(cordoned)))
+	require.Equal(t, Cordoned, everywhere.Unmet(cordoned))
+	require.Equal(t, NotReady, everywhere.Unmet(notReady(cordoned)))
 }
