@@ -82,10 +82,13 @@ type settings struct {
 
 // preemption is a gang's preemption.
 type preemption struct {
-	victims map[types.UID]string // with their nodes
-	nodes   map[types.UID]string // of the members
-	cleared bool                 // the informers show that the victims are gone
+	victims map[types.UID]string        // with their nodes
+	nodes   map[types.UID]preemptedNode // of the members
+	cleared bool                        // the informers show that the victims are gone
 }
+
+// preemptedNode is a node that a member gets by a preemption, with what the member asks for (see member).
+type preemptedNode struct{ name, signature string }
 
 // collecting is the state of a gang that collects room.
 type collecting struct {
@@ -193,7 +196,7 @@ func (e *gangEntry) keptNode(uid types.UID) string {
 		return m.node
 	}
 	if e.preempting != nil {
-		return e.preempting.nodes[uid]
+		return e.preempting.nodes[uid].name
 	}
 	if e.plan.nominated {
 		return e.plan.members[uid].node
@@ -210,6 +213,35 @@ func (e *gangEntry) knownNode(uid types.UID) string {
 		return e.keptNode(uid)
 	}
 	return e.pods[uid].pod.Status.NominatedNodeName
+}
+
+// replacementGrace is how long a gang that preempts keeps its room while too few members exist: a controller replaces one
+// that was deleted.
+const replacementGrace = 5 * time.Second
+
+// keepsRoomUntil returns until when a gang keeps the room that it preempts although it has lost its quorum; zero if
+// it does not.
+func (e *gangEntry) keepsRoomUntil() time.Time {
+	if e.gang.Phase() != gang.Pending || e.group == nil || e.unbound == 0 {
+		return time.Time{}
+	}
+	return e.gang.PendingSince().Add(replacementGrace)
+}
+
+// inheritNode gives a new member the node that a preemption keeps for one that is gone and asked for the same. It reports
+// whether there is one.
+func (e *gangEntry) inheritNode(uid types.UID, m *member) bool {
+	if e.preempting == nil {
+		return false
+	}
+	for gone, node := range e.preempting.nodes {
+		if e.pods[gone] == nil && node.signature == m.signature {
+			delete(e.preempting.nodes, gone)
+			e.preempting.nodes[uid] = node
+			return true
+		}
+	}
+	return false
 }
 
 // endPreemption has the gang preempt no longer.

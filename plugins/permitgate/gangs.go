@@ -160,9 +160,13 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 			e.noteTriedDomain(g.clock.Now())
 		}
 	}
-	phase := e.gang.Phase()
+	phase, now := e.gang.Phase(), g.clock.Now()
 	lacks := phase == gang.Backoff || phase == gang.Queued
-	if !lacks && e.preempting != nil {
+	switch until := e.keepsRoomUntil(); {
+	case e.preempting == nil || lacks:
+	case now.Before(until):
+		g.agenda.AddAt(e.key, until)
+	default:
 		g.abandon(e.key)
 		if e.gang.RoundNumber() == 0 {
 			e.endPreemption()
@@ -170,7 +174,7 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		e.preempting = nil // a round that begins keeps its nodes
 	}
 	gathers := e.gang.RoundNumber() != 0 || e.awaitsReplacement()
-	if g.collects == e && (!lacks && !gathers || !g.clock.Now().Before(e.collecting.until)) {
+	if g.collects == e && (!lacks && !gathers || !now.Before(e.collecting.until)) {
 		g.stopCollectingLocked()
 	}
 }

@@ -139,7 +139,11 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 				e.gang.Changed(now)
 			}
 		}
+		inherits := e.pods[pod.UID] == nil && e.inheritNode(pod.UID, m)
 		e.add(pod.UID, m)
+		if inherits {
+			f.gangs.noteReturning(e, pod.UID, now)
+		}
 		e.gang.SetPod(pod.UID, gang.Pod{
 			Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != "", Template: m.template(),
 		}, now)
@@ -182,6 +186,7 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	f.claims.forget(pod.UID)
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.update(key, func(e *gangEntry, now time.Time) {
+		f.gangs.noteReturning(e, pod.UID, now) // until another replaces it
 		e.remove(pod.UID)
 		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)

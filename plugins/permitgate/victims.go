@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -95,7 +94,7 @@ func (v *victimSearch) begin(ctx context.Context, key types.NamespacedName, r *p
 		if preempts {
 			for uid, node := range e.preempting.nodes {
 				if m := e.pods[uid]; m != nil {
-					kept = append(kept, nomination{m.pod, node})
+					kept = append(kept, nomination{m.pod, node.name})
 				}
 			}
 		}
@@ -146,12 +145,15 @@ func (v *victimSearch) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuor
 // beginPreemptionLocked keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be
 // in no queue yet, and then a nomination keeps nothing.
 func (g *gangs) beginPreemptionLocked(e *gangEntry, r *preempt.Result, now time.Time) {
-	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: maps.Clone(r.Nodes)}
+	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: map[types.UID]preemptedNode{}}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
 	}
-	for uid := range r.Nodes {
-		g.noteReturning(e, uid, now)
+	for uid, name := range r.Nodes {
+		if m := e.pods[uid]; m != nil {
+			e.preempting.nodes[uid] = preemptedNode{name, m.signature}
+			g.noteReturning(e, uid, now)
+		}
 	}
 }
 

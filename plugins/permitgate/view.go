@@ -112,7 +112,7 @@ func (g *gangs) promisedTo(gang types.NamespacedName, nominator fwk.PodNominator
 		}
 		if e.preempting != nil {
 			for uid, node := range e.preempting.nodes {
-				add(uid, node)
+				add(uid, node.name)
 			}
 		}
 	}

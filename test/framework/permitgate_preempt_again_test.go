@@ -154,3 +154,32 @@ func TestRestOfAQuorumGoesAsAWhole(t *testing.T) {
 		c.requireLeft(nil, []string{"g-1", "g-2"})
 	})
 }
+
+// TestPreemptedRoomOutlivesAMember: a controller replaces a member while victims end. Neither the room that has become free nor that of
+// the member is another pod's.
+func TestPreemptedRoomOutlivesAMember(t *testing.T) {
+	for _, deleted := range []string{"urgent-0", "urgent-1"} {
+		t.Run(deleted, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, preempting, 1, 1)
+				c.graceful.Store(true)
+				c.bind("node-0", member("", "victim-0").Priority(1))
+				c.bind("node-1", member("", "victim-1").Priority(1))
+				c.quiet()
+				c.createUrgent(2, plain)
+				c.soon(func() bool { return len(c.leaving("victim-0", "victim-1")) == 2 })
+				c.create(member("", "late").Priority(1))
+				c.finish("victim-0")
+				c.requireUnbound("late")
+				c.delete(deleted)
+				c.finish(deleted)
+				c.requireUnbound("late")
+				c.create(member("urgent", "urgent-2").Priority(100))
+				c.requireUnbound("late")
+				c.finish("victim-1")
+				c.soon(func() bool { return len(c.boundAmong("urgent-0", "urgent-1", "urgent-2")) == 2 })
+				c.requireUnbound("late")
+			})
+		})
+	}
+}

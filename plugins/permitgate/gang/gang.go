@@ -31,6 +31,7 @@ type Gang struct {
 	changes        int       // of the gang itself, by [Gang.Changed]
 	changedAt      time.Time // when something changed last that may help
 	readySince     time.Time // when the quorum came to exist; zero in Pending
+	pendingSince   time.Time // when it ceased to exist last
 	arrivedAt      time.Time // when a member came last that has no node
 	countSucceeded bool      // members that have succeeded count, as of the last input
 	releasedHere   bool      // a member of the present quorum was released here, by Release or Permit
@@ -118,6 +119,9 @@ func (g *Gang) Phase() Phase { return g.phase }
 
 // ReadySince returns when the quorum came to exist, zero when it does not.
 func (g *Gang) ReadySince() time.Time { return g.readySince }
+
+// PendingSince returns when the quorum ceased to exist last, zero if there has never been one.
+func (g *Gang) PendingSince() time.Time { return g.pendingSince }
 
 // Empty reports whether nothing is known of the gang, neither PodGroup nor members.
 func (g *Gang) Empty() bool { return g.spec == nil && len(g.members) == 0 }

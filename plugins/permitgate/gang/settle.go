@@ -283,7 +283,10 @@ func (g *Gang) enterPhase(before Phase, now time.Time) {
 			g.endRound() // if it was admitted
 			g.wakeIdle(now)
 		}
-	case Pending, Backoff:
+	case Pending:
+		g.pendingSince = now
+		g.endRound()
+	case Backoff:
 		g.endRound()
 	case Queued, Waiting:
 	}
