@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/internal/pods"
 )
 
 // This file stands for the controllers of pods: which of them replace a pod that is lost or evicted, when, and by what.
@@ -146,10 +148,10 @@ func onDisruption(job *batchv1.Job) batchv1.PodFailurePolicyAction {
 }
 
 // countFailures adds pods that are lost or evicted to what has failed of their Jobs.
-func (s *Sim) countFailures(pods ...*v1.Pod) {
+func (s *Sim) countFailures(lost ...*v1.Pod) {
 	failed := map[string]int32{}
-	for _, pod := range pods {
-		if owner := metav1.GetControllerOf(pod); ControllerKind(pod) == kindJob && pod.DeletionTimestamp == nil && !ended(pod) {
+	for _, pod := range lost {
+		if owner := metav1.GetControllerOf(pod); ControllerKind(pod) == kindJob && pods.Live(pod) {
 			if job := controllerOf[*batchv1.Job](s, pod, owner); job != nil && onDisruption(job.(*batchv1.Job)) == "" { //nolint:forcetypeassert // as the type argument says
 				failed[keyOf(job)]++
 			}

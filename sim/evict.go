@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
+
+	"zonewise.dev/internal/pods"
 )
 
 // This file stands for the API server's and the controllers' part in ending a pod: deletions, evictions and budgets.
@@ -112,7 +114,7 @@ func (s *Sim) evict(key string, options *metav1.DeleteOptions, dryRun bool) erro
 			return conflict(k, pod)
 		}
 	}
-	if pod.DeletionTimestamp == nil && !ended(pod) && pod.Status.Phase != v1.PodPending {
+	if pods.Live(pod) && pod.Status.Phase != v1.PodPending {
 		if err := s.budgetsAllow(pod); err != nil {
 			return err
 		}

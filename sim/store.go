@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -204,7 +204,7 @@ func (k *kind) putLocked(obj client.Object) {
 // ended reports whether an object is a pod that holds no resources any more.
 func ended(obj client.Object) bool {
 	pod, ok := obj.(*v1.Pod)
-	return ok && podutil.IsPodTerminal(pod)
+	return ok && pods.Ended(pod)
 }
 
 func keyOf(obj client.Object) string {

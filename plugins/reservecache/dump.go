@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
@@ -114,7 +115,7 @@ func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory
 
 // compareDump compares a dump with the nodes and pods that an informer holds. An assumed pod is expected to have no
 // node there yet.
-func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
+func compareDump(dump ledger.Dump, nodes []*v1.Node, all []*v1.Pod) []string {
 	theirs := map[string]*contents{}
 	sideOf := func(name string) *contents {
 		if theirs[name] == nil {
@@ -127,12 +128,12 @@ func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
 		c.exists, c.allocatable = true, ledger.ResourcesOf(n.Status.Allocatable)
 	}
 	known := dump.Pods()
-	for _, pod := range pods {
+	for _, pod := range all {
 		name := pod.Spec.NodeName
 		if p := known[pod.UID]; name == "" && p.State == ledger.Assumed {
 			name = p.Node
 		}
-		if name != "" && !ledger.Terminal(pod) {
+		if name != "" && !pods.Ended(pod) {
 			c := sideOf(name)
 			c.pods = append(c.pods, pod)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -87,7 +88,7 @@ func takesNothing(status ledger.PodStatus, live *v1.Pod) (reason string, free bo
 		return "the pod is gone", true
 	case live.UID != status.Pod.UID:
 		return "the pod was replaced by another of its name", true
-	case ledger.Terminal(live):
+	case pods.Ended(live):
 		return "the pod has finished", true
 	case live.Spec.NodeName != "":
 		return "the pod is bound, and the informer will show it", false

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/internal/pods"
 )
 
 // This file has what the cluster has already of the objects of a file.
@@ -35,7 +35,7 @@ func newExisting(s *snapshot.Snapshot) *existing {
 	for _, obj := range s.Objects() {
 		e.objects[placeOf(obj)] = obj
 		pod, ok := obj.(*corev1.Pod)
-		if !ok || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
+		if !ok || !pods.Live(pod) {
 			continue
 		}
 		if owner := metav1.GetControllerOf(pod); owner != nil {
@@ -155,9 +155,9 @@ func namesOf(pods []*corev1.Pod) []string {
 
 // firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others (upstream's ActivePodsWithRanks)
 // those without a node, unready, cheap or crowded ones, and young ones first.
-func firstToGo(pods []*corev1.Pod, ordered bool) []*corev1.Pod {
+func firstToGo(all []*corev1.Pod, ordered bool) []*corev1.Pod {
 	crowd := map[string]int{}
-	for _, pod := range pods {
+	for _, pod := range all {
 		crowd[pod.Spec.NodeName]++
 	}
 	number := func(pod *corev1.Pod) int {
@@ -174,13 +174,13 @@ func firstToGo(pods []*corev1.Pod, ordered bool) []*corev1.Pod {
 		n, _ := strconv.Atoi(pod.Annotations[corev1.PodDeletionCost]) // 0 without it
 		return n
 	}
-	out := slices.Clone(pods)
+	out := slices.Clone(all)
 	slices.SortStableFunc(out, func(a, b *corev1.Pod) int {
 		if ordered {
 			return cmp.Compare(number(b), number(a))
 		}
 		return cmp.Or(
-			cmp.Compare(flag(a.Spec.NodeName != ""), flag(b.Spec.NodeName != "")), cmp.Compare(flag(podutil.IsPodReady(a)), flag(podutil.IsPodReady(b))),
+			cmp.Compare(flag(a.Spec.NodeName != ""), flag(b.Spec.NodeName != "")), cmp.Compare(flag(pods.Ready(a)), flag(pods.Ready(b))),
 			cmp.Compare(cost(a), cost(b)), cmp.Compare(crowd[b.Spec.NodeName], crowd[a.Spec.NodeName]),
 			b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name),
 		)

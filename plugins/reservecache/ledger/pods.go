@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/internal/pods"
 )
 
 // Change is what an event did to the ledger.
@@ -147,7 +149,7 @@ func (l *Ledger) AddPod(object *v1.Pod) (Change, error) {
 	if object.UID == "" {
 		return Unchanged, ErrNoUID
 	}
-	if Terminal(object) {
+	if pods.Ended(object) {
 		return l.RemovePod(object.UID), nil
 	}
 	if object.Spec.NodeName == "" {
@@ -270,8 +272,3 @@ func (l *Ledger) dropLocked(p *pod) {
 
 // Requests returns what a pod takes from its node, by the ledger's rules.
 func (l *Ledger) Requests(object *v1.Pod) Resources { return podRequests(object, l.opts.Requests) }
-
-// Terminal reports whether all containers of a pod have ended for good.
-func Terminal(object *v1.Pod) bool {
-	return object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed
-}

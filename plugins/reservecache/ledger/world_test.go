@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"zonewise.dev/internal/pods"
 )
 
 // world is an API server, an informer that lags it, a scheduler whose bindings take their time, and the
@@ -54,7 +56,7 @@ func (w *world) put(name string, pod *v1.Pod) {
 // hearPod is the informer's store and its handler: the scheduler's informer leaves out finished pods, so
 // that one that finishes looks deleted.
 func (w *world) hearPod(name string, pod *v1.Pod) {
-	if pod != nil && Terminal(pod) {
+	if pod != nil && pods.Ended(pod) {
 		pod = nil
 	}
 	old := w.storePods[name]
@@ -127,7 +129,7 @@ func (w *world) TerminatePod(t *rapid.T) {
 func (w *world) ChangePod(t *rapid.T) {
 	name := drawName(t, w.pods, "pod")
 	pod := w.pods[name].DeepCopy()
-	if pod.Spec.NodeName == "" || Terminal(pod) {
+	if pod.Spec.NodeName == "" || pods.Ended(pod) {
 		t.Skip("not running")
 	}
 	if rapid.Bool().Draw(t, "finish") {

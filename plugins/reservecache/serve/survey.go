@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/reservecache/holds"
-	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 const (
@@ -44,13 +44,13 @@ func (s *Server) surveyOwners() (due time.Time) {
 	if began.Before(s.nextSurvey) {
 		return s.nextSurvey
 	}
-	pods, err := s.Handle.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
+	all, err := s.Handle.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
 	if err != nil {
 		return time.Time{} // an informer's store has no errors
 	}
 	index, found := s.owners.Load(), map[types.UID]*survey{}
-	for _, pod := range pods {
-		if specs := index.matching(pod); len(specs) > 0 && !ledger.Terminal(pod) && !IgnoresHolds(pod) {
+	for _, pod := range all {
+		if specs := index.matching(pod); len(specs) > 0 && !pods.Ended(pod) && !IgnoresHolds(pod) {
 			s.surveyPod(pod, specs, found)
 		}
 	}
