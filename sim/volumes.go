@@ -57,15 +57,14 @@ func (s *Sim) createClaim(claim *v1.PersistentVolumeClaim) error {
 func (s *Sim) defaultClass() *storagev1.StorageClass {
 	var found *storagev1.StorageClass
 	for _, class := range list[*storagev1.StorageClass](s.store) { // by name
-		isDefault := slices.ContainsFunc(defaultClassAnnotations, func(key string) bool { return class.Annotations[key] == "true" })
+		isDefault := class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" ||
+			class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 		if isDefault && (found == nil || found.CreationTimestamp.Before(&class.CreationTimestamp)) {
 			found = class
 		}
 	}
 	return found
 }
-
-var defaultClassAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
 
 // matchingVolume returns the volume to which the volume controller binds a new claim, nil if there is none: the one that the claim names,
 // one that names the claim, or else, unless its class waits for a pod, the smallest that is large enough.

@@ -12,20 +12,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 
 	"zonewise.dev/cluster/snapshot"
 )
 
-// TestCopiesKeepWhatPluginsDecideBy reads the pack's source: an annotation that a plugin reads has to be among those that a snapshot
-// keeps, or every answer about a copy is about another cluster.
-func TestCopiesKeepWhatPluginsDecideBy(t *testing.T) {
+// TestCopiesKeepWhatIsDecidedBy reads the source of the plugins and of all that looks at copies: an annotation that they read has to be among
+// those that a snapshot keeps, or every answer about a copy is about another cluster. All labels are kept.
+func TestCopiesKeepWhatIsDecidedBy(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	s := source{root: root, constants: map[string]map[string]string{}}
 	read := map[string]string{} // where each annotation is read
-	for _, folder := range []string{"plugins", "internal"} {
+	for _, folder := range []string{"plugins", "internal", "sim", "survival", "rebalance", "buy", "cluster", "cmd"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -35,11 +37,20 @@ func TestCopiesKeepWhatPluginsDecideBy(t *testing.T) {
 	}
 	require.Contains(t, read, "zonewise.dev/required-topology", "the test finds what is read")
 	require.Contains(t, read, "deployment.kubernetes.io/desired-replicas", "the test finds what is read")
+	require.Contains(t, read, corev1.PodDeletionCost, "the test finds what is read")
 	for key, where := range read {
-		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
+		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}, Labels: map[string]string{key: "x"}}}
 		snapshot.Trim(obj)
-		require.Contains(t, obj.Annotations, key, "%s: a plugin reads an annotation that copies of clusters do not have: add it to keptAnnotations", where)
+		require.Contains(t, obj.Annotations, key, "%s reads an annotation that copies of clusters do not have: add it to keptAnnotations", where)
+		require.Contains(t, obj.Labels, key)
 	}
+}
+
+// elsewhere are the constants of other modules that this one uses as keys.
+var elsewhere = map[string]string{
+	"MirrorPodAnnotationKey": corev1.MirrorPodAnnotationKey, "BetaStorageClassAnnotation": corev1.BetaStorageClassAnnotation,
+	"PodDeletionCost": corev1.PodDeletionCost, "JobIndexFailureCountAnnotation": batchv1.JobIndexFailureCountAnnotation,
+	"AnnSelectedNode": volume.AnnSelectedNode,
 }
 
 // source is that of this module.
@@ -92,6 +103,9 @@ func (s *source) value(path string, file *ast.File, x ast.Expr) (string, error) 
 		name = x.Name
 	case *ast.SelectorExpr:
 		name = x.Sel.Name
+		if value, known := elsewhere[name]; known {
+			return value, nil
+		}
 		for _, spec := range file.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)
 			local, inside := strings.CutPrefix(imported, "zonewise.dev/")

@@ -81,7 +81,7 @@ func Trim(obj client.Object) {
 var keptAnnotations = []string{
 	v1.MirrorPodAnnotationKey, resourcev1.PodResourceClaimAnnotation, "deployment.kubernetes.io/desired-replicas",
 	"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class", "storage.alpha.kubernetes.io/migrated-plugins",
-	"controller.kubernetes.io/pod-deletion-cost", "cluster-autoscaler.kubernetes.io/safe-to-evict",
+	batchv1.JobIndexFailureCountAnnotation, "controller.kubernetes.io/pod-deletion-cost", "cluster-autoscaler.kubernetes.io/safe-to-evict",
 }
 
 // keptPrefixes are the same for groups of annotations.
