@@ -11,7 +11,7 @@ export GOWORK := off
 
 BIN := bin
 
-# Flags of the demo, as in: make demo DEMO_FLAGS='--scale 0.5 --keep'
+# Flags of the demo, as in: make demo DEMO_FLAGS=--keep
 DEMO_FLAGS ?=
 IMAGE_FLAGS ?=
 RELEASE_FLAGS ?=

@@ -22,8 +22,7 @@ import (
 // by a constraint that is a wish. The zone comes back, and demand grows by a fifth. The plan brings back what room allows, with hardly more
 // moves than the least possible, and no pod waits for it.
 func TestTraceZoneReturns(t *testing.T) {
-	traced, err := trace.New(trace.Options{Nodes: 300, Times: 8, Load: 0.4, Seed: 1})
-	require.NoError(t, err)
+	traced := trace.New(trace.Options{Nodes: 300, Times: 8, Load: 0.4, Seed: 1})
 	c := clitest.New()
 	for _, n := range traced.Nodes {
 		c.Node(n.Name, n.Zone, fmt.Sprintf("%dm", n.Capacity[workload.CPU]), fmt.Sprintf("%dMi", n.Capacity[workload.Memory]))

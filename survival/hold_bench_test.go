@@ -127,8 +127,7 @@ func minus(sum, list v1.ResourceList) {
 // traced is a cluster with the services of the trace, placed by the scheduler.
 func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	b.Helper()
-	traced, err := trace.New(trace.Options{Nodes: *traceNodes, Times: *traceTimes, Load: *traceLoad, Seed: seed})
-	require.NoError(b, err)
+	traced := trace.New(trace.Options{Nodes: *traceNodes, Times: *traceTimes, Load: *traceLoad, Seed: seed})
 	c := clitest.New()
 	for _, n := range traced.Nodes {
 		c.Node(n.Name, n.Zone, fmt.Sprintf("%dm", n.Capacity[workload.CPU]), fmt.Sprintf("%dMi", n.Capacity[workload.Memory]))

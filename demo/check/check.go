@@ -64,40 +64,40 @@ func (c *Check) violation(format string, args ...any) {
 	c.Violations = append(c.Violations, fmt.Sprintf(format, args...))
 }
 
-func (c *Check) says(format string, args ...any) { c.Evidence = fmt.Sprintf(format, args...) }
+func (c *Check) setEvidence(format string, args ...any) { c.Evidence = fmt.Sprintf(format, args...) }
 
 // checks are the checks in the order of the board.
 var checks = []struct {
-	name string // %s is the name of the service that it is about
-	of   func(*workload.Plan) workload.Service
-	do   func(*Evidence, *Check)
-	at   []Moment // empty: always
+	name    string                                // %s is the name of the service that it is about
+	service func(*workload.Plan) workload.Service // nil if the name has no %s
+	check   func(*Evidence, *Check)
+	moments []Moment // empty: always
 }{
-	{name: "every replica of every service is bound", do: services},
+	{name: "every replica of every service is bound", check: checkServicesBound},
 	// Running pods are not moved back into a zone that returns.
-	{name: "native constraints over zones hold", do: spread, at: []Moment{Before, Lost}},
-	{name: "each zone has its share of %s", of: (*workload.Plan).Weighted, do: shares, at: []Moment{Before, Lost}},
-	{name: "the services survive the loss of any zone", do: promised, at: []Moment{Before}},
-	{name: "what the certificate said came true", do: right, at: []Moment{Lost}},
-	{name: "displaced replicas of %s were bound at the first attempt", of: (*workload.Plan).Shared, do: firstTry, at: []Moment{Lost}},
-	{name: "batch work fills what is not held", do: batch},
-	{name: "gangs are whole, or wait and hold nothing", do: gangs},
-	{name: "allocated never exceeds allocatable", do: allocated},
-	{name: "nothing was preempted", do: preempted},
+	{name: "native constraints over zones hold", check: checkSpread, moments: []Moment{Before, Lost}},
+	{name: "each zone has its share of %s", service: (*workload.Plan).Weighted, check: checkShares, moments: []Moment{Before, Lost}},
+	{name: "the services survive the loss of any zone", check: checkCertified, moments: []Moment{Before}},
+	{name: "what the certificate said came true", check: checkCertificateWasRight, moments: []Moment{Lost}},
+	{name: "displaced replicas of %s were bound at the first attempt", service: (*workload.Plan).Shared, check: checkFirstAttempts, moments: []Moment{Lost}},
+	{name: "batch work fills what is not held", check: checkBatchWork},
+	{name: "gangs are whole, or wait and hold nothing", check: checkGangs},
+	{name: "allocated never exceeds allocatable", check: checkAllocated},
+	{name: "nothing was preempted", check: checkNothingPreempted},
 }
 
 // All returns the checks of the moment.
 func All(e *Evidence) []Check {
 	var out []Check
 	for _, c := range checks {
-		if len(c.at) > 0 && !slices.Contains(c.at, e.Moment) {
+		if len(c.moments) > 0 && !slices.Contains(c.moments, e.Moment) {
 			continue
 		}
 		check := Check{Name: c.name}
-		if c.of != nil {
-			check.Name = fmt.Sprintf(c.name, c.of(e.Plan).Name())
+		if c.service != nil {
+			check.Name = fmt.Sprintf(c.name, c.service(e.Plan).Name())
 		}
-		c.do(e, &check)
+		c.check(e, &check)
 		out = append(out, check)
 	}
 	return out
@@ -108,8 +108,8 @@ func Broken(checks []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(checks), Check.OK)
 }
 
-// services: every replica is bound, since the nodes are chosen to have room for all, also while a zone is lost.
-func services(e *Evidence, c *Check) {
+// checkServicesBound: every replica is bound, since the nodes are chosen to have room for all, also while a zone is lost.
+func checkServicesBound(e *Evidence, c *Check) {
 	bound, want := 0, e.Plan.Replicas()
 	for _, p := range e.Census.In(workload.ServiceNamespace) {
 		if p.Waits() {
@@ -118,14 +118,14 @@ func services(e *Evidence, c *Check) {
 			bound++
 		}
 	}
-	c.says("%d of %d", bound, want)
+	c.setEvidence("%d of %d", bound, want)
 	if bound != want && c.OK() {
 		c.violation("%d replicas exist, want %d", bound, want)
 	}
 }
 
-// spread: native constraints hold. As the constraints say, zones whose nodes are all tainted do not count.
-func spread(e *Evidence, c *Check) {
+// checkSpread: native constraints hold. As the constraints say, zones whose nodes are all tainted do not count.
+func checkSpread(e *Evidence, c *Check) {
 	spreads := e.Census.Spreads(workload.ServiceNamespace)
 	worst := 0
 	for _, s := range spreads {
@@ -134,14 +134,14 @@ func spread(e *Evidence, c *Check) {
 			c.violation("%s: skew %d above maxSkew %d", s.Workload, s.Skew(), s.MaxSkew)
 		}
 	}
-	c.says("%s, largest skew %d of 1", show.Plural(len(spreads), "Deployment"), worst)
+	c.setEvidence("%s, largest skew %d of 1", show.Plural(len(spreads), "Deployment"), worst)
 	if len(spreads) == 0 {
 		c.violation("no workload has one")
 	}
 }
 
-// shares: the policy is satisfied, and its status knows whether a zone is lost.
-func shares(e *Evidence, c *Check) {
+// checkShares: the policy is satisfied, and its status knows whether a zone is lost.
+func checkShares(e *Evidence, c *Check) {
 	if len(e.Status.Policies) != 1 {
 		c.violation("there are %d ZoneSpreadPolicies, want 1", len(e.Status.Policies))
 		return
@@ -161,7 +161,7 @@ func shares(e *Evidence, c *Check) {
 			c.violation("%s has no pod of it", z.Name)
 		}
 	}
-	c.says("%s; skew %d of %d", strings.Join(parts, ", "), p.Skew, p.MaxSkew)
+	c.setEvidence("%s; skew %d of %d", strings.Join(parts, ", "), p.Skew, p.MaxSkew)
 	if p.State != status.OK {
 		c.violation("the policy is %s: %s", p.State, p.Message)
 	}
@@ -170,14 +170,14 @@ func shares(e *Evidence, c *Check) {
 	}
 }
 
-// promised: the certificates say that every replica runs again after the loss of any zone, and that room is held for that.
-func promised(e *Evidence, c *Check) {
+// checkCertified: the certificates say that every replica runs again after the loss of any zone, and that room is held for that.
+func checkCertified(e *Evidence, c *Check) {
 	s := e.Certificate
 	var parts []string
 	for i := range s.Losses {
 		parts = append(parts, fmt.Sprintf("%s displaces %d", s.Losses[i].Zone, s.Losses[i].Displaced))
 	}
-	c.says("%s: %s of %d replicas; held for %s: %s", Answer(s), strings.Join(parts, ", "), s.Pods, e.Held.Name, e.Held.Room())
+	c.setEvidence("%s: %s of %d replicas; held for %s: %s", Answer(s), strings.Join(parts, ", "), s.Pods, e.Held.Name, e.Held.Room())
 	for _, s := range []*status.Survival{s, e.Held} {
 		if s.State != status.OK || s.Message != "" {
 			c.violation("ZoneSurvival %s: %s: %s", s.Name, s.State, s.Message)
@@ -199,8 +199,8 @@ func Answer(s *status.Survival) string {
 	return "unknown"
 }
 
-// right: the replicas that replace those of the lost zone run, as the certificate said before the loss.
-func right(e *Evidence, c *Check) {
+// checkCertificateWasRight: the replicas that replace those of the lost zone run, as the certificate said before the loss.
+func checkCertificateWasRight(e *Evidence, c *Check) {
 	s := e.Certificate
 	at := slices.IndexFunc(s.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Zone == workload.LostZone })
 	if at < 0 {
@@ -217,15 +217,15 @@ func right(e *Evidence, c *Check) {
 		}
 	}
 	said := s.Losses[at]
-	c.says("it said that %d of %d displaced replicas run again: %d of %d do, the slowest bound %s after it was created",
+	c.setEvidence("it said that %d of %d displaced replicas run again: %d of %d do, the slowest bound %s after it was created",
 		said.Placed, said.Displaced, run, displaced, slowest)
 	if int64(displaced-run) > said.Waiting {
 		c.violation("%d of %d displaced replicas wait, not %d of %d", displaced-run, displaced, said.Waiting, said.Displaced)
 	}
 }
 
-// firstTry: the replicas that replace those of the lost zone went into held room at once.
-func firstTry(e *Evidence, c *Check) {
+// checkFirstAttempts: the replicas that replace those of the lost zone went into held room at once.
+func checkFirstAttempts(e *Evidence, c *Check) {
 	displaced, first := 0, 0
 	for _, p := range e.replacements() {
 		if p.Labels[workload.AppLabel] != e.Plan.Shared().App || p.Labels[workload.RoleLabel] != e.Plan.Shared().Role {
@@ -238,7 +238,7 @@ func firstTry(e *Evidence, c *Check) {
 			first++
 		}
 	}
-	c.says("%d of %d have no event FailedScheduling", first, displaced)
+	c.setEvidence("%d of %d have no event FailedScheduling", first, displaced)
 	if displaced == 0 {
 		c.violation("no replica was displaced")
 	}
@@ -251,8 +251,8 @@ func (e *Evidence) replacements() []*census.Pod {
 	})
 }
 
-// batch: batch work fills the rest, but not the held room.
-func batch(e *Evidence, c *Check) {
+// checkBatchWork: batch work fills the rest, but not the held room.
+func checkBatchWork(e *Evidence, c *Check) {
 	reservation := e.Held.Reservation
 	if reservation == "" {
 		c.violation("%s names no reservation", e.Held.Name)
@@ -269,7 +269,7 @@ func batch(e *Evidence, c *Check) {
 			kept++
 		}
 	}
-	c.says("%d workers run, %d wait, %d of them for held room", bound, waiting, kept)
+	c.setEvidence("%d workers run, %d wait, %d of them for held room", bound, waiting, kept)
 	if bound == 0 || bound+waiting != e.Plan.Workers {
 		c.violation("%d workers run and %d wait, of %d", bound, waiting, e.Plan.Workers)
 	}
@@ -278,8 +278,8 @@ func batch(e *Evidence, c *Check) {
 	}
 }
 
-// gangs: all or nothing.
-func gangs(e *Evidence, c *Check) {
+// checkGangs: all or nothing.
+func checkGangs(e *Evidence, c *Check) {
 	whole, waits := 0, 0
 	for _, planned := range e.Plan.Gangs {
 		switch g := e.Census.Gang(planned.Key()); {
@@ -300,11 +300,11 @@ func gangs(e *Evidence, c *Check) {
 			c.violation("%s waits and has the node %s nominated", p.Key(), p.Status.NominatedNodeName)
 		}
 	}
-	c.says("%d whole, %d waits", whole, waits)
+	c.setEvidence("%d whole, %d waits", whole, waits)
 }
 
-// allocated: no node has more pods or more requests than it can hold.
-func allocated(e *Evidence, c *Check) {
+// checkAllocated: no node has more pods or more requests than it can hold.
+func checkAllocated(e *Evidence, c *Check) {
 	for _, n := range e.Census.Nodes {
 		for name, amount := range n.Requested {
 			if have := n.Allocatable[name]; amount > have {
@@ -313,13 +313,13 @@ func allocated(e *Evidence, c *Check) {
 		}
 	}
 	slices.Sort(c.Violations)
-	c.says("%s, all their resources", show.Plural(len(e.Census.Nodes), "node"))
+	c.setEvidence("%s, all their resources", show.Plural(len(e.Census.Nodes), "node"))
 }
 
-// preempted: no pod was preempted.
-func preempted(e *Evidence, c *Check) {
+// checkNothingPreempted: no pod was preempted.
+func checkNothingPreempted(e *Evidence, c *Check) {
 	victims := e.Metrics.Victims()
-	c.says("scheduler_preemption_victims %v", victims)
+	c.setEvidence("scheduler_preemption_victims %v", victims)
 	if victims != 0 { // also if it is not exported
 		c.violation("%v pods were", victims)
 	}

@@ -48,8 +48,6 @@ const (
 	planeLog = "control-plane"
 	// startLimit bounds the start, which takes a few seconds on an idle machine.
 	startLimit = 2 * time.Minute
-	// endLimit bounds how long an interrupted start is waited for.
-	endLimit = 10 * time.Second
 )
 
 // kwokYAML says how the simulated kubelets behave.
@@ -80,11 +78,10 @@ type Cluster struct {
 	Client client.Client
 
 	opts      Options
-	guard     *guard
 	plane     *controlplane.ControlPlane
 	scheduler rest.Interface    // the scheduler's secure port
 	kubelet   string            // the kubeconfig of the kubelets
-	stop      map[string]func() // kills the kubelets of a zone
+	kill      map[string]func() // by component
 	ended     context.CancelCauseFunc
 }
 
@@ -109,7 +106,7 @@ func (o Options) binary(name string) string { return filepath.Join(o.BinDir, nam
 
 // Start starts a cluster and returns when every component answers. The returned context ends with ctx, and when a component
 // ends by itself; its cause then names the component and has the end of its log. On any error, and when the context ends,
-// everything is cleaned up before Start returns.
+// everything is cleaned up before Start returns, once etcd and the API server have started.
 func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error) {
 	if err := controlplane.IsFree(opts.Port); err != nil {
 		return nil, nil, fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
@@ -118,72 +115,46 @@ func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	c := &Cluster{Dir: dir, opts: opts, stop: map[string]func(){}}
-	if c.guard, err = startGuard(dir); err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
+	c := &Cluster{Dir: dir, opts: opts, kill: map[string]func(){}}
 	ctx, c.ended = context.WithCancelCause(ctx)
-	// envtest takes no context: it fails soon after its processes and its directory are gone.
-	var failed error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		failed = c.start(ctx)
-	}()
-	select {
-	case <-done:
-		err = failed
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-time.After(startLimit):
-		err = fmt.Errorf("not ready after %s; the end of the log of etcd and kube-apiserver:\n%s", startLimit, tail(c.Log(planeLog)))
+	if err := c.start(ctx); err != nil {
+		return nil, nil, errors.Join(err, c.Stop())
 	}
-	if err == nil {
-		return c, ctx, nil
-	}
-	err = errors.Join(err, c.Stop())
-	select {
-	case <-done:
-	case <-time.After(endLimit):
-	}
-	return nil, nil, errors.Join(err, os.RemoveAll(dir)) // which envtest may have made again
+	return c, ctx, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
-	for _, sub := range []string{"bin", "logs", "pids", "data"} {
+func (c *Cluster) start(running context.Context) error {
+	ctx, cancel := context.WithTimeout(running, startLimit)
+	defer cancel()
+	for _, sub := range []string{"logs", "data"} {
 		if err := os.Mkdir(filepath.Join(c.Dir, sub), 0o700); err != nil {
 			return err
 		}
 	}
 	for _, start := range []func(context.Context) error{c.startPlane, c.install, c.startControllers, c.startScheduler, c.startBeside} {
-		if err := start(ctx); err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
+		err := start(ctx)
+		switch {
+		case running.Err() != nil:
+			return context.Cause(running)
+		case ctx.Err() != nil:
+			return fmt.Errorf("not ready after %s; the end of the log of etcd and kube-apiserver:\n%s", startLimit, tail(c.Log(planeLog)))
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return c.watchPlane(running)
 }
 
-// startPlane starts etcd and the API server.
-func (c *Cluster) startPlane(ctx context.Context) error {
+// startPlane starts etcd and the API server. envtest takes no context.
+func (c *Cluster) startPlane(context.Context) error {
 	c.opts.Progress(etcd + ", " + apiServer)
-	store, err := wrap(c.Dir, etcd, c.opts.binary(etcd))
-	if err != nil {
-		return err
-	}
-	server, err := wrap(c.Dir, apiServer, c.opts.binary(apiServer))
-	if err != nil {
-		return err
-	}
 	log, err := os.OpenFile(c.Log(planeLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	c.plane, err = controlplane.Start(controlplane.Options{
-		Dir: c.Dir, Data: c.data(), Etcd: store, APIServer: server, Port: c.opts.Port, Scheme: kinds.Scheme, Output: log,
+		Dir: c.Dir, Data: c.data(), Etcd: c.opts.binary(etcd), APIServer: c.opts.binary(apiServer), Port: c.opts.Port, Scheme: kinds.Scheme, Output: log,
 		Flags: map[string]string{
 			"enable-priority-and-fairness": "false", // a handful of trusted clients; queues would only add work
 			"max-requests-inflight":        "0", "max-mutating-requests-inflight": "0",
@@ -197,33 +168,33 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	}
 	c.Config = rest.CopyConfig(c.plane.Config)
 	c.Config.QPS, c.Config.UserAgent = -1, "zonewise-demo"
-	if c.Client, err = client.New(c.Config, client.Options{Scheme: kinds.Scheme}); err != nil {
-		return err
-	}
+	c.Client, err = client.New(c.Config, client.Options{Scheme: kinds.Scheme})
+	return err
+}
+
+// watchPlane reports, until ctx ends, when etcd or the API server, which envtest runs, no longer serve.
+func (c *Cluster) watchPlane(ctx context.Context) error {
 	web, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return err
 	}
-	go c.watchPlane(ctx, web.RESTClient())
-	return nil
-}
-
-// watchPlane reports when etcd or the API server, which envtest runs, no longer serve.
-func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
 	// On a machine that is short of CPU etcd may be slow for a long time.
 	const interval, patience = 2 * time.Second, 2 * time.Minute
 	last := time.Now()
-	_ = wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
-		_, err := server.Get().AbsPath("/readyz").Timeout(patience).DoRaw(ctx)
-		if err == nil {
-			last = time.Now()
-		}
-		gone := err != nil && ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || time.Since(last) >= patience)
-		if gone {
-			c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
-		}
-		return gone, nil
-	})
+	go func() {
+		_ = wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
+			_, err := web.RESTClient().Get().AbsPath("/readyz").Timeout(patience).DoRaw(ctx)
+			if err == nil {
+				last = time.Now()
+			}
+			gone := err != nil && ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || time.Since(last) >= patience)
+			if gone {
+				c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
+			}
+			return gone, nil
+		})
+	}()
+	return nil
 }
 
 // install creates the custom resources, and the roles.
@@ -250,7 +221,7 @@ func (c *Cluster) startControllers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.run(controllerManager, controllerManager,
+	err = c.run(controllerManager, controllerManager,
 		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
 		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
@@ -264,7 +235,8 @@ func (c *Cluster) startControllers(context.Context) error {
 	}
 	c.opts.Progress(kwok)
 	kubelets := envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}} // of the demo's own nodes
-	if c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
+	c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets)
+	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.kwokFile(), kwokYAML, 0o600); err != nil {
@@ -281,19 +253,17 @@ func (c *Cluster) startControllers(context.Context) error {
 func (c *Cluster) kwokFile() string { return filepath.Join(c.Dir, "kwok.yaml") }
 
 // StartKubelets starts the simulated kubelets of a zone.
-func (c *Cluster) StartKubelets(zone string) (err error) {
-	c.stop[zone], err = c.run(kwok+"-"+zone, kwok,
+func (c *Cluster) StartKubelets(zone string) error {
+	return c.run(kwok+"-"+zone, kwok,
 		"--config="+c.kwokFile(), "--kubeconfig="+c.kubelet,
 		"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
 		"--node-lease-duration-seconds=0", // the status reports suffice
 		"--node-ip="+loopback, "--cidr=10.128.0.0/14")
-	return err
 }
 
 // StopKubelets kills the simulated kubelets of a zone.
 func (c *Cluster) StopKubelets(zone string) {
-	c.stop[zone]()
-	_ = os.Remove(pidFile(c.Dir, kwok+"-"+zone)) // the number may become another process's
+	c.kill[kwok+"-"+zone]()
 }
 
 // startScheduler starts the scheduler under the name of its ServiceAccount, with the API server's serving certificate.
@@ -319,7 +289,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.run(scheduler, scheduler,
+	err = c.run(scheduler, scheduler,
 		"--config="+file, "--bind-address="+loopback, "--secure-port="+strconv.Itoa(port),
 		"--tls-cert-file="+filepath.Join(c.data(), "pki", "apiserver.crt"),
 		"--tls-private-key-file="+filepath.Join(c.data(), "pki", "apiserver.key"),
@@ -349,8 +319,7 @@ func (c *Cluster) startBeside(context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.run(controller, scheduler, append([]string{"controller", "--survival", "--kubeconfig=" + identity, "--address="}, c.opts.Survival...)...)
-	return err
+	return c.run(controller, scheduler, append([]string{"controller", "--survival", "--kubeconfig=" + identity, "--address="}, c.opts.Survival...)...)
 }
 
 // SchedulerMetrics reads the scheduler's metrics.
@@ -375,13 +344,13 @@ func connect(profile []byte, kubeconfig string) ([]byte, error) {
 	return yaml.Marshal(config)
 }
 
-// run starts a component, unless the cluster has been stopped.
-func (c *Cluster) run(name, binary string, args ...string) (kill func(), err error) {
-	script, err := wrap(c.Dir, name, c.opts.binary(binary))
-	if err != nil {
-		return nil, err
+// run starts a component.
+func (c *Cluster) run(component, binary string, args ...string) error {
+	kill, err := startProcess(component, c.opts.binary(binary), c.Log(component), c.ended, args...)
+	if err == nil {
+		c.kill[component] = kill
 	}
-	return startProcess(script, c.Log(name), c.ended, args...)
+	return err
 }
 
 // Kubeconfig is the path of an administrator's kubeconfig.
@@ -396,8 +365,15 @@ func (c *Cluster) SchedulerLog() string { return tail(c.Log(scheduler)) }
 // data is the directory of data and certificates.
 func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
 
-// Stop ends every process and removes the directory. The data in etcd is thrown away, so no process gets time to write.
+// Stop ends every process and removes the directory.
 func (c *Cluster) Stop() error {
 	c.ended(nil)
-	return c.guard.sweep()
+	for _, kill := range c.kill {
+		kill()
+	}
+	var err error
+	if c.plane != nil {
+		err = c.plane.Stop()
+	}
+	return errors.Join(err, os.RemoveAll(c.Dir))
 }

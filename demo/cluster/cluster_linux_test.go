@@ -1,13 +1,10 @@
 package cluster
 
 import (
-	"context"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
@@ -60,33 +57,6 @@ func TestAnErrorOfTheStartHasTheLogAndNothingIsLeft(t *testing.T) {
 	require.ErrorContains(t, err, "etcd")
 	require.ErrorContains(t, err, "\n  bind: address already in use")
 	require.Empty(t, leftovers(t, tmp))
-}
-
-func TestACancelledStartLeavesNothing(t *testing.T) {
-	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	pids := filepath.Join(t.TempDir(), "pids")
-	ctx, cancel := context.WithCancel(t.Context())
-	// envtest asks each program for its flags first.
-	opts := components(t, `[ "$1" = --help ] || { echo $$ >>`+pids+`; exec sleep 1000; }`, "exec sleep 1000")
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := Start(ctx, opts)
-		done <- err
-	}()
-	var running []string
-	require.Eventually(t, func() bool {
-		content, _ := os.ReadFile(pids)
-		running = strings.Fields(string(content))
-		return len(running) == 1
-	}, patience, time.Millisecond)
-	cancel()
-	require.EqualError(t, <-done, "context canceled")
-	require.Empty(t, leftovers(t, tmp))
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join("/proc", running[0], "exe"))
-		return os.IsNotExist(err)
-	}, patience, time.Millisecond)
 }
 
 func TestStartRefusesABusyPort(t *testing.T) {

@@ -2,8 +2,8 @@
 // controller-runtime's envtest, kube-controller-manager, one kwok for each zone, which simulates the kubelets of its nodes,
 // zonewise-scheduler with the shipped profile, and the controller of ZoneSurvivals, both with the permissions of the shipped roles.
 //
-// Everything is in one directory, and Stop leaves no process and no file. If the demo is killed, the guard, a second process
-// that the demo has started, cleans up in its place.
+// Everything is in one directory, which is in the command line of each process. Stop leaves no process and no file. If the demo is killed,
+// both stay.
 //
 // Non-goals: this is not a cluster to work with. etcd does not fsync, API Priority and Fairness is off, and nodes are simulated.
 package cluster

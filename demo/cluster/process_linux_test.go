@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// patience is how long a test waits for what other processes do.
+const patience = 20 * time.Second
+
 // shell starts a shell command. The channel receives the error if it ends by itself.
 func shell(t *testing.T, script string) (kill func(), log string, ended chan error) {
 	t.Helper()
@@ -17,7 +20,7 @@ func shell(t *testing.T, script string) (kill func(), log string, ended chan err
 	file := filepath.Join(dir, "thing")
 	executable(t, file, script)
 	log, ended = filepath.Join(dir, "log"), make(chan error, 1)
-	kill, err := startProcess(file, log, func(err error) { ended <- err })
+	kill, err := startProcess("thing", file, log, func(err error) { ended <- err })
 	require.NoError(t, err)
 	t.Cleanup(kill)
 	return kill, log, ended
@@ -44,7 +47,7 @@ func TestKillEndsWhatDoesNotListenAndReportsNothing(t *testing.T) {
 
 func TestStartProcessNamesWhatItCannotStart(t *testing.T) {
 	dir := t.TempDir()
-	_, err := startProcess(filepath.Join(dir, "absent"), filepath.Join(dir, "log"), nil)
+	_, err := startProcess("absent", filepath.Join(dir, "absent"), filepath.Join(dir, "log"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "absent")
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,10 +43,10 @@ type phase struct {
 // ErrBroken says that checks on the board have failed.
 var ErrBroken = errors.New("checks do not hold")
 
-// broken returns an ErrBroken that names the checks that failed, nil if there are none.
-func (b *board) broken() error {
+// brokenError returns an ErrBroken that names the checks that failed, nil if there are none.
+func (b *board) brokenError() error {
 	var names []string
-	for _, c := range check.Broken(b.checks()) {
+	for _, c := range check.Broken(b.allChecks()) {
 		names = append(names, fmt.Sprintf("%q: %s", c.Name, strings.Join(c.Violations, "; ")))
 	}
 	if names == nil {
@@ -56,8 +55,8 @@ func (b *board) broken() error {
 	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(names, ", "))
 }
 
-// checks returns all checks, with the moment in their names.
-func (b *board) checks() []check.Check {
+// allChecks returns all checks, with the moment in their names.
+func (b *board) allChecks() []check.Check {
 	var out []check.Check
 	for _, m := range b.Moments {
 		for _, c := range m.Checks {
@@ -68,8 +67,8 @@ func (b *board) checks() []check.Check {
 	return out
 }
 
-// close writes the board, and the page with its checks.
-func (d *demo) close(ctx context.Context) error {
+// writeBoard writes the board, and the page with its checks.
+func (d *demo) writeBoard() error {
 	b := &d.board
 	b.Version = version.Get().String()
 	var err error
@@ -77,7 +76,7 @@ func (d *demo) close(ctx context.Context) error {
 		err = show.Object(d.Out, show.JSON, b)
 	} else {
 		d.say("")
-		err = b.text(d.Out, show.StyleOf(d.Out))
+		err = b.writeText(d.Out, show.StyleOf(d.Out))
 	}
 	if err != nil {
 		return fmt.Errorf("write the board: %w", err)
@@ -85,7 +84,7 @@ func (d *demo) close(ctx context.Context) error {
 	if d.Report == "" {
 		return nil
 	}
-	path, err := d.save(ctx)
+	path, err := d.writePage()
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -93,8 +92,8 @@ func (d *demo) close(ctx context.Context) error {
 	return nil
 }
 
-// save writes the page of the cluster with the checks, and returns its path.
-func (d *demo) save(ctx context.Context) (string, error) {
+// writePage writes the page of the cluster with the checks, and returns its path.
+func (d *demo) writePage() (string, error) {
 	path, err := filepath.Abs(d.Report)
 	if err != nil {
 		return "", err
@@ -102,33 +101,30 @@ func (d *demo) save(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
-	p, err := d.page.Page(ctx)
-	if err != nil {
-		return "", err
-	}
-	p.Report = d.board.report()
+	p := d.page.Page()
+	p.Report = d.board.pageReport()
 	return path, p.WriteFile(path)
 }
 
-// report returns the checks and the phases, for the page.
-func (b *board) report() *page.Report {
+// pageReport returns the checks and the phases, for the page.
+func (b *board) pageReport() *page.Report {
 	r := &page.Report{Title: "The demo's closing board"}
-	for _, c := range b.checks() {
+	for _, c := range b.allChecks() {
 		r.Checks = append(r.Checks, page.Check{Name: c.Name, Scope: c.Evidence, Violations: c.Violations})
 	}
 	for _, p := range b.Phases {
 		r.Facts = append(r.Facts, page.Fact{Name: p.Name, Value: fmt.Sprintf("%.1f s", p.Seconds)})
 	}
-	r.Facts = append(r.Facts, page.Fact{Name: "from the queue to a node", Value: b.waits()}, page.Fact{Name: "Version", Value: b.Version})
+	r.Facts = append(r.Facts, page.Fact{Name: "from the queue to a node", Value: b.waitTimes()}, page.Fact{Name: "Version", Value: b.Version})
 	return r
 }
 
-func (b *board) waits() string {
+func (b *board) waitTimes() string {
 	return fmt.Sprintf("median %.1f s, 99%% within %.1f s", b.Median, b.Most)
 }
 
-// text writes the board as text: what "zonewise status" says, and the checks at each moment.
-func (b *board) text(w io.Writer, style show.Style) error {
+// writeText writes the board as text: what "zonewise status" says, and the checks at each moment.
+func (b *board) writeText(w io.Writer, style show.Style) error {
 	p := show.NewPage(style)
 	p.Title("THE DEMO'S CLOSING BOARD")
 	p.Para(0, show.Plain, "zonewise-scheduler %s; the cluster as \"zonewise status\" shows it:", b.Version)
@@ -164,6 +160,6 @@ func (b *board) text(w io.Writer, style show.Style) error {
 		rows = append(rows, []show.Cell{show.C("%s", ph.Name), show.C("%.1fs", ph.Seconds)})
 	}
 	p.Table([]string{"PHASE", "TIME"}, rows)
-	p.Para(2, show.Plain, "from the queue to a node: %s", b.waits())
+	p.Para(2, show.Plain, "from the queue to a node: %s", b.waitTimes())
 	return p.Flush(w)
 }

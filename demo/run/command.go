@@ -36,7 +36,7 @@ and the message names it; 130 interrupted.`
 func NewCommand() *cobra.Command {
 	var (
 		opts   Options
-		plan   workload.Options
+		seed   uint64
 		format string
 	)
 	cmd := program.Root(&cobra.Command{
@@ -45,18 +45,14 @@ func NewCommand() *cobra.Command {
 		Short:   "Watch the scheduler place a real workload in three zones and survive the loss of one, as predicted",
 		Long:    help,
 		Example: `  zonewise-demo
-  zonewise-demo --scale 0.1 --timeout 20m
   zonewise-demo --keep
   zonewise-demo -q -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if opts.Timeout <= 0 {
 				return program.Usage(fmt.Errorf("--timeout: must be positive, got %s", opts.Timeout))
 			}
-			if opts.JSON = format == "json"; !opts.JSON && format != "text" {
+			if format != "json" && format != "text" {
 				return program.Usage(fmt.Errorf("--output: must be text or json, got %q", format))
-			}
-			if opts.Plan, err = workload.NewPlan(plan); err != nil {
-				return program.Usage(fmt.Errorf("--%w", err))
 			}
 			if opts.BinDir == "" {
 				self, err := os.Executable()
@@ -65,16 +61,17 @@ func NewCommand() *cobra.Command {
 				}
 				opts.BinDir = filepath.Dir(self)
 			}
-			if opts.BinDir, err = filepath.Abs(opts.BinDir); err != nil {
+			opts.BinDir, err = filepath.Abs(opts.BinDir)
+			if err != nil {
 				return fmt.Errorf("--bin-dir: %w", err)
 			}
+			opts.JSON, opts.Plan = format == "json", workload.NewPlan(workload.DemoScale, seed)
 			opts.Out, opts.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return Run(cmd.Context(), opts)
 		},
 	})
 	flags := cmd.Flags()
-	flags.Float64Var(&plan.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
-	flags.Uint64Var(&plan.Seed, "seed", 1, "decides the order in which the workload arrives")
+	flags.Uint64Var(&seed, "seed", 1, "decides the order in which the workload arrives")
 	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one)")
 	flags.Uint16Var(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
 	flags.Uint16Var(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")

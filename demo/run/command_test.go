@@ -31,9 +31,6 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--scale", "0"}, "--scale: must be above 0 and at most 1, got 0"},
-		{[]string{"--scale", "NaN"}, "--scale: must be above 0 and at most 1, got NaN"},
-		{[]string{"--scale", "much"}, `invalid argument "much" for "--scale"`},
 		{[]string{"--nodes", "9"}, "unknown flag: --nodes"},
 		{[]string{"--seed", "-1"}, `invalid argument "-1" for "--seed"`},
 		{[]string{"--port", "-2"}, `invalid argument "-2" for "--port"`},
@@ -84,7 +81,7 @@ func TestReport(t *testing.T) {
 
 func TestHelpListsTheFlags(t *testing.T) {
 	_, out, _ := command(t, "--help")
-	for _, flag := range []string{"--bin-dir", "--keep", "--output", "--port", "--quiet", "--scale", "--seed", "--timeout", "Exit codes"} {
+	for _, flag := range []string{"--bin-dir", "--keep", "--output", "--port", "--quiet", "--seed", "--timeout", "Exit codes"} {
 		require.Contains(t, out, flag)
 	}
 }

@@ -38,8 +38,8 @@ func (p *progress) say(format string, args ...any) {
 	}
 }
 
-// phase shows status until the returned function is called with the phase's outcome.
-func (p *progress) phase(title string, status func() string) (end func(outcome string, err error)) {
+// begin shows status until the returned function is called with the phase's outcome.
+func (p *progress) begin(title string, status func() string) (end func(outcome string, err error)) {
 	if p.w == nil {
 		return func(string, error) {}
 	}
@@ -52,7 +52,7 @@ func (p *progress) phase(title string, status func() string) (end func(outcome s
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
 		_ = wait.PollUntilContextCancel(ctx, interval, false, func(context.Context) (bool, error) {
-			p.tick(title, status(), time.Since(start))
+			p.show(title, status(), time.Since(start))
 			return false, nil
 		})
 	})
@@ -74,7 +74,7 @@ func (p *progress) phase(title string, status func() string) (end func(outcome s
 	}
 }
 
-func (p *progress) tick(title, status string, since time.Duration) {
+func (p *progress) show(title, status string, since time.Duration) {
 	line := fmt.Sprintf("..  %s  %s", title, status)
 	if !p.live {
 		p.say("%s (%.0fs)", line, since.Seconds())

@@ -36,7 +36,7 @@ func TestPlainProgressIsALineEveryFewSecondsAndOneAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
 		p := &progress{w: &out}
-		end := p.phase("place", func() string { return "1/2" })
+		end := p.begin("place", func() string { return "1/2" })
 		time.Sleep(11 * time.Second)
 		end("2 bound", nil)
 		require.Equal(t, "..  place  1/2 (5s)\n..  place  1/2 (10s)\nok  place: 2 bound (11.0s)\n", out.String())
@@ -47,7 +47,7 @@ func TestLiveProgressRewritesOneLineWithinTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
 		p := &progress{w: &out, live: true}
-		end := p.phase("place", func() string { return strings.Repeat("é", 100) })
+		end := p.begin("place", func() string { return strings.Repeat("é", 100) })
 		time.Sleep(300 * time.Millisecond)
 		end("", errors.New("no"))
 		line := "\r\x1b[K..  place  " + strings.Repeat("é", show.DefaultWidth-1-len("..  place  "))
@@ -58,5 +58,5 @@ func TestLiveProgressRewritesOneLineWithinTheTerminal(t *testing.T) {
 func TestQuietProgressSaysNothing(*testing.T) {
 	p := &progress{}
 	p.say("x")
-	p.phase("place", func() string { panic("asked") })("done", nil)
+	p.begin("place", func() string { panic("asked") })("done", nil)
 }

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"zonewise.dev/cluster/live"
-	"zonewise.dev/cluster/snapshot"
 	page "zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/workload"
-	"zonewise.dev/sim"
 )
 
 // Options are the options of the command line.
@@ -49,7 +47,7 @@ type demo struct {
 	*progress
 	cluster *cluster.Cluster
 	live    *live.Live
-	page    *page.Following
+	page    page.Following
 	board   board
 	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress show.
 	doing, state atomic.Value
@@ -61,7 +59,7 @@ type demo struct {
 	lostAt            time.Time
 }
 
-// Run plays the demo. It returns ErrBroken if checks have failed.
+// Run runs the demo. It returns ErrBroken if checks have failed.
 func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	options := cluster.Options{
@@ -73,7 +71,7 @@ func Run(ctx context.Context, opts Options) error {
 		return err
 	}
 	living := ctx // ends when a component does
-	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
+	err := d.runPhase(ctx, "start the control plane", func(ctx context.Context) (err error) {
 		d.cluster, living, err = cluster.Start(ctx, options)
 		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-controller")
 		return err
@@ -83,11 +81,12 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	showing, stop := context.WithCancel(living)
 	var running sync.WaitGroup
-	if err = d.open(showing, &running); err == nil {
-		err = d.course(living)
+	err = d.serveBoard(showing, &running)
+	if err == nil {
+		err = d.runToBoard(living)
 	}
 	if opts.Keep && living.Err() == nil {
-		d.keep(living, err)
+		d.keepCluster(living, err)
 		// If a component ends by itself, the cluster is not kept, and the end is reported.
 		if ctx.Err() == nil {
 			err = errors.Join(err, context.Cause(living))
@@ -95,74 +94,71 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	stop()
 	running.Wait()
-	end := d.progress.phase("clean up", nothing)
+	end := d.progress.begin("clean up", noStatus)
 	stopErr := d.cluster.Stop()
 	end("nothing is left", stopErr)
 	return errors.Join(err, stopErr)
 }
 
-// open follows the cluster, and serves it as a page like that of "zonewise board", until the context ends.
-func (d *demo) open(ctx context.Context, running *sync.WaitGroup) (err error) {
-	if d.live, err = live.Start(ctx, d.cluster.Config); err != nil {
+// serveBoard follows the cluster, and serves it as a page like that of "zonewise board", until the context ends.
+func (d *demo) serveBoard(ctx context.Context, running *sync.WaitGroup) (err error) {
+	d.live, err = live.Start(ctx, d.cluster.Config)
+	if err != nil {
 		return err
 	}
 	running.Go(d.live.Wait)
 	if err := d.live.Sync(ctx); err != nil {
 		return fmt.Errorf("read the cluster: %w", err)
 	}
-	d.page = page.Follow(d.live, page.Options{Cluster: "demo", Command: "zonewise"}, func(s *snapshot.Snapshot) (*sim.Sim, error) {
-		return sim.Of(ctx, s, sim.Options{})
-	})
-	server, err := page.Listen(ctx, "127.0.0.1", int(d.BoardPort))
+	d.page = page.Following{Cluster: d.live, Options: page.Options{Cluster: "demo", Command: "zonewise"}}
+	server, err := page.Listen(ctx, int(d.BoardPort))
 	if errors.Is(err, page.ErrPortTaken) {
 		return fmt.Errorf("--board-port: %w: choose another, or 0 for a free one", err)
 	}
 	if err != nil {
 		return fmt.Errorf("serve the board: %w", err)
 	}
-	running.Go(func() { _ = server.Run(ctx, window{d.page, &d.doing}) }) // a page that cannot be served is no reason to end the demo
+	running.Go(func() { _ = server.Run(ctx, pageWithPhase{d.page, &d.doing}) }) // a page that cannot be served is no reason to end the demo
 	d.say("The cluster in a browser, live: %s\n", server.URL())
 	return nil
 }
 
-// window is the cluster's page with the phase in its banner.
-type window struct {
-	*page.Following
+// pageWithPhase is the cluster's page with the phase in its banner.
+type pageWithPhase struct {
+	page.Following
 	doing *atomic.Value
 }
 
 // Page shows the cluster.
-func (w window) Page(ctx context.Context) (*page.Page, error) {
-	p, err := w.Following.Page(ctx)
-	if err == nil {
-		p.Banner = "The demo: " + w.doing.Load().(string)
-	}
-	return p, err
+func (w pageWithPhase) Page() *page.Page {
+	p := w.Following.Page()
+	p.Banner = "The demo: " + w.doing.Load().(string)
+	return p
 }
 
-// course plays everything from the running cluster to its board.
-func (d *demo) course(ctx context.Context) error {
+// runToBoard runs everything from the running cluster to its board.
+func (d *demo) runToBoard(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("%w after %s (see --timeout)", errTimeout, d.Timeout))
 	defer cancel()
-	if err := d.story(ctx); err != nil {
+	if err := d.runPhases(ctx); err != nil {
 		if errors.Is(err, errTimeout) {
 			err = fmt.Errorf("%w\nthe end of the scheduler's log:\n%s", err, d.cluster.SchedulerLog())
 		}
 		return err
 	}
-	if err := d.close(ctx); err != nil {
+	if err := d.writeBoard(); err != nil {
 		return err
 	}
-	return d.board.broken()
+	return d.board.brokenError()
 }
 
-func nothing() string { return "" }
+func noStatus() string { return "" }
 
-// phase times do and shows its progress.
-func (d *demo) phase(ctx context.Context, name string, do func(context.Context) error, status func() string) error {
+// runPhase times do and shows its progress.
+func (d *demo) runPhase(ctx context.Context, name string, do func(context.Context) error, status func() string) error {
 	d.doing.Store(name)
 	d.state.Store("")
-	end := d.progress.phase(name, status)
+	end := d.progress.begin(name, status)
 	start := time.Now()
 	if err := do(ctx); err != nil {
 		if ctx.Err() != nil && !errors.Is(err, errTimeout) {
@@ -178,8 +174,8 @@ func (d *demo) phase(ctx context.Context, name string, do func(context.Context) 
 
 func (d *demo) stateText() string { return d.state.Load().(string) }
 
-// keep leaves the cluster up until the context ends. It prints errors first, since the user may want to look into them.
-func (d *demo) keep(ctx context.Context, err error) {
+// keepCluster leaves the cluster up until the context ends. It prints errors first, since the user may want to look into them.
+func (d *demo) keepCluster(ctx context.Context, err error) {
 	d.doing.Store("the cluster stays up")
 	if err != nil {
 		fmt.Fprintf(d.Progress, "\n%v\n", err)

@@ -21,8 +21,8 @@ import (
 // census counts the cluster as it is known now.
 func (d *demo) census() *census.Census { return census.Take(d.live.Snapshot()) }
 
-// tally counts the bound pods, also by zone, and the waiting ones.
-func tally(c *census.Census) (bound, waiting int, zones string) {
+// countPods counts the bound pods, also by zone, and the waiting ones.
+func countPods(c *census.Census) (bound, waiting int, zones string) {
 	var byZone []string
 	for _, zone := range c.Rooms() {
 		bound += zone.Pods
@@ -85,9 +85,9 @@ const stallLimit = time.Minute
 // waiting: the checks, which come next, say better what is wrong than a timeout.
 func (d *demo) settle(ctx context.Context) error {
 	last, since, stalled := -1, time.Now(), ""
-	err := until(ctx, func() (string, error) {
+	err := waitFor(ctx, func() (string, error) {
 		c := d.census()
-		if bound, _, _ := tally(c); bound != last {
+		if bound, _, _ := countPods(c); bound != last {
 			last, since = bound, time.Now()
 		}
 		missing := d.unsettled(c)
@@ -102,8 +102,8 @@ func (d *demo) settle(ctx context.Context) error {
 	return err
 }
 
-// until calls missing several times a second until it returns "" or an error. On timeout the error says what was missing last.
-func until(ctx context.Context, missing func() (string, error)) error {
+// waitFor calls missing several times a second until it returns "" or an error. On timeout the error says what was missing last.
+func waitFor(ctx context.Context, missing func() (string, error)) error {
 	last := ""
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (done bool, err error) {
 		last, err = missing()

@@ -25,25 +25,25 @@ import (
 	"zonewise.dev/survival"
 )
 
-// story runs the phases, and the checks in between.
-func (d *demo) story(ctx context.Context) error {
+// runPhases runs the phases, and the checks in between.
+func (d *demo) runPhases(ctx context.Context) error {
 	for _, s := range []struct {
 		name   string
 		do     func(context.Context) error
 		status func() string
 	}{
 		{fmt.Sprintf("create %d nodes", len(d.Plan.Nodes)), d.createNodes, d.nodeStatus},
-		{"services and gangs arrive", d.arrive, d.podStatus},
-		{"hold the room for the loss of any zone", d.hold, d.stateText},
-		{"batch work fills the rest", d.fill, d.podStatus},
-		{"replay the loss of each zone", d.certify, d.stateText},
-		{"check: " + check.Before.String(), d.looks(check.Before), d.stateText},
-		{"lose " + workload.LostZone, d.lose, d.podStatus},
-		{"check: " + check.Lost.String(), d.looks(check.Lost), d.stateText},
-		{workload.LostZone + " returns", d.bringBack, d.podStatus},
-		{"check: " + check.Back.String(), d.looks(check.Back), d.stateText},
+		{"services and gangs arrive", d.createWorkload, d.podStatus},
+		{"hold the room for the loss of any zone", d.holdRoom, d.stateText},
+		{"batch work fills the rest", d.createBatch, d.podStatus},
+		{"replay the loss of each zone", d.awaitCertificates, d.stateText},
+		{"check: " + check.Before.String(), d.checksAt(check.Before), d.stateText},
+		{"lose " + workload.LostZone, d.loseZone, d.podStatus},
+		{"check: " + check.Lost.String(), d.checksAt(check.Lost), d.stateText},
+		{workload.LostZone + " returns", d.returnZone, d.podStatus},
+		{"check: " + check.Back.String(), d.checksAt(check.Back), d.stateText},
 	} {
-		if err := d.phase(ctx, s.name, s.do, s.status); err != nil {
+		if err := d.runPhase(ctx, s.name, s.do, s.status); err != nil {
 			return err
 		}
 	}
@@ -55,24 +55,24 @@ func (d *demo) nodeStatus() string {
 }
 
 func (d *demo) podStatus() string {
-	bound, waiting, zones := tally(d.census())
+	bound, waiting, zones := countPods(d.census())
 	return fmt.Sprintf("%d pods bound, %d wait; %s", bound, waiting, zones)
 }
 
 // createNodes creates the nodes and waits until all accept pods.
 func (d *demo) createNodes(ctx context.Context) error {
-	err := each(ctx, d.Plan.Nodes, func(ctx context.Context, n workload.Node) error {
+	err := forEach(ctx, d.Plan.Nodes, func(ctx context.Context, n workload.Node) error {
 		return d.cluster.Client.Create(ctx, n.Object())
 	})
 	if err != nil {
 		return err
 	}
-	return d.untilReady(ctx)
+	return d.awaitNodes(ctx)
 }
 
-// untilReady waits until all nodes accept pods.
-func (d *demo) untilReady(ctx context.Context) error {
-	return until(ctx, func() (missing string, _ error) {
+// awaitNodes waits until all nodes accept pods.
+func (d *demo) awaitNodes(ctx context.Context) error {
+	return waitFor(ctx, func() (missing string, _ error) {
 		if ready := readyNodes(d.census()); ready < len(d.Plan.Nodes) {
 			missing = fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
 		}
@@ -80,9 +80,9 @@ func (d *demo) untilReady(ctx context.Context) error {
 	})
 }
 
-// arrive creates the services and gangs: first the policy, then the gang that cannot fit, so that everything else must be
+// createWorkload creates the services and gangs: first the policy, then the gang that cannot fit, so that everything else must be
 // placed past it, and the other gangs among the services.
-func (d *demo) arrive(ctx context.Context) error {
+func (d *demo) createWorkload(ctx context.Context) error {
 	for _, name := range []string{workload.ServiceNamespace, workload.GangNamespace, workload.BatchNamespace} {
 		if err := d.cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (d *demo) arrive(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.Plan.Policy()); err != nil {
 		return err
 	}
-	err := until(ctx, func() (missing string, _ error) {
+	err := waitFor(ctx, func() (missing string, _ error) {
 		if policies := status.Build(d.census(), "").Policies; len(policies) == 0 || policies[0].State != status.OK {
 			missing = "the scheduler has not read the ZoneSpreadPolicy"
 		}
@@ -108,7 +108,7 @@ func (d *demo) arrive(ctx context.Context) error {
 		if err := errors.Join(d.cluster.Client.Create(ctx, gang.PodGroup()), d.cluster.Client.Create(ctx, gang.StatefulSet())); err != nil {
 			return err
 		}
-		err := each(ctx, services, func(ctx context.Context, s workload.Service) error {
+		err := forEach(ctx, services, func(ctx context.Context, s workload.Service) error {
 			return d.cluster.Client.Create(ctx, s.Deployment())
 		})
 		if err != nil {
@@ -118,13 +118,13 @@ func (d *demo) arrive(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// hold creates the ZoneSurvivals, and waits until the room is held.
-func (d *demo) hold(ctx context.Context) error {
+// holdRoom creates the ZoneSurvivals, and waits until the room is held.
+func (d *demo) holdRoom(ctx context.Context) error {
 	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Survival()), d.cluster.Client.Create(ctx, d.Plan.Hold())); err != nil {
 		return err
 	}
 	d.state.Store("the losses are replayed, to find out how much is needed")
-	return until(ctx, func() (string, error) {
+	return waitFor(ctx, func() (string, error) {
 		for _, r := range status.Build(d.census(), "").Reservations {
 			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.Shares(r.SlotCounts, r.Amounts)))
 			if r.State == status.OK {
@@ -135,10 +135,10 @@ func (d *demo) hold(ctx context.Context) error {
 	})
 }
 
-// certify waits until the certificates are about the cluster as it is now, and keeps them.
-func (d *demo) certify(ctx context.Context) error {
+// awaitCertificates waits until the certificates are about the cluster as it is now, and keeps them.
+func (d *demo) awaitCertificates(ctx context.Context) error {
 	d.state.Store("the losses are replayed")
-	return until(ctx, func() (string, error) {
+	return waitFor(ctx, func() (string, error) {
 		c := d.census()
 		now := survival.Fingerprint(c.Snapshot.Objects())
 		for _, asked := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
@@ -157,8 +157,8 @@ func (d *demo) certify(ctx context.Context) error {
 	})
 }
 
-// fill creates the batch workers.
-func (d *demo) fill(ctx context.Context) error {
+// createBatch creates the batch workers.
+func (d *demo) createBatch(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.Plan.Batch()); err != nil {
 		return err
 	}
@@ -166,16 +166,16 @@ func (d *demo) fill(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// lose takes the zone away: its kubelets are killed, and its nodes are marked at once as node-lifecycle-controller would
+// loseZone takes the zone away: its kubelets are killed, and its nodes are marked at once as node-lifecycle-controller would
 // mark them after its grace period. From then on the controllers do what they do in a real outage. Pods that the taint
 // eviction deletes stay, since no kubelet finishes them, until they are removed by force, as an operator would.
-func (d *demo) lose(ctx context.Context) error {
+func (d *demo) loseZone(ctx context.Context) error {
 	d.lostAt = time.Now()
 	d.cluster.StopKubelets(workload.LostZone)
 	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[{`+
 		`"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","message":"Kubelet stopped posting node status.",`+
 		`"lastTransitionTime":%q}]}}`, d.lostAt.UTC().Format(time.RFC3339)))
-	err := each(ctx, d.Plan.Nodes, func(ctx context.Context, n workload.Node) error {
+	err := forEach(ctx, d.Plan.Nodes, func(ctx context.Context, n workload.Node) error {
 		if n.Zone != workload.LostZone {
 			return nil
 		}
@@ -184,7 +184,7 @@ func (d *demo) lose(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the nodes' status: %w", err)
 	}
-	err = until(ctx, func() (missing string, err error) {
+	err = waitFor(ctx, func() (missing string, err error) {
 		left := 0
 		var going []*corev1.Pod
 		c := d.census()
@@ -200,7 +200,7 @@ func (d *demo) lose(ctx context.Context) error {
 		if left > 0 {
 			missing = fmt.Sprintf("%d pods are on the nodes of %s", left, workload.LostZone)
 		}
-		return missing, each(ctx, going, d.forceDelete)
+		return missing, forEach(ctx, going, d.forceDelete)
 	})
 	if err != nil {
 		return err
@@ -217,12 +217,12 @@ func (d *demo) forceDelete(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// bringBack starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is bound.
-func (d *demo) bringBack(ctx context.Context) error {
+// returnZone starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is bound.
+func (d *demo) returnZone(ctx context.Context) error {
 	if err := d.cluster.StartKubelets(workload.LostZone); err != nil {
 		return err
 	}
-	if err := d.untilReady(ctx); err != nil {
+	if err := d.awaitNodes(ctx); err != nil {
 		return err
 	}
 	return d.settle(ctx)
@@ -231,8 +231,8 @@ func (d *demo) bringBack(ctx context.Context) error {
 // workers is how many requests the demo sends at a time.
 const workers = 8
 
-// each calls do for every item, several at a time, and returns the first error, after which the context of the others ends.
-func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
+// forEach calls do for every item, several at a time, and returns the first error, after which the context of the others ends.
+func forEach[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	for _, item := range items {

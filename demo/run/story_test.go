@@ -22,16 +22,16 @@ import (
 	"zonewise.dev/demo/workload"
 )
 
-// scene is a cluster in which a small plan is settled.
-type scene struct {
+// settledDemo is a cluster in which a small plan is settled.
+type settledDemo struct {
 	demo
 	pods        map[string]*corev1.Pod
 	deployments map[string]*appsv1.Deployment
 	groups      []*schedv1alpha1.PodGroup
 }
 
-func newScene() *scene {
-	s := &scene{pods: map[string]*corev1.Pod{}, deployments: map[string]*appsv1.Deployment{}}
+func newSettledDemo() *settledDemo {
+	s := &settledDemo{pods: map[string]*corev1.Pod{}, deployments: map[string]*appsv1.Deployment{}}
 	s.Plan = &workload.Plan{
 		Workers:  1,
 		Services: []workload.Service{{App: "web", Role: "cn", Replicas: 1}},
@@ -52,7 +52,7 @@ func newScene() *scene {
 	return s
 }
 
-func (s *scene) add(namespace, name, node, kind, owner string, labels map[string]string) {
+func (s *settledDemo) add(namespace, name, node, kind, owner string, labels map[string]string) {
 	controller := true
 	s.pods[name] = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -63,8 +63,8 @@ func (s *scene) add(namespace, name, node, kind, owner string, labels map[string
 	}
 }
 
-// census counts the scene's objects.
-func (s *scene) census() *census.Census {
+// census counts the objects.
+func (s *settledDemo) census() *census.Census {
 	snap := snapshot.New(time.Now())
 	for zone, name := range map[string]string{"zone-a": "n1", "zone-b": "n2"} {
 		snap.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}}})
@@ -82,22 +82,22 @@ func (s *scene) census() *census.Census {
 }
 
 func TestUnsettledNamesWhatIsInMotion(t *testing.T) {
-	s := newScene()
+	s := newSettledDemo()
 	require.Empty(t, s.unsettled(s.census()))
 	for _, tc := range []struct {
-		harm func(*scene)
+		harm func(*settledDemo)
 		want string
 	}{
-		{func(s *scene) { s.workers++ }, "1 of 1 replicas exist, 1 are available; 1 of 2 batch workers exist"},
-		{func(s *scene) { delete(s.pods, "web-cn-1") }, "0 of 1 replicas exist, 1 are available; 1 of 1 batch workers exist"},
-		{func(s *scene) { s.pods["web-cn-1"].Spec.NodeName = "" }, "pod services/web-cn-1 waits"},
-		{func(s *scene) { s.pods["batch-workers-1"].Spec.NodeName = "" }, "pod batch/batch-workers-1 waits"},
-		{func(s *scene) { s.deployments["web-cn"].Status.AvailableReplicas = 0 }, "1 of 1 replicas exist, 0 are available; 1 of 1 batch workers exist"},
-		{func(s *scene) { s.pods["fits-0"].Spec.NodeName = "" }, "gang fits is not whole: 0 of 1 bound"},
-		{func(s *scene) { delete(s.pods, "large-0") }, "gang large does not have its 1 pods"},
-		{func(s *scene) { s.pods["web-cn-1"].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, "pod services/web-cn-1 is going"},
+		{func(s *settledDemo) { s.workers++ }, "1 of 1 replicas exist, 1 are available; 1 of 2 batch workers exist"},
+		{func(s *settledDemo) { delete(s.pods, "web-cn-1") }, "0 of 1 replicas exist, 1 are available; 1 of 1 batch workers exist"},
+		{func(s *settledDemo) { s.pods["web-cn-1"].Spec.NodeName = "" }, "pod services/web-cn-1 waits"},
+		{func(s *settledDemo) { s.pods["batch-workers-1"].Spec.NodeName = "" }, "pod batch/batch-workers-1 waits"},
+		{func(s *settledDemo) { s.deployments["web-cn"].Status.AvailableReplicas = 0 }, "1 of 1 replicas exist, 0 are available; 1 of 1 batch workers exist"},
+		{func(s *settledDemo) { s.pods["fits-0"].Spec.NodeName = "" }, "gang fits is not whole: 0 of 1 bound"},
+		{func(s *settledDemo) { delete(s.pods, "large-0") }, "gang large does not have its 1 pods"},
+		{func(s *settledDemo) { s.pods["web-cn-1"].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, "pod services/web-cn-1 is going"},
 	} {
-		s := newScene()
+		s := newSettledDemo()
 		tc.harm(s)
 		require.Equal(t, tc.want, s.unsettled(s.census()))
 	}
@@ -105,12 +105,12 @@ func TestUnsettledNamesWhatIsInMotion(t *testing.T) {
 
 // A batch worker for which there is no room has been tried: there is nothing to wait for.
 func TestABatchWorkerThatWasRefusedIsSettled(t *testing.T) {
-	s := newScene()
+	s := newSettledDemo()
 	worker := s.pods["batch-workers-1"]
 	worker.Spec.NodeName = ""
 	worker.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
 	require.Empty(t, s.unsettled(s.census()))
-	bound, waiting, zones := tally(s.census())
+	bound, waiting, zones := countPods(s.census())
 	require.Equal(t, 2, bound)
 	require.Equal(t, 2, waiting)
 	require.Equal(t, "zone-a 1 zone-b 1", zones)
@@ -127,9 +127,9 @@ func TestANodeWithATaintOfAnUnreadyNodeIsNotReady(t *testing.T) {
 	require.Equal(t, 1, readyNodes(census.Take(snap)))
 }
 
-func TestEachEndsWithTheFirstError(t *testing.T) {
+func TestForEachEndsWithTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
-	err := each(t.Context(), []int{1, 2, 3}, func(_ context.Context, i int) error {
+	err := forEach(t.Context(), []int{1, 2, 3}, func(_ context.Context, i int) error {
 		if i == 2 {
 			return broken
 		}
@@ -138,10 +138,10 @@ func TestEachEndsWithTheFirstError(t *testing.T) {
 	require.Equal(t, broken, err)
 }
 
-func TestUntilSaysWhatWasMissingWhenTheTimeWasUp(t *testing.T) {
+func TestWaitForSaysWhatWasMissingWhenTheTimeWasUp(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	asked := 0
-	err := until(ctx, func() (string, error) {
+	err := waitFor(ctx, func() (string, error) {
 		if asked++; asked == 3 {
 			cancel(errTimeout)
 		}
@@ -151,7 +151,7 @@ func TestUntilSaysWhatWasMissingWhenTheTimeWasUp(t *testing.T) {
 	require.EqualError(t, err, "timed out: pod x waits")
 
 	crash := errors.New("crash")
-	require.Equal(t, crash, until(t.Context(), func() (string, error) { return "", crash }))
+	require.Equal(t, crash, waitFor(t.Context(), func() (string, error) { return "", crash }))
 }
 
 func TestBoard(t *testing.T) {
@@ -163,11 +163,11 @@ func TestBoard(t *testing.T) {
 		},
 		Phases: []phase{{"create nodes", 1.5}, {"lose zone-c", 4}},
 	}
-	require.ErrorIs(t, b.broken(), ErrBroken)
-	require.EqualError(t, b.broken(), `checks do not hold: "gangs are whole, after the loss of zone-c": gang g: 1 of 2 bound`)
+	require.ErrorIs(t, b.brokenError(), ErrBroken)
+	require.EqualError(t, b.brokenError(), `checks do not hold: "gangs are whole, after the loss of zone-c": gang g: 1 of 2 bound`)
 
 	var out bytes.Buffer
-	require.NoError(t, b.text(&out, show.Style{}))
+	require.NoError(t, b.writeText(&out, show.Style{}))
 	for _, want := range []string{
 		"Pods that wait: 3", "Checks before the loss\n  ok     gangs are whole: 4 whole\n",
 		"Checks after the loss of zone-c\n  BROKEN gangs are whole: 3 whole\n         - gang g: 1 of 2 bound\n",
@@ -177,10 +177,10 @@ func TestBoard(t *testing.T) {
 	}
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()
-	require.NoError(t, b.text(&out, show.Style{Color: true}))
+	require.NoError(t, b.writeText(&out, show.Style{Color: true}))
 	require.Contains(t, out.String(), "\x1b[31mBROKEN\x1b[0m")
 
-	r := b.report()
+	r := b.pageReport()
 	require.Len(t, r.Checks, 2)
 	require.True(t, r.Checks[0].OK())
 	require.False(t, r.Checks[1].OK())

@@ -60,11 +60,10 @@ func TestDeployment(t *testing.T) {
 
 // One service and batch work may be on the shared nodes, and nothing else.
 func TestAServiceSharesItsNodesWithBatchWork(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
-	require.NoError(t, err)
+	p := NewPlan(0.01, 1)
 	shared := p.Nodes[len(p.Nodes)-1].Object()
 	require.Equal(t, []corev1.Taint{{Key: "demo.zonewise.dev/shared", Value: "true", Effect: corev1.TaintEffectNoSchedule}}, shared.Spec.Taints)
-	for _, spec := range []corev1.PodSpec{p.one(Service.Shared).Deployment().Spec.Template.Spec, p.Batch().Spec.Template.Spec} {
+	for _, spec := range []corev1.PodSpec{p.Shared().Deployment().Spec.Template.Spec, p.Batch().Spec.Template.Spec} {
 		require.Equal(t, map[string]string{"demo.zonewise.dev/shared": "true"}, spec.NodeSelector)
 		require.Subset(t, shared.Labels, spec.NodeSelector)
 		require.Len(t, spec.Tolerations, 1)
@@ -73,8 +72,7 @@ func TestAServiceSharesItsNodesWithBatchWork(t *testing.T) {
 }
 
 func TestEveryServiceIsProtectedAndTheOneOnSharedNodesHasItsRoomHeld(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
-	require.NoError(t, err)
+	p := NewPlan(0.01, 1)
 	selects := func(asked *v1alpha1.ZoneSurvival, set *appsv1.Deployment) bool {
 		return slices.ContainsFunc(asked.Spec.Workloads, func(w v1alpha1.SurvivalWorkload) bool {
 			selector, err := metav1.LabelSelectorAsSelector(&w.PodSelector)
@@ -91,8 +89,7 @@ func TestEveryServiceIsProtectedAndTheOneOnSharedNodesHasItsRoomHeld(t *testing.
 }
 
 func TestThePolicyHasAShareForEachZone(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
-	require.NoError(t, err)
+	p := NewPlan(0.01, 1)
 	policy, service := p.Policy(), p.Weighted().Deployment()
 	require.Equal(t, service.Spec.Template.Labels, policy.Spec.PodSelector.MatchLabels)
 	require.Equal(t, service.Namespace, policy.Namespace)

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// DefaultScale is the default share of the trace's live population: about 700 pods on as many nodes, two minutes on two idle
-// cores.
-const DefaultScale = 0.03
+// DemoScale is the demo's share of the trace's live population: about 700 pods on as many nodes, two minutes on two idle cores.
+const DemoScale = 0.03
 
 // Zones are the demo's zones, which the policy names. It loses the last.
 var Zones = []string{"zone-a", "zone-b", LostZone}
@@ -18,7 +17,7 @@ var Zones = []string{"zone-a", "zone-b", LostZone}
 // LostZone is the zone that the demo loses.
 const LostZone = "zone-c"
 
-// The services with a part of their own. Both are in the trace, whatever the scale; the first has a share per zone because
+// The services with a part of their own. The first has a share per zone because
 // devices are not everywhere alike, the second leaves a quarter of a node to others.
 const (
 	weighted = "app-0-hn"  // has a ZoneSpreadPolicy with a share for each zone
@@ -30,14 +29,6 @@ const fewest = 6
 
 // worker is what a batch worker requests. The trace has none; this one is made up.
 var worker = Resources{CPU: 8000, Memory: 32 << 10}
-
-// Options choose a Plan.
-type Options struct {
-	// Scale is the share of the trace's live population, above 0, at most 1.
-	Scale float64
-	// Seed decides the order in which the workload arrives.
-	Seed uint64
-}
 
 // Plan is everything that the demo creates.
 type Plan struct {
@@ -110,31 +101,26 @@ var fitting = []Gang{
 	{Name: "evaluate", Fits: true, Members: 9, Each: Resources{CPU: 28_000, Memory: 112 << 10}},
 }
 
-// NewPlan derives a plan from the embedded figures. Its errors name the option that is wrong.
-func NewPlan(o Options) (*Plan, error) {
-	if !(o.Scale > 0 && o.Scale <= 1) { // also refuses NaN
-		return nil, fmt.Errorf("scale: must be above 0 and at most 1, got %v", o.Scale)
-	}
+// NewPlan derives a plan from the embedded figures. scale is the share of the trace's live population, and seed decides the order in which the
+// workload arrives.
+func NewPlan(scale float64, seed uint64) *Plan {
 	pools := pools(table(nodesCSV))
 	// A replica that fits only on an empty node has none after a loss. No node holds two of it.
-	plan := &Plan{Services: slices.DeleteFunc(services(table(servicesCSV), o.Scale), func(s Service) bool {
+	plan := &Plan{Services: slices.DeleteFunc(services(table(servicesCSV), scale), func(s Service) bool {
 		return !slices.ContainsFunc(slices.Concat(pools[:]...), func(n Shape) bool { return n.Capacity.times(s.Each) >= 2 })
 	})}
-	rand.New(rand.NewPCG(o.Seed, 0)).Shuffle(len(plan.Services), func(i, j int) {
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(plan.Services), func(i, j int) {
 		plan.Services[i], plan.Services[j] = plan.Services[j], plan.Services[i]
 	})
 	for _, s := range sizes(pools, len(Zones), plan.claims()) {
 		plan.addNodes(s, strings.ToLower(cmp.Or(s.Model, "cpu")), false)
 	}
 	plan.share(pools[0][0])
-	if len(plan.Nodes) > maxNodes {
-		return nil, fmt.Errorf("scale: %v: %w", o.Scale, errTooManyNodes)
-	}
 	for i := range plan.Services {
 		plan.Services[i].Domains = len(plan.Nodes) + 1
 	}
 	plan.Gangs = append(slices.Clone(fitting), plan.tooLarge())
-	return plan, nil
+	return plan
 }
 
 // addNodes adds a node of a shape to each zone, with names that begin with the zone and the given word.
@@ -192,13 +178,14 @@ func (p *Plan) tooLarge() Gang {
 }
 
 // Weighted returns the service with the ZoneSpreadPolicy.
-func (p *Plan) Weighted() Service { return p.one(Service.Weighted) }
+func (p *Plan) Weighted() Service { return p.serviceThat(Service.Weighted) }
 
 // Shared returns the service on the shared nodes.
-func (p *Plan) Shared() Service { return p.one(Service.Shared) }
+func (p *Plan) Shared() Service { return p.serviceThat(Service.Shared) }
 
-func (p *Plan) one(is func(Service) bool) Service {
-	return p.Services[slices.IndexFunc(p.Services, is)]
+// serviceThat returns the first service of which a condition is true.
+func (p *Plan) serviceThat(condition func(Service) bool) Service {
+	return p.Services[slices.IndexFunc(p.Services, condition)]
 }
 
 // Replicas returns the number of pods of all services.

@@ -1,30 +1,22 @@
 package workload
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlanIsAFunctionOfItsOptions(t *testing.T) {
-	o := Options{Scale: 0.02, Seed: 7}
-	first, err := NewPlan(o)
-	require.NoError(t, err)
-	second, err := NewPlan(o)
-	require.NoError(t, err)
-	require.Equal(t, first, second)
+func TestPlanIsAFunctionOfItsSeed(t *testing.T) {
+	first := NewPlan(0.02, 7)
+	require.Equal(t, first, NewPlan(0.02, 7))
 
-	o.Seed = 8
-	third, err := NewPlan(o)
-	require.NoError(t, err)
+	third := NewPlan(0.02, 8)
 	require.NotEqual(t, first.Services, third.Services)
 	require.Len(t, third.Services, len(first.Services))
 }
 
-func TestDefaultPlan(t *testing.T) {
-	p, err := NewPlan(Options{Scale: DefaultScale, Seed: 1})
-	require.NoError(t, err)
+func TestPlanOfTheDemo(t *testing.T) {
+	p := NewPlan(DemoScale, 1)
 	apps := map[string]bool{}
 	for _, s := range p.Services {
 		apps[s.App] = true
@@ -50,8 +42,7 @@ func TestDefaultPlan(t *testing.T) {
 // rather than places: no resource may be short in what is left.
 func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T) {
 	for seed, scale := range []float64{0.001, 0.01, 0.03} {
-		p, err := NewPlan(Options{Scale: scale, Seed: uint64(seed)})
-		require.NoError(t, err)
+		p := NewPlan(scale, uint64(seed))
 		var asked, offered Resources
 		for _, s := range p.Services {
 			asked = asked.add(s.Each, int64(s.Replicas))
@@ -73,8 +64,7 @@ func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T
 // One gang cannot fit even in an empty cluster, and all but one of its members
 // can: a scheduler that binds pods one by one would bind most of it.
 func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.02, Seed: 1})
-	require.NoError(t, err)
+	p := NewPlan(0.02, 1)
 	unfit := 0
 	for _, g := range p.Gangs {
 		slots := 0
@@ -98,9 +88,8 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 // lost. There are more batch workers than fit beside any replicas.
 func TestSharedNodesHaveRoomForTheServiceInTwoZones(t *testing.T) {
 	for _, scale := range []float64{0.001, 0.01, 0.03} {
-		p, err := NewPlan(Options{Scale: scale, Seed: 1})
-		require.NoError(t, err)
-		service := p.one(Service.Shared)
+		p := NewPlan(scale, 1)
+		service := p.Shared()
 		require.GreaterOrEqual(t, service.Replicas, fewest)
 		require.GreaterOrEqual(t, p.Weighted().Replicas, fewest)
 		workers := 0
@@ -115,20 +104,5 @@ func TestSharedNodesHaveRoomForTheServiceInTwoZones(t *testing.T) {
 			require.GreaterOrEqual(t, 2*replicas, service.Replicas, zone)
 		}
 		require.Equal(t, workers, p.Workers)
-	}
-}
-
-func TestOptionsOutOfRangeAreNamed(t *testing.T) {
-	for _, tc := range []struct {
-		give Options
-		want string
-	}{
-		{Options{Scale: 0}, "scale: must be above 0 and at most 1, got 0"},
-		{Options{Scale: math.NaN()}, "scale: must be above 0 and at most 1, got NaN"},
-		{Options{Scale: 2}, "scale: must be above 0 and at most 1, got 2"},
-		{Options{Scale: 1, Seed: 1}, "scale: 1: the workload needs more than 5000 nodes, which is what Kubernetes supports; choose a smaller scale"},
-	} {
-		_, err := NewPlan(tc.give)
-		require.EqualError(t, err, tc.want)
 	}
 }

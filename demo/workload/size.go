@@ -1,14 +1,6 @@
 package workload
 
-import (
-	"fmt"
-	"math"
-)
-
-// maxNodes is the limit of Kubernetes.
-const maxNodes = 5000
-
-var errTooManyNodes = fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
+import "math"
 
 // claim is a group of equal pods for the purpose of sizing.
 type claim struct {

@@ -18,7 +18,7 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// start starts the demo at its smallest, with temporary files below tmp.
+// start starts the demo with temporary files below tmp.
 func start(t *testing.T, tmp string, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer, stderr io.Reader) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -27,7 +27,7 @@ func start(t *testing.T, tmp string, args ...string) (cmd *exec.Cmd, stdout *byt
 	require.NoError(t, err)
 	_, err = program.Scheduler(root)
 	require.NoError(t, err)
-	cmd = exec.CommandContext(t.Context(), path, append([]string{"--scale", "0.001", "--timeout", "15m"}, args...)...)
+	cmd = exec.CommandContext(t.Context(), path, append([]string{"--timeout", "15m"}, args...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	stdout = &bytes.Buffer{}
 	cmd.Stdout = stdout
@@ -37,10 +37,10 @@ func start(t *testing.T, tmp string, args ...string) (cmd *exec.Cmd, stdout *byt
 	return cmd, stdout, stderr
 }
 
-// requireNothingLeft requires that the demo has left neither files nor processes that have the directory in their command line.
+// requireNothingLeft requires that the demo has left neither its directory nor processes that have the directory in their command line.
 func requireNothingLeft(t *testing.T, tmp string) {
 	t.Helper()
-	left, err := filepath.Glob(filepath.Join(tmp, "*"))
+	left, err := filepath.Glob(filepath.Join(tmp, "zonewise-demo-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -287,8 +287,7 @@ func BenchmarkReserveCacheFreedSlot(b *testing.B) {
 // the size of a replica for a tenth of the replicas, one at least.
 func traceCluster(b *testing.B, count int) ([]*v1.Node, []*v1.Pod, []*v1alpha1.ZoneReservation) {
 	b.Helper()
-	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: 1})
-	require.NoError(b, err)
+	plan := workload.NewPlan(0.05, 1)
 	require.GreaterOrEqual(b, len(plan.Nodes), count)
 	var nodes []*v1.Node
 	for i := range count {

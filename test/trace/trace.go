@@ -33,11 +33,8 @@ type Cluster struct {
 var shapes = [][3]int{{32, 256, 129}, {96, 512, 59}, {96, 384, 30}, {32, 128, 23}, {64, 512, 22}, {104, 512, 20}}
 
 // New makes a cluster.
-func New(o Options) (*Cluster, error) {
-	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: o.Seed})
-	if err != nil {
-		return nil, err
-	}
+func New(o Options) *Cluster {
+	plan := workload.NewPlan(0.05, o.Seed)
 	c := &Cluster{}
 	c.addNodes(o)
 	var instances workload.Resources
@@ -54,7 +51,7 @@ func New(o Options) (*Cluster, error) {
 		s.Replicas = int(math.Round(float64(s.Instances) * scale))
 		plus(&c.Asked, s.Each, s.Replicas)
 	}
-	return c, nil
+	return c
 }
 
 func (c *Cluster) addNodes(o Options) {

@@ -16,14 +16,14 @@ import (
 	"zonewise.dev/demo/workload"
 )
 
-// lookLimit is how long statuses and metrics may take to show the expected values; they are updated periodically.
-const lookLimit = 20 * time.Second
+// checkLimit is how long statuses and metrics may take to show the expected values; they are updated periodically.
+const checkLimit = 20 * time.Second
 
-// looks runs the checks of a moment until all are true or the limit has passed.
-func (d *demo) looks(at check.Moment) func(context.Context) error {
+// checksAt runs the checks of a moment until all are true or the limit has passed.
+func (d *demo) checksAt(at check.Moment) func(context.Context) error {
 	return func(ctx context.Context) error {
 		start := time.Now()
-		return until(ctx, func() (missing string, err error) {
+		return waitFor(ctx, func() (missing string, err error) {
 			e, err := d.evidence(ctx, at)
 			if err != nil {
 				return "", err
@@ -33,7 +33,7 @@ func (d *demo) looks(at check.Moment) func(context.Context) error {
 			if broken := check.Broken(checks); len(broken) > 0 {
 				missing = broken[0].Name + ": " + broken[0].Violations[0]
 				d.state.Store(fmt.Sprintf("%d of %d checks do not hold, the first: %s", len(broken), len(checks), missing))
-				if time.Since(start) < lookLimit {
+				if time.Since(start) < checkLimit {
 					return missing, nil
 				}
 			}
