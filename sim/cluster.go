@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +21,7 @@ const (
 	// stopTime is the longest that a pod takes to end after its deletion: longer than a scheduler takes to try what is in its
 	// queue.
 	stopTime = time.Minute
-	// killTime is that of a pod without a grace period: until the API server has answered.
+	// killTime is how long a pod without a grace period takes to end.
 	killTime = 20 * time.Millisecond
 )
 
@@ -309,40 +308,6 @@ func (s *Sim) wrote(ctx context.Context, obj client.Object) {
 func (s *Sim) Put(obj client.Object) error {
 	s.changed()
 	return s.store.put(obj)
-}
-
-// Sync makes the copy equal to a cluster that has exactly these objects at that time. An object that is unchanged costs a
-// comparison.
-func (s *Sim) Sync(now time.Time, objects []client.Object) error {
-	s.clock.advance(now)
-	seen := map[*kind]map[string]bool{}
-	for _, obj := range objects {
-		k, err := s.store.kindOf(obj)
-		if err != nil {
-			return err
-		}
-		if seen[k] == nil {
-			seen[k] = map[string]bool{}
-		}
-		key := keyOf(obj)
-		seen[k][key] = true
-		s.store.mu.Lock()
-		same := k.currentLocked(key) == obj
-		s.store.mu.Unlock()
-		if !same {
-			if err := s.store.put(obj); err != nil {
-				return err
-			}
-		}
-	}
-	for _, obj := range s.store.objects() {
-		k := s.store.kinds[reflect.TypeOf(obj)]
-		if key := keyOf(obj); !seen[k][key] {
-			s.store.remove(k, key)
-		}
-	}
-	s.changed()
-	return nil
 }
 
 // Pass lets time pass in the copy without scheduling cycles: grace periods end, and statuses are written.

@@ -5,7 +5,7 @@
 // # Contract
 //
 // A [Sim] is made from a cluster's objects by [New]. Ask returns the plugins' own verdict on every node for one pod and
-// changes nothing. Add, AddNodes, Lose, Put, Remove and Sync change the copy; Run then schedules the waiting pods
+// changes nothing. Add, AddNodes, Lose, Put and Remove change the copy; Run then schedules the waiting pods
 // until waiting longer would change nothing. The package itself does not judge: every reason in an answer is a plugin's.
 //
 // The copy has its own time. It stands still while the scheduler computes, and then moves to the next moment at which

@@ -349,8 +349,8 @@ func (s *Sim) Why(pod *v1.Pod) string {
 // WhyWaits returns why a pod has no node, also if the scheduler has not tried it: from its last attempt, from the pod's
 // condition, or from its gang.
 func (s *Sim) WhyWaits(pod *v1.Pod) string {
-	if why := s.Why(pod); why != "" {
-		return why
+	if reason := s.Why(pod); reason != "" {
+		return reason
 	}
 	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
 		return c.Message

@@ -49,8 +49,7 @@ func TestLive(t *testing.T) {
 		text := p.text("#s-gangs [data-key='shop/train']")
 		require.Contains(t, text, "Waiting")
 		require.Contains(t, text, "2 more to be bound at once.")
-		require.Contains(t, text, "Insufficient cpu (NodeResourcesFit)")
-		require.Contains(t, text, "1 node: node(s) had room only in what is held for ZoneReservation failover (ReserveCache)")
+		require.Contains(t, text, "explain podgroup/train -n shop")
 		p.screenshot("live")
 	})
 	t.Run("the page changes when a pod moves", func(t *testing.T) {

@@ -1,7 +1,6 @@
 package board
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/sim"
 )
 
 // The most that a page shows. Together these limit its size.
@@ -22,7 +20,6 @@ const (
 	mostWaiting   = 20
 	mostNotes     = 50 // more than there are kinds
 	mostText      = 600
-	mostObstacles = 4
 	mostNext      = 8
 	mostSurvivals = 10
 	mostResources = 6
@@ -38,9 +35,8 @@ type Options struct {
 	Command string
 }
 
-// Build makes the page of a cluster. The scheduler of sim, a copy of the cluster, says why pods wait. Build leaves sim
-// unchanged, except for its time.
-func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Page, error) {
+// Build makes the page of a cluster.
+func Build(c *census.Census, opts Options) *Page {
 	report := status.Build(c, opts.Namespace)
 	p := &Page{Cluster: opts.Cluster, At: c.Now}
 	for _, note := range report.Notes {
@@ -53,22 +49,20 @@ func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Pa
 	for _, z := range p.Zones.Zones {
 		p.Columns = append(p.Columns, z.Name)
 	}
-	b := &builder{Census: c, sim: s, opts: opts, page: p}
+	b := &builder{Census: c, opts: opts, page: p}
 	b.survivals(report.Survivals)
 	b.policies(report.Policies)
 	b.reservations(report.Reservations)
 	b.workloads()
 	p.sum(report)
-	if err := b.gangs(ctx, report.Gangs); err != nil {
-		return nil, err
-	}
-	return p, b.waiting(ctx)
+	b.gangs(report.Gangs)
+	b.waiting()
+	return p
 }
 
 // builder is what the parts of Build share.
 type builder struct {
 	*census.Census
-	sim  *sim.Sim
 	opts Options
 	page *Page
 }

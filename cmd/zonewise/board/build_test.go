@@ -18,18 +18,12 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
-	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
 
 func pageOf(t *testing.T, c *clitest.Cluster, opts Options) *Page {
 	t.Helper()
-	s, err := sim.Of(t.Context(), c, sim.Options{})
-	require.NoError(t, err)
-	defer s.Close()
-	p, err := Build(t.Context(), census.Take(c.Snapshot), s, opts)
-	require.NoError(t, err)
-	return p
+	return Build(census.Take(c.Snapshot), opts)
 }
 
 func htmlOf(t *testing.T, p *Page) string {
@@ -75,15 +69,13 @@ func TestStory(t *testing.T) {
 	require.Equal(t, "shop/train", train.Name)
 	require.Equal(t, "4 more to be bound at once. ", train.Needs)
 	require.Equal(t, "zonewise explain podgroup/train -n shop", train.Command)
-	require.Len(t, train.Zones, 3)
-	require.NotEmpty(t, train.Zones[0].Obstacles)
 
 	require.Equal(t, "1 outside of gangs, by workload.", p.Waiting.Lead)
 	pod := p.Waiting.Cards[0]
 	require.Equal(t, "Deployment shop/web", pod.Name)
 	require.Equal(t, "1 waiting, the oldest for 5m", pod.Figures)
 	require.Equal(t, "0/6 nodes are available: policy shop/web: zone a holds 2 of 7", pod.Said)
-	require.Contains(t, pod.Next[0], "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone")
+	require.Regexp(t, "^zonewise explain pod/web-.* -n shop$", pod.Command)
 }
 
 func TestAmounts(t *testing.T) {
@@ -308,9 +300,8 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 	require.Equal(t, 500-mostSurvivals, p.SurvivalsHidden)
 	require.Len(t, p.Survivals[0].Losses, mostColumns)
 	require.Equal(t, 64-mostColumns, p.Survivals[0].Hidden)
-	last := p.Gangs.Cards[mostWaiting-1]
-	require.True(t, last.Command != "" || last.Needs != "", "a reason, or how to get it")
 	require.NotEmpty(t, p.Gangs.Cards[0].Needs)
+	require.NotEmpty(t, p.Gangs.Cards[mostWaiting-1].Command)
 	require.Contains(t, html, "480 of 500 are not shown")
 }
 

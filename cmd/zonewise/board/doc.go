@@ -1,11 +1,10 @@
 // Package board shows a cluster as one web page: zones with their nodes, policies and workloads with their skew and
-// caps, what is held, what the loss of a zone would do, gangs and pods that wait, and why.
+// caps, what is held, what the loss of a zone would do, gangs and pods that wait, and what the scheduler says of them.
 //
 // # Contract
 //
-// [Build] turns a census into a [Page], the view model, and asks the scheduler on a copy of the cluster why pods wait. A page stays
-// below two megabytes whatever the size of the cluster: what is left out is counted. [Page.HTML] writes it as one document that loads nothing, [WriteFile]
-// into a file. A [Server] shows the pages of a [Source] to browsers that know its token, and sends them
+// [Build] turns a census into a [Page], the view model. A page stays below two megabytes whatever the size of the cluster: what is left out is
+// counted. [Page.HTML] writes it as one document that loads nothing, [Page.WriteFile] into a file. A [Server] shows the pages of a [Source] to browsers that know its token, and sends them
 // changes at most twice a second.
 //
 // The page works without its script, which adds the updates and the arrow keys. Names and messages come from the
@@ -14,5 +13,5 @@
 //
 // # Non-goals
 //
-// The board changes nothing in the cluster, has no user accounts, and cannot be reached from other machines.
+// The board runs no scheduler: a card names the command that does. It changes nothing in the cluster, has no user accounts, and cannot be reached from other machines.
 package board

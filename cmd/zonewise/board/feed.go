@@ -11,7 +11,7 @@ import (
 // Source is where pages come from.
 type Source interface {
 	// Page returns the page as of now.
-	Page(ctx context.Context) (*Page, error)
+	Page() *Page
 	// Changed receives when the page may have changed. It is nil if the page never changes.
 	Changed() <-chan struct{}
 }
@@ -28,19 +28,18 @@ const (
 type feed struct {
 	source  Source
 	viewers atomic.Int32
-	// asked wakes the loop: a viewer wants a frame now.
-	asked chan struct{}
+	// wanted wakes the loop: a viewer wants a frame now.
+	wanted chan struct{}
 
 	mu sync.Mutex // guards what follows
-	// last is the newest frame, nil before the first; failed says why there is no newer one.
-	last   *frame
-	failed error
-	// next is closed when there is a newer frame, or a newer error.
+	// last is the newest frame, nil before the first.
+	last *frame
+	// next is closed when there is a newer frame.
 	next chan struct{}
 }
 
 func newFeed(source Source) *feed {
-	return &feed{source: source, asked: make(chan struct{}, 1), next: make(chan struct{})}
+	return &feed{source: source, wanted: make(chan struct{}, 1), next: make(chan struct{})}
 }
 
 // run makes frames until the context ends.
@@ -54,12 +53,12 @@ func (f *feed) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.asked:
+		case <-f.wanted:
 		case <-changed:
 		case <-old:
 		}
 		start := time.Now()
-		f.make(ctx)
+		f.makeFrame()
 		took := time.Since(start)
 		select {
 		case <-ctx.Done():
@@ -69,49 +68,41 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-func (f *feed) make(ctx context.Context) {
-	var made *frame
-	page, err := f.source.Page(ctx)
-	if err == nil {
-		made, err = page.render()
-	}
+func (f *feed) makeFrame() {
+	made := f.source.Page().render()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.failed = err; err == nil {
-		f.last = made
-	}
+	f.last = made
 	close(f.next)
 	f.next = make(chan struct{})
 }
 
-func (f *feed) ask() {
+// wake has the loop make a frame now.
+func (f *feed) wake() {
 	select {
-	case f.asked <- struct{}{}:
+	case f.wanted <- struct{}{}:
 	default:
 	}
 }
 
 // current returns the newest frame, and a channel that is closed when there is a newer one.
-func (f *feed) current() (*frame, <-chan struct{}, error) {
+func (f *feed) current() (*frame, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last, f.next, f.failed
+	return f.last, f.next
 }
 
 // frame makes a frame and returns it.
 func (f *feed) frame(ctx context.Context) (*frame, error) {
-	_, next, _ := f.current()
-	f.ask()
+	_, next := f.current()
+	f.wake()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-next:
 	}
-	last, _, err := f.current()
-	if last != nil {
-		err = nil
-	}
-	return last, err
+	last, _ := f.current()
+	return last, nil
 }
 
 // changes returns the parts of a frame that differ from those that a viewer has, and records that the viewer has them.

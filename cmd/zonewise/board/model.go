@@ -1,10 +1,6 @@
 package board
 
-import (
-	"time"
-
-	"zonewise.dev/cmd/zonewise/explain"
-)
+import "time"
 
 // Page is what the page shows. Strings are text, not HTML.
 type Page struct {
@@ -163,11 +159,7 @@ type Card struct {
 	Needs string
 	// Said is what the scheduler said last.
 	Said string
-	// Next is what would let it go.
-	Next []string
-	// Zones say what each zone offers it.
-	Zones []explain.Zone
-	// Command is a command that tells more, if the page does not have the answer.
+	// Command is the command that tells more.
 	Command string
 }
 

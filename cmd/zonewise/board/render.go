@@ -5,15 +5,13 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page's parts
 	"encoding/base64"
-	"fmt"
 	"html/template"
 	"io"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-base/version"
 
-	"zonewise.dev/cmd/zonewise/explain"
-	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/internal/program"
 )
 
 var (
@@ -29,7 +27,6 @@ var (
 		"style":   func() template.CSS { return template.CSS(pageStyle) }, //nolint:gosec // embedded above
 		"script":  func() template.JS { return template.JS(pageScript) },  //nolint:gosec // embedded above
 		"version": func() string { return version.Get().String() },
-		"number":  number, "count": countOf, "zone": status.Name, "obstacles": obstacles,
 	}).Parse(pageHTML))
 )
 
@@ -60,42 +57,25 @@ func digest(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// obstacles says what is in the way in a zone.
-func obstacles(z explain.Zone) []string {
-	var out []string
-	kept, more := keep(z.Obstacles, mostObstacles)
-	for _, o := range kept {
-		out = append(out, clip(fmt.Sprintf("%s: %s (%s)", countOf(o.Nodes, "node"), o.Words, o.Plugin)))
-	}
-	if more > 0 {
-		out = append(out, "and "+show.Plural(more, "other obstacle"))
-	}
-	return out
-}
-
 // render makes the parts of the page.
-func (p *Page) render() (*frame, error) {
+func (p *Page) render() *frame {
 	f := &frame{Title: "Zonewise board", HasReport: p.Report != nil}
 	if p.Cluster != "" {
 		f.Title = p.Cluster + " · " + f.Title
 	}
 	for _, id := range sections {
 		var text bytes.Buffer
-		if err := templates.ExecuteTemplate(&text, id, p); err != nil {
-			return nil, fmt.Errorf("render the page: %w", err)
-		}
+		// The templates are embedded, and every test of the page renders all of them.
+		utilruntime.Must(templates.ExecuteTemplate(&text, id, p))
 		f.Parts = append(f.Parts, section{ID: id, HTML: template.HTML(text.String())}) //nolint:gosec // html/template wrote it
 	}
-	return f, nil
+	return f
 }
 
 // HTML writes the page as a document that loads nothing and does not change.
-func (p *Page) HTML(w io.Writer) error {
-	f, err := p.render()
-	if err != nil {
-		return err
-	}
-	return f.write(w)
-}
+func (p *Page) HTML(w io.Writer) error { return p.render().write(w) }
+
+// WriteFile writes the page to a file, see program.WriteFile.
+func (p *Page) WriteFile(path string) error { return program.WriteFile(path, p.HTML) }
 
 func (f *frame) write(w io.Writer) error { return templates.ExecuteTemplate(w, "page", f) }

@@ -41,27 +41,9 @@ type Server struct {
 // ErrPortTaken says that another program listens on the port.
 var ErrPortTaken = errors.New("the port is taken")
 
-// ErrNotLoopback says that an address can be reached from other machines.
-var ErrNotLoopback = errors.New("must be a loopback address, such as 127.0.0.1 or ::1: the board is for this machine only")
-
-// CheckAddress returns an error for an address that is not a loopback address.
-func CheckAddress(address string) error {
-	if ip := net.ParseIP(address); ip != nil && ip.IsLoopback() || address == "localhost" {
-		return nil
-	}
-	return ErrNotLoopback
-}
-
-// Listen takes a port of a loopback address, a free one when port is 0. Errors are ErrNotLoopback, ErrPortTaken, or the
-// system's.
-func Listen(ctx context.Context, address string, port int) (*Server, error) {
-	if err := CheckAddress(address); err != nil {
-		return nil, err
-	}
-	if address == "localhost" {
-		address = "127.0.0.1"
-	}
-	at := net.JoinHostPort(address, strconv.Itoa(port))
+// Listen takes a port of 127.0.0.1, a free one when port is 0. Errors are ErrPortTaken, or the system's.
+func Listen(ctx context.Context, port int) (*Server, error) {
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", at)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -172,8 +154,7 @@ func (s *Server) isToken(token string) bool {
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	f, err := s.feed.frame(r.Context())
 	if err != nil {
-		http.Error(w, "The cluster could not be read: "+err.Error(), http.StatusBadGateway)
-		return
+		return // nobody waits any more
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -208,9 +189,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	have := map[string]template.HTML{}
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
-	s.feed.ask()
+	s.feed.wake()
 	for {
-		f, next, _ := s.feed.current()
+		f, next := s.feed.current()
 		if f != nil {
 			if changes := f.changes(have); len(changes) > 0 {
 				// Marshal escapes line ends, which would end the event.

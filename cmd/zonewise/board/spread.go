@@ -29,7 +29,8 @@ func (b *builder) row(name, message string, of map[string]Share, figures ...Badg
 		}
 	}
 	kept, hidden := keep(rest, mostColumns)
-	if row.Others = strings.Join(kept, ", "); hidden > 0 {
+	row.Others = strings.Join(kept, ", ")
+	if hidden > 0 {
 		row.Others += fmt.Sprintf(" and %d more", hidden)
 	}
 	return row
@@ -59,7 +60,8 @@ func (b *builder) policies(all []status.Policy) {
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
 			share := Share{Text: fmt.Sprintf("%d/%d", z.Pods, z.Desired), Tone: Good, Percent: percent(z.Pods, max(z.Desired, z.Pods))}
-			if share.State = status.Unavailable(z.State); share.State != "" || z.Pods < z.Desired {
+			share.State = status.Unavailable(z.State)
+			if share.State != "" || z.Pods < z.Desired {
 				share.Tone = Mild
 			}
 			if limitOf := caps[name]; limitOf != nil {

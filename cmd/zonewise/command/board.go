@@ -7,18 +7,16 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/internal/program"
-	"zonewise.dev/sim"
 )
 
 const boardHelp = `Show the cluster as a live web page: zones with their nodes and pods, the skew and
-caps of policies and workloads, held slots, gangs and waiting pods, and why they
-wait.
+caps of policies and workloads, held slots, gangs and waiting pods, and what the
+scheduler says of them.
 
 The page is served on the loopback interface. The printed address contains a random
 token. The page loads nothing from elsewhere and changes nothing. With --output the
@@ -30,12 +28,11 @@ manifests/rbac/viewer). The page says what it may not read.
 Exit codes: 0 shown until Ctrl-C, or written; 1 the cluster could not be read, the
 port is taken, or the file could not be written; 2 a flag is wrong.`
 
-func newBoard(registry frameworkruntime.Registry) *cobra.Command {
+func newBoard() *cobra.Command {
 	var (
-		flags   = clusterFlags{registry: registry}
-		file    string
-		address string
-		port    int
+		flags clusterFlags
+		file  string
+		port  int
 	)
 	cmd := &cobra.Command{
 		Use:   "board",
@@ -50,28 +47,23 @@ func newBoard(registry frameworkruntime.Registry) *cobra.Command {
 			if err := flags.checkSource(); err != nil {
 				return err
 			}
-			if err := board.CheckAddress(address); err != nil {
-				return program.Usage(fmt.Errorf("--address: %w, got %q", err, address))
-			}
 			if port < 0 || port > 65535 {
 				return program.Usage(fmt.Errorf("--port: must be between 0 and 65535, got %d", port))
 			}
 			if file == "" && cmd.Flags().Changed("output") {
 				return program.Usage(errors.New("--output: must name a file"))
 			}
-			if file != "" && (cmd.Flags().Changed("port") || cmd.Flags().Changed("address")) {
-				return program.Usage(errors.New("--output writes a file and serves nothing: leave out --port and --address"))
+			if file != "" && cmd.Flags().Changed("port") {
+				return program.Usage(errors.New("--output writes a file and serves nothing: leave out --port"))
 			}
-			return flags.board(cmd, file, address, port)
+			return flags.board(cmd, file, port)
 		},
 	}
 	flags.registerSource(cmd)
-	flags.registerScheduler(cmd)
 	f := cmd.Flags()
 	f.Lookup("namespace").Usage = "show policies, workloads, gangs and waiting pods of this namespace only"
 	f.StringVarP(&file, "output", "o", "", "write the page to this HTML file instead of serving it")
-	f.StringVar(&address, "address", "127.0.0.1", "loopback address to serve on")
-	f.IntVar(&port, "port", 0, "port to serve on; 0 takes a free one")
+	f.IntVar(&port, "port", 0, "port of 127.0.0.1 to serve on; 0 takes a free one")
 	return cmd
 }
 
@@ -87,13 +79,13 @@ func (f *clusterFlags) boardOptions() board.Options {
 }
 
 // board writes the page to a file, or serves it if no file is given.
-func (f *clusterFlags) board(cmd *cobra.Command, file, address string, port int) error {
+func (f *clusterFlags) board(cmd *cobra.Command, file string, port int) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	var server *board.Server
 	if file == "" {
 		var err error
-		server, err = board.Listen(ctx, address, port)
+		server, err = board.Listen(ctx, port)
 		if errors.Is(err, board.ErrPortTaken) {
 			return fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
 		}
@@ -101,21 +93,13 @@ func (f *clusterFlags) board(cmd *cobra.Command, file, address string, port int)
 			return fmt.Errorf("serve the board: %w", err)
 		}
 	}
-	options, err := f.schedulerOptions()
-	if err != nil {
-		return err
-	}
 	cluster, err := f.follow(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	source := board.Follow(cluster, f.boardOptions(), func(s *snapshot.Snapshot) (*sim.Sim, error) { return sim.Of(ctx, s, options) })
+	source := board.Following{Cluster: cluster, Options: f.boardOptions()}
 	if server == nil {
-		page, err := source.Page(ctx)
-		if err != nil {
-			return err
-		}
-		if err := page.WriteFile(file); err != nil {
+		if err := source.Page().WriteFile(file); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "The board is in %s.\n", file)

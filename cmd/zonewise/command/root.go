@@ -40,7 +40,7 @@ func newRoot(registry frameworkruntime.Registry) *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	}
 	root.SetVersionTemplate("zonewise {{.Version}}\n")
-	root.AddCommand(newStatus(), newExplain(registry), newSimulate(registry), newBoard(registry), newSnapshot(), newVersion())
+	root.AddCommand(newStatus(), newExplain(registry), newSimulate(registry), newBoard(), newSnapshot(), newVersion())
 	return root
 }
 

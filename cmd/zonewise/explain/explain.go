@@ -168,13 +168,6 @@ func alone(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// Zones asks the plugins of the pod's profile about every node, and groups their answers by zone.
-func Zones(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod) ([]Zone, error) {
-	e := &examination{census: c, sim: s, report: &Report{}, pod: asked(s, p.Pod)}
-	err := e.zones(ctx)
-	return e.report.Zone, err
-}
-
 // asked returns a copy of the pod with the name of a scheduler that the configuration has.
 func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
