@@ -216,14 +216,14 @@ func serves(left []v1alpha1.SurvivalServing, bound *v1alpha1.SurvivalImpairment,
 	var worst *v1alpha1.SurvivalServing
 	for i := range left {
 		l := &left[i]
-		words := fmt.Sprintf("without zone %s, %d of %d pods of %s in namespace %s are ready", l.Zone, l.Ready, l.Replicas, l.Workload, l.Namespace)
+		text := fmt.Sprintf("without zone %s, %d of %d pods of %s in namespace %s are ready", l.Zone, l.Ready, l.Replicas, l.Workload, l.Namespace)
 		if l.Ready < l.Wanted {
-			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewServing, Message: fmt.Sprintf("%s, and spec.impaired.leastServing %s wants %d", words, bound.LeastServing.String(), l.Wanted)}
+			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewServing, Message: fmt.Sprintf("%s, and spec.impaired.leastServing %s wants %d", text, bound.LeastServing.String(), l.Wanted)}
 			break
 		}
 		if worst == nil || isWorse(l, worst) {
 			worst = l
-			condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnoughServing, Message: words + "; that is the least"}
+			condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnoughServing, Message: text + "; that is the least"}
 		}
 	}
 	condition.Type = v1alpha1.ConditionServes

@@ -157,7 +157,8 @@ func (f *flags) scheduler() (sim.Options, error) {
 	if err != nil {
 		return options, fmt.Errorf("--config: %w", err)
 	}
-	if options.Config, err = sim.ParseConfig(data); err != nil {
+	options.Config, err = sim.ParseConfig(data)
+	if err != nil {
 		return options, fmt.Errorf("--config: %s: %w", f.config, err)
 	}
 	return options, nil

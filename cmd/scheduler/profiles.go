@@ -12,17 +12,17 @@ import (
 // warnOfProfiles warns of profiles without ReserveCache if others have it: their pods take the room that ZoneReservations
 // hold. The plugin cannot warn itself, since the framework creates it only for profiles that enable it.
 func warnOfProfiles(logger klog.Logger, cfg *config.KubeSchedulerConfiguration) {
-	var with, without []string
+	var having, lacking []string
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
 		if p.Plugins != nil && (enabled(&p.Plugins.MultiPoint) || enabled(&p.Plugins.Filter)) {
-			with = append(with, p.SchedulerName)
+			having = append(having, p.SchedulerName)
 		} else {
-			without = append(without, p.SchedulerName)
+			lacking = append(lacking, p.SchedulerName)
 		}
 	}
-	if len(with) > 0 && len(without) > 0 {
-		logger.Info("Warning: pods of profiles without ReserveCache take the room that ZoneReservations hold; enable it in all profiles", "with", with, "without", without)
+	if len(having) > 0 && len(lacking) > 0 {
+		logger.Info("Warning: pods of profiles without ReserveCache take the room that ZoneReservations hold; enable it in all profiles", "with", having, "without", lacking)
 	}
 }
 

@@ -202,7 +202,8 @@ func (r *round) replay(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
 		var err error
-		if statuses, err = r.certifier.Certify(ctx, r.objects, r.asked, r.options); err != nil {
+		statuses, err = r.certifier.Certify(ctx, r.objects, r.asked, r.options)
+		if err != nil {
 			return err
 		}
 	} else {

@@ -104,7 +104,8 @@ func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 	if err != nil {
 		return options, fmt.Errorf("--config: %w", err)
 	}
-	if options.Config, err = sim.ParseConfig(data); err != nil {
+	options.Config, err = sim.ParseConfig(data)
+	if err != nil {
 		return options, program.Usage(fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err)))
 	}
 	return options, nil

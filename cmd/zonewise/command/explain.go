@@ -129,8 +129,8 @@ func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*e
 			return report, err
 		}
 	}
-	words := map[string]string{"pod": "no pod", "podgroup": "no PodGroup", "": "no pod and no PodGroup"}[kind]
-	return nil, fmt.Errorf("there is %s %s in namespace %s", words, name, namespace)
+	absent := map[string]string{"pod": "no pod", "podgroup": "no PodGroup", "": "no pod and no PodGroup"}[kind]
+	return nil, fmt.Errorf("there is %s %s in namespace %s", absent, name, namespace)
 }
 
 // eventsOf reads the events about an object. Without the permission the rest is still explained.

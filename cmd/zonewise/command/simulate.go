@@ -110,9 +110,9 @@ func (f *simulateFlags) check() error {
 	case f.copies != 1 && f.file == "":
 		return program.Usage(errors.New("--copies needs -f, the workloads to copy"))
 	}
-	for _, what := range f.failOn {
-		if what != "none" && !slices.Contains(simulate.Failures, what) {
-			return program.Usage(fmt.Errorf("--fail-on: must be some of %s, or none, got %q", strings.Join(simulate.Failures, ", "), what))
+	for _, failure := range f.failOn {
+		if failure != "none" && !slices.Contains(simulate.Failures, failure) {
+			return program.Usage(fmt.Errorf("--fail-on: must be some of %s, or none, got %q", strings.Join(simulate.Failures, ", "), failure))
 		}
 	}
 	if slices.Contains(f.failOn, "none") {
@@ -178,7 +178,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if f.buy {
 		line := f.progress(cmd)
 		options.Progress = nil
-		report.Buy, err = simulate.FindPurchase(cmd.Context(), c, scenarios, results, options, func(words string) { line.show("with %s", words) })
+		report.Buy, err = simulate.FindPurchase(cmd.Context(), c, scenarios, results, options, func(nodes string) { line.show("with %s", nodes) })
 		line.clear()
 		if err != nil {
 			return err
@@ -198,20 +198,20 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 
 // lacks says why these kinds could not be read, those that may not be listed together.
 func lacks(s *snapshot.Snapshot, resources []string) string {
-	var forbidden, words []string
+	var forbidden, reasons []string
 	for _, m := range s.Missing {
 		switch {
 		case !slices.Contains(resources, m.Resource):
 		case m.Reason == snapshot.Forbidden:
 			forbidden = append(forbidden, m.Resource)
 		default:
-			words = append(words, m.Words())
+			reasons = append(reasons, m.Words())
 		}
 	}
 	if len(forbidden) > 0 {
-		words = append([]string{"you may not list " + strings.Join(forbidden, ", ")}, words...)
+		reasons = append([]string{"you may not list " + strings.Join(forbidden, ", ")}, reasons...)
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(reasons, "; ")
 }
 
 // rate shows how far a simulation has come, and how fast.
@@ -281,8 +281,8 @@ func (f *simulateFlags) workload(cmd *cobra.Command, c *census.Census, namespace
 	if err != nil {
 		return nil, program.Usage(fmt.Errorf("-f: %w", oneLine(err)))
 	}
-	for _, words := range workload.LeftOut {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, words)
+	for _, leftOut := range workload.LeftOut {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, leftOut)
 	}
 	return workload, nil
 }

@@ -156,8 +156,8 @@ func (e *gangExamination) words(s *sim.Sim) string {
 		}
 	}
 	for _, p := range e.gang.Waiting {
-		if why := s.Why(p.Pod); why != "" {
-			return why
+		if reason := s.Why(p.Pod); reason != "" {
+			return reason
 		}
 		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && census.Said(now).Message != "" {
 			return census.Said(now).Message
@@ -227,14 +227,14 @@ func (e *gangExamination) try(ctx context.Context) error {
 	})
 }
 
-func (e *gangExamination) tryOne(ctx context.Context, words string, change func(*sim.Sim) error) error {
+func (e *gangExamination) tryOne(ctx context.Context, text string, change func(*sim.Sim) error) error {
 	s, missing, err := e.place(ctx, asTheyAre, change)
 	if err != nil {
 		return err
 	}
 	s.Close()
 	if missing == 0 {
-		e.report.Next = append(e.report.Next, words)
+		e.report.Next = append(e.report.Next, text)
 	}
 	return nil
 }

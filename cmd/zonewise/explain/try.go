@@ -80,11 +80,11 @@ func (e *examination) helps(answer *sim.Answer, changes ...change) []string {
 	}
 	var steps []string
 	for _, zone := range slices.Sorted(maps.Keys(fit)) {
-		var words []string
+		var parts []string
 		for _, c := range changes {
-			words = append(words, e.say(c, fit[zone]))
+			parts = append(parts, e.say(c, fit[zone]))
 		}
-		steps = append(steps, fmt.Sprintf("in zone %s: %s", status.Name(zone), strings.Join(words, ", and ")))
+		steps = append(steps, fmt.Sprintf("in zone %s: %s", status.Name(zone), strings.Join(parts, ", and ")))
 	}
 	return steps
 }
@@ -182,9 +182,9 @@ func (e *examination) changes(answer *sim.Answer) []change {
 func (e *examination) changesFor(plugin string, n *sim.NodeAnswer) []change {
 	var out []change
 	// offer adds an edit of the pod, if there is something to edit.
-	offer := func(applies bool, words string, edit func(p *corev1.Pod)) {
+	offer := func(applies bool, text string, edit func(p *corev1.Pod)) {
 		if applies {
-			out = append(out, change{words: words, edit: edit})
+			out = append(out, change{words: text, edit: edit})
 		}
 	}
 	spec, affinity := &e.pod.Spec, ptr.Deref(e.pod.Spec.Affinity, corev1.Affinity{})
@@ -262,8 +262,8 @@ func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 func (e *examination) withoutHolds(n *sim.NodeAnswer) []change {
 	var out []change
 	for _, r := range reservations(e.sim) {
-		if what := heldOn(r, n.Node.Name); what != "" && !owns(r, e.pod) {
-			out = append(out, change{words: "without the " + what + " that ZoneReservation " + r.Name + " holds", without: r})
+		if held := heldOn(r, n.Node.Name); held != "" && !owns(r, e.pod) {
+			out = append(out, change{words: "without the " + held + " that ZoneReservation " + r.Name + " holds", without: r})
 		}
 	}
 	return out
@@ -286,15 +286,15 @@ func (e *examination) withoutSpread() []change {
 	var out []change
 	for i, c := range e.pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			words := fmt.Sprintf("without its topologySpreadConstraint over %s (maxSkew %d), or with pods that even it out", c.TopologyKey, c.MaxSkew)
-			out = append(out, change{words: words, index: i, edit: func(p *corev1.Pod) {
+			text := fmt.Sprintf("without its topologySpreadConstraint over %s (maxSkew %d), or with pods that even it out", c.TopologyKey, c.MaxSkew)
+			out = append(out, change{words: text, index: i, edit: func(p *corev1.Pod) {
 				p.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable = corev1.ScheduleAnyway
 			}})
 		}
 	}
 	for _, policy := range policiesOf(e.sim, e.pod) {
-		words := fmt.Sprintf("without ZoneSpreadPolicy %s/%s, or with fewer of its pods in the zone", policy.Namespace, policy.Name)
-		out = append(out, change{words: words, without: policy})
+		text := fmt.Sprintf("without ZoneSpreadPolicy %s/%s, or with fewer of its pods in the zone", policy.Namespace, policy.Name)
+		out = append(out, change{words: text, without: policy})
 	}
 	return out
 }

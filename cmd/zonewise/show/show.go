@@ -234,7 +234,8 @@ func Object(w io.Writer, format string, v any) error {
 		return err
 	}
 	if format == YAML {
-		if data, err = yaml.JSONToYAML(data); err != nil {
+		data, err = yaml.JSONToYAML(data)
+		if err != nil {
 			return err
 		}
 		_, err = w.Write(data)

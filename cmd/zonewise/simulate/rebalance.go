@@ -92,7 +92,7 @@ func rebalanceText(p *show.Page, plan *rebalance.Plan) {
 	for _, r := range plan.Refused[:min(maxReasons, len(plan.Refused))] {
 		p.Item(2, show.Yellow, "%s stays in %s: %s", r.Workload, status.Name(r.From), r.Why)
 	}
-	for _, why := range slices.Sorted(maps.Keys(plan.After.Stay)) {
-		p.Item(2, show.Faint, "%s may not be moved: each %s", show.Plural(plan.After.Stay[why], "pod"), why)
+	for _, reason := range slices.Sorted(maps.Keys(plan.After.Stay)) {
+		p.Item(2, show.Faint, "%s may not be moved: each %s", show.Plural(plan.After.Stay[reason], "pod"), reason)
 	}
 }
