@@ -16,7 +16,9 @@ import (
 
 // gangRequest is what a gang asks for: the input of a proposal besides the nodes.
 type gangRequest struct {
-	key       types.NamespacedName
+	key types.NamespacedName
+	// native is true for a gang of Kubernetes' own API; one of the other API may have the same key.
+	native    bool
 	proposal  proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
 	minMember int
@@ -68,20 +70,26 @@ func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangReque
 			classes[m.signature] = append(classes[m.signature], pod)
 		}
 	})
+	req.setClasses(classes, scout, func(uid types.UID) bool { return refused[uid] })
+	return req
+}
+
+// setClasses takes the missing members by signature. scout is the first of its class, and those for which last reports true come last:
+// the quorum may do without members that would not be bound.
+func (req *gangRequest) setClasses(classes map[string][]*v1.Pod, scout *v1.Pod, last func(uid types.UID) bool) {
 	for _, signature := range slices.Sorted(maps.Keys(classes)) {
 		pods := classes[signature]
 		slices.SortFunc(pods, func(a, b *v1.Pod) int { return byAge(a, b, scout) })
 		c := proposal.Class{Pod: pods[0]}
-		for _, last := range []bool{false, true} { // the quorum may do without members that would not be bound
+		for _, comeLast := range []bool{false, true} {
 			for _, pod := range pods {
-				if refused[pod.UID] == last {
+				if last(pod.UID) == comeLast {
 					c.Members = append(c.Members, pod.UID)
 				}
 			}
 		}
 		req.proposal.Classes = append(req.proposal.Classes, c)
 	}
-	return req
 }
 
 // byAge orders pods by creation, then by name, with first at the front.

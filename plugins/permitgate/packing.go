@@ -34,15 +34,21 @@ func (e *gangEntry) needsDomain() bool { return e.settings.topology.Required && 
 
 // chooseDomain keeps a packed gang in the domain of the first of the nodes that is in one.
 func (e *gangEntry) chooseDomain(infos fwk.NodeInfoLister, nodes ...string) {
-	key := e.settings.topology.Key
+	if d := domainOf(infos, e.settings.topology.Key, nodes); d != (domain{}) {
+		e.confined = d
+	}
+}
+
+// domainOf returns the domain of the first of the nodes that is in one; zero if none is.
+func domainOf(infos fwk.NodeInfoLister, key string, nodes []string) domain {
 	for _, node := range nodes {
 		if info, err := infos.Get(node); err == nil {
 			if value, ok := info.Node().Labels[key]; ok {
-				e.confined = domain{key, value}
-				return
+				return domain{key, value}
 			}
 		}
 	}
+	return domain{}
 }
 
 // domainOfMembers returns the domain that a member may not leave now.

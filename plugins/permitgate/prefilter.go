@@ -63,9 +63,9 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	key, ok := podgroup.Of(pod)
 	p.startCycle(ctx)
 	if state.IsPodGroupSchedulingCycle() {
-		p.native.PreFilter(pod)
+		return p.preFilterNative(ctx, state, pod, nodes)
 	}
-	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
+	if !ok || pod.Spec.NodeName != "" {
 		return nil, p.skipFilter()
 	}
 	began := p.gangs.clock.Now()

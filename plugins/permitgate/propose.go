@@ -3,6 +3,9 @@ package permitgate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,15 +40,32 @@ type proposalResult struct {
 func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, scout *v1.Pod, nodes []fwk.NodeInfo) (*gangRequest, *proposalResult) {
 	began := p.gangs.clock.Now()
 	req := p.requestOf(key, scout)
-	result := p.makeProposal(ctx, state, req, nodes)
+	result := p.refuseSharedClaims(req)
+	if result == nil {
+		result = p.makeProposal(ctx, state, req, nodes)
+	}
+	p.observe(ctx, req, result, began)
+	return req, result
+}
+
+// observe logs a proposal, and counts it.
+func (p *proposer) observe(ctx context.Context, req *gangRequest, result *proposalResult, began time.Time) {
 	verdict := map[proposal.Verdict]string{
 		proposal.Refused: "refused", proposal.Proposed: "proposed", proposal.Unproven: "unproven", proposal.Exhausted: "refused",
 	}[result.proposal.Verdict]
 	took := p.gangs.clock.Since(began)
 	proposalDuration.WithLabelValues(verdict).Observe(took.Seconds())
-	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", key, "result", verdict, "detail", result.refusal.Detail,
+	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", req.key, "result", verdict, "detail", result.refusal.Detail,
 		"members", len(result.proposal.Slots), "domain", result.proposal.Domain, "nodes", result.proposal.Nodes, "took", took)
-	return req, result
+}
+
+// refuseSharedClaims returns the refusal of a gang whose members would wait for each other over a claim; nil otherwise.
+func (p *proposer) refuseSharedClaims(req *gangRequest) *proposalResult {
+	shared := p.claims.among(slices.Collect(maps.Values(req.pods)))
+	if shared == "" {
+		return nil
+	}
+	return &proposalResult{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: shared}}
 }
 
 // requestAfterFailure returns what a gang asks for, and the nodes of the cycle, after a member has failed.
@@ -56,7 +76,7 @@ func (p *proposer) requestAfterFailure(ctx context.Context, state fwk.CycleState
 		return req, &proposalResult{}
 	}
 	p.complete(ctx, state, req, nodes)
-	result := &proposalResult{view: p.viewFor(req.key, nodes)}
+	result := &proposalResult{view: p.viewFor(req, nodes)}
 	result.proposal.Bound = req.proposal.Need // as far as the proposal knows
 	req.proposal.Cluster = result.view
 	return req, result
@@ -64,15 +84,8 @@ func (p *proposer) requestAfterFailure(ctx context.Context, state fwk.CycleState
 
 // makeProposal makes the proposal.
 func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *gangRequest, nodes []fwk.NodeInfo) *proposalResult {
-	pods := make([]*v1.Pod, 0, len(req.pods))
-	for _, pod := range req.pods {
-		pods = append(pods, pod)
-	}
-	if shared := p.claims.among(pods); shared != "" {
-		return &proposalResult{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: shared}}
-	}
 	p.complete(ctx, state, req, nodes)
-	result := &proposalResult{view: p.viewFor(req.key, nodes)}
+	result := &proposalResult{view: p.viewFor(req, nodes)}
 	req.proposal.Cluster = result.view
 	if len(req.knownNodes) >= req.proposal.Need && req.victimsGone(p.handle.SnapshotSharedLister().NodeInfos()) {
 		result.proposal = req.proposeKnown(nodes)
@@ -141,10 +154,10 @@ func spreadKey(classes []proposal.Class) string {
 }
 
 // viewFor returns the nodes as a gang may use them.
-func (p *proposer) viewFor(key types.NamespacedName, nodes []fwk.NodeInfo) *clusterView {
+func (p *proposer) viewFor(req *gangRequest, nodes []fwk.NodeInfo) *clusterView {
 	return &clusterView{
 		nodes: nodes, filters: p.filters, holds: p.holds,
-		promised: p.gangs.promisedTo(key, p.handle, p.nominations.nodes()),
+		promised: p.gangs.promisedTo(req, p.handle, p.nominations.nodes()),
 	}
 }
 

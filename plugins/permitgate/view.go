@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"maps"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -96,13 +98,13 @@ type promise struct {
 
 // promisedTo lists the promises of all nodes, for a gang: what other gangs plan, and nominated pods. It is called in a
 // scheduling cycle, without locks.
-func (g *gangs) promisedTo(gang types.NamespacedName, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
+func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
 	promised := map[string][]promise{}
-	known := map[types.UID]bool{}
+	known := maps.Clone(req.members)
 	g.mu.Lock()
 	for e := range g.planning {
 		add := func(uid types.UID, node string) {
-			if m := e.pods[uid]; m != nil && e.key != gang {
+			if m := e.pods[uid]; m != nil && (e.key != req.key || req.native) {
 				known[uid] = true
 				promised[node] = append(promised[node], promise{uid, corev1.PodPriority(m.pod), m.amounts})
 			}
@@ -114,11 +116,6 @@ func (g *gangs) promisedTo(gang types.NamespacedName, nominator fwk.PodNominator
 			for uid, node := range e.preempting.nodes {
 				add(uid, node.name)
 			}
-		}
-	}
-	if e := g.byKey[gang]; e != nil {
-		for uid := range e.pods {
-			known[uid] = true
 		}
 	}
 	g.mu.Unlock()

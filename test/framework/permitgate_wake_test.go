@@ -23,6 +23,7 @@ func TestNativeGangStartsWhenRoomAppears(t *testing.T) {
 		t.Helper()
 		c = newGangCluster(t, 100)
 		c.maxBackoff = 10
+		c.countCycles()
 		c.start(withArgs(args))
 		c.create(member("", "blocker"))
 		c.requireBound("blocker")
@@ -142,6 +143,7 @@ func TestVainWakesOfNativeGangsArePaced(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 2)
 		c.maxBackoff = 1000
+		c.countCycles()
 		c.start(withArgs(guarded))
 		names := c.createNativeGang("n", 3)
 		c.requireUnbound(names...)

@@ -141,6 +141,12 @@ func (g *Gang) Committed(uid types.UID) bool {
 	return known && (m.state == memberCommitted || m.state == memberBound)
 }
 
+// HasNode reports whether a live member is bound, or has a node that it has not lost.
+func (g *Gang) HasNode(uid types.UID) bool {
+	m, known := g.members[uid]
+	return known && m.state >= memberWaiting && m.state <= memberBound
+}
+
 // AnyPlaced reports whether a live member is bound or has a node.
 func (g *Gang) AnyPlaced() bool { return g.releasedOrLater()-g.succeeded()+g.count[memberWaiting] > 0 }
 

@@ -26,6 +26,10 @@ import (
 
 // The types of the conditions of PodGroups.
 const (
+	// ConditionFits is False while the gang cannot be placed, with the reason; True once it has been placed after that.
+	ConditionFits = "zonewise.dev/Fits"
+	// ConditionPacked is False while the PodGroup's annotation of how to pack the gang does not apply.
+	ConditionPacked = "zonewise.dev/Packed"
 	// ConditionReleased is True when minCount members have been bound together, False since a rollback.
 	ConditionReleased = "zonewise.dev/Released"
 	// ConditionPartlyBound is True while the gang stays bound in part.
@@ -42,6 +46,8 @@ const (
 	writeRetryLimit = time.Minute
 	// writers is how many gangs are written at a time.
 	writers = 4
+	// arrivalGrace is how long members may be missing, with no new one, before the PodGroup says so.
+	arrivalGrace = 5 * time.Second
 )
 
 // Lead starts what only the leader does, until ctx ends.
@@ -85,6 +91,16 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 		return wrong
 	}
 	phase, last := e.gang.Phase(), e.gang.LastRollback()
+	if reason, message := e.whyNotPlaced(now); reason != "" {
+		want(ConditionFits, metav1.ConditionFalse, reason, message)
+	} else if _, need := e.gang.Missing(); need <= 0 && apimeta.IsStatusConditionFalse(e.group.Status.Conditions, ConditionFits) {
+		want(ConditionFits, metav1.ConditionTrue, "Placed", "the gang has been placed")
+	}
+	if e.complaint != "" {
+		want(ConditionPacked, metav1.ConditionFalse, "Ignored", e.complaint)
+	} else if apimeta.IsStatusConditionFalse(e.group.Status.Conditions, ConditionPacked) {
+		want(ConditionPacked, metav1.ConditionTrue, "Accepted", "the annotation applies, if there is one")
+	}
 	switch {
 	case phase == gang.Whole:
 		want(ConditionReleased, metav1.ConditionTrue, "Bound", fmt.Sprintf("%d members or more are bound", e.gang.MinMember()))
@@ -98,6 +114,39 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 		want(ConditionPartlyBound, metav1.ConditionFalse, "Bound", "the gang is not bound in part any more")
 	}
 	return wrong
+}
+
+// whyNotPlaced says why the gang cannot be placed; empty if nothing is known that keeps it.
+func (e *entry) whyNotPlaced(now time.Time) (reason, message string) {
+	_, need := e.gang.Missing()
+	switch why := e.whyUnschedulable(); {
+	case e.tooFewSince(now) >= arrivalGrace:
+		_, message = e.gang.BlockedBy()
+		if e.succeeded > 0 {
+			message += fmt.Sprintf("; %d more have succeeded, which kube-scheduler does not count for spec.schedulingPolicy.gang.minCount", e.succeeded)
+		}
+		return "TooFewMembers", message
+	case !e.vain || need <= 0:
+		return "", ""
+	case e.refusal.Cause == gang.CauseNoRoom:
+		return "NoRoom", e.refusal.ConditionMessage()
+	case e.refusal.Cause != "":
+		return "Unschedulable", e.refusal.ConditionMessage()
+	case why != "":
+		return "Unschedulable", why
+	}
+	return "", ""
+}
+
+// tooFewSince returns for how long members have waited for others to be created; 0 if none does.
+func (e *entry) tooFewSince(now time.Time) time.Duration {
+	if reason, _ := e.gang.BlockedBy(); reason != gang.ReasonTooFew {
+		return 0
+	}
+	if !e.anyUnbound() {
+		return 0
+	}
+	return max(now.Sub(e.arrivedAt), 1)
 }
 
 // nomination is the node that a member is to be nominated to; empty for none.
@@ -132,9 +181,18 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 		return
 	}
 	now := g.config.Clock.Now()
-	group, conditions, nominations := e.group, e.wrongConditions(now), e.wrongNominations()
+	tooFew := e.tooFewSince(now) >= arrivalGrace
 	g.mu.Unlock()
 	var errs []error
+	succeeded := 0
+	if tooFew {
+		n, err := countSucceeded(ctx, client, key)
+		succeeded, errs = n, append(errs, err)
+	}
+	g.mu.Lock()
+	e.succeeded = succeeded
+	group, conditions, nominations := e.group, e.wrongConditions(now), e.wrongNominations()
+	g.mu.Unlock()
 	if len(conditions) > 0 {
 		for i := range conditions {
 			c := &conditions[i]
@@ -172,4 +230,18 @@ func patchConditions(ctx context.Context, client clientset.Interface, group *sch
 		return nil
 	}
 	return err
+}
+
+// countSucceeded counts the members that have succeeded, which the scheduler's informer leaves out.
+func countSucceeded(ctx context.Context, client clientset.Interface, key types.NamespacedName) (n int, err error) {
+	list, err := client.CoreV1().Pods(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=" + string(v1.PodSucceeded), ResourceVersion: "0"})
+	if err != nil {
+		return 0, fmt.Errorf("listing pods that have succeeded: %w", err)
+	}
+	for i := range list.Items {
+		if group, ok := GroupOf(&list.Items[i]); ok && group == key && list.Items[i].Status.Phase == v1.PodSucceeded {
+			n++
+		}
+	}
+	return n, nil
 }

@@ -3,8 +3,10 @@
 //
 // # Contract
 //
-// kube-scheduler and its plugin GangScheduling choose the nodes, in one cycle of the whole group. What is added from Permit on:
+// kube-scheduler and its plugin GangScheduling choose the nodes, in one cycle of the whole group. What is added:
 //
+//   - The first member's PreFilter asks what the gang is to do ([Gangs.Request]): it is refused if it provably does not fit, or confined to one
+//     domain. That holds for this cycle alone; the look for pods to preempt is asked for anew.
 //   - All members wait in Permit, the last one too, while the bind of one of each pod template is rehearsed; they are released together.
 //   - Released members wait once more, in PreBind, until the quorum is prepared. Until then no member is bound, and if one that the quorum
 //     needs is lost, all are sent back.
@@ -18,5 +20,5 @@
 //
 // # Non-goals
 //
-// The package chooses no nodes, keeps no group from a cycle because it would be in vain, and does not decide whether a group has enough members.
+// The package chooses no nodes, makes no proofs itself, and does not decide whether a group has enough members.
 package native

@@ -23,6 +23,7 @@ import (
 	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/rehearse"
 )
 
@@ -57,6 +58,7 @@ type Gangs struct {
 	leads   bool
 	byKey   map[types.NamespacedName]*entry
 	kept    map[*entry]struct{}   // those with members that keep their nodes
+	cycling map[*entry]struct{}   // those whose cycle has not ended
 	refused map[*entry]*vainCycle // those whose last cycle was in vain
 	roomAt  time.Time             // when room became free last
 	keeps   atomic.Bool           // whether there are any, for scheduling cycles, which need no lock for a look
@@ -72,6 +74,22 @@ type entry struct {
 	barrier  barrier.Barrier
 	failures events.Failures
 	cycle    cycle // the pod-group cycle that has not ended; zero without one
+
+	// vain is true if the last cycle has placed nobody. refusal is why, by a proof; its Cause is empty without one. refusalDue is true until the
+	// worker has taken it in.
+	vain, refusalDue bool
+	refusal          gang.Rollback
+	// topology is how to pack the gang. constrained is true if kube-scheduler does that, and complaint says what is wrong with it.
+	topology    podgroup.Topology
+	constrained bool
+	complaint   string
+	// tried are the domains in which the gang was tried in vain since the PodGroup was changed; domain is that of its last placement.
+	tried  map[string]bool
+	domain string
+	// changedAt is when the PodGroup was changed, arrivedAt when the last member came that has no node. succeeded is how many members had succeeded when too few were left.
+	changedAt, arrivedAt time.Time
+	succeeded            int
+
 	// kept are the members whose binds have failed and that keep their nodes.
 	kept map[types.UID]struct{}
 }
@@ -91,7 +109,7 @@ func Watch(ctx context.Context, c Config, factory informers.SharedInformerFactor
 	g = &Gangs{
 		config: c, podLister: factory.Core().V1().Pods().Lister(), lister: podGroups.Lister(),
 		agenda: agenda.New[types.NamespacedName](c.Clock), writes: agenda.New[types.NamespacedName](c.Clock),
-		byKey: map[types.NamespacedName]*entry{}, kept: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
+		byKey: map[types.NamespacedName]*entry{}, kept: map[*entry]struct{}{}, cycling: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
 	}
 	g.rehearser = rehearse.New(c.Clock, rehearsals{g})
 	podsSeen, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Latest(g.podSeen, g.podGone))
@@ -228,12 +246,18 @@ func (g *Gangs) podGone(pod *v1.Pod) {
 		g.change(key, func(e *entry, now time.Time) {
 			delete(e.pods, pod.UID)
 			e.gang.DeletePod(pod.UID, now)
+			e.vain = e.vain && e.anyUnbound()
 		})
 	}
 }
 
 func (g *Gangs) groupSeen(group *schedulingv1beta1.PodGroup) {
-	g.change(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}, func(e *entry, now time.Time) { e.setGroup(group, now) })
+	g.change(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}, func(e *entry, now time.Time) {
+		if e.setGroup(group, now) {
+			e.changedAt = now
+			g.wakeLocked(e)
+		}
+	})
 }
 
 func (g *Gangs) groupGone(group *schedulingv1beta1.PodGroup) {
@@ -243,7 +267,18 @@ func (g *Gangs) groupGone(group *schedulingv1beta1.PodGroup) {
 	})
 }
 
-func (e *entry) setGroup(group *schedulingv1beta1.PodGroup, now time.Time) {
+// setGroup takes the current state of the PodGroup, and reports whether what it asks for has changed.
+func (e *entry) setGroup(group *schedulingv1beta1.PodGroup, now time.Time) (changed bool) {
+	before := e.topology
+	e.topology, e.complaint = podgroup.TopologyOf(group)
+	e.constrained = group.Spec.SchedulingConstraints != nil && len(group.Spec.SchedulingConstraints.Topology) > 0
+	if e.constrained && e.topology != (podgroup.Topology{}) {
+		e.topology, e.complaint = podgroup.Topology{}, "spec.schedulingConstraints is set as well, and takes precedence over the annotation"
+	}
+	changed = e.topology != before || e.group != nil && e.group.Generation != group.Generation
+	if changed {
+		e.tried = nil
+	}
 	e.group = group
 	spec, guarded := SpecOf(group)
 	e.guarded = guarded
@@ -252,6 +287,16 @@ func (e *entry) setGroup(group *schedulingv1beta1.PodGroup, now time.Time) {
 	} else {
 		e.gang.DeleteGroup(now)
 	}
+	return changed
+}
+
+func (e *entry) anyUnbound() bool {
+	for _, m := range e.pods {
+		if m.pod.Spec.NodeName == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // setPod takes the current state of a live pod. Whether it has scheduling gates is for kube-scheduler, which keeps the group then; here
@@ -265,6 +310,9 @@ func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 		}
 	} else {
 		m.template = templateOf(pod)
+		if pod.Spec.NodeName == "" {
+			e.arrivedAt = now
+		}
 	}
 	e.pods[pod.UID] = m
 	bound := pod.Spec.NodeName != ""

@@ -75,13 +75,23 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	if e.group == nil && len(e.pods) == 0 && e.gang.Empty() {
 		delete(g.byKey, key)
 		delete(g.refused, e)
+		delete(g.cycling, e)
 		return j, false
 	}
 	defer g.settleKeptLocked(e)
 	now := g.config.Clock.Now()
+	if again := g.settleCycleLocked(e, now); !again.IsZero() {
+		g.agenda.AddAt(key, again)
+	}
 	j.actions = e.gang.Act(now)
 	e.barrier.Answer()
 	j.actions.Activate = append(j.actions.Activate, g.takeWokenLocked(e, now)...)
+	if r := j.actions.Rollback; r != nil {
+		e.noteRolledBack(r.Cause)
+	}
+	if e.refusalDue {
+		j.actions.Rollbacks = addOne(j.actions.Rollbacks, e.refusal.Cause)
+	}
 	j.failure, j.group = e.gang.LastRollback().Detail, e.group
 	j.pods = map[types.UID]*v1.Pod{}
 	for _, uids := range [][]types.UID{j.actions.Probe, j.actions.Reject, j.actions.Activate} {
@@ -92,6 +102,10 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		}
 	}
 	j.events = e.dueEvents(&j.actions, now)
+	e.refusalDue = false
+	if e.tooFewSince(now) > 0 && now.Before(e.arrivedAt.Add(arrivalGrace)) {
+		g.agenda.AddAt(key, e.arrivedAt.Add(arrivalGrace))
+	}
 	j.rewrites = len(j.actions.BindFailed) > 0 || j.actions.Rollback != nil || len(e.wrongConditions(now)) > 0
 	if next := j.actions.Next; !next.IsZero() {
 		if soonest := now.Add(time.Millisecond); next.Before(soonest) {
@@ -100,6 +114,14 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		g.agenda.AddAt(key, next)
 	}
 	return j, true
+}
+
+func addOne(counts map[gang.Cause]int, cause gang.Cause) map[gang.Cause]int {
+	if counts == nil {
+		counts = map[gang.Cause]int{}
+	}
+	counts[cause]++
+	return counts
 }
 
 // dueEvents returns the due events about a gang.
@@ -124,6 +146,9 @@ func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Me
 	}
 	if r := actions.Rollback; r != nil {
 		add(string(r.Cause), events.ReasonRolledBack, e.rollbackNote(r), pod(r.Member))
+	}
+	if e.refusalDue {
+		add(string(e.refusal.Cause), events.ReasonRolledBack, e.refusal.Detail, nil)
 	}
 	for _, uid := range actions.BindFailed {
 		if m := e.pods[uid]; m != nil {

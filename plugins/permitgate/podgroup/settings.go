@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
@@ -59,10 +60,10 @@ type Topology struct {
 	Required bool
 }
 
-// TopologyOf returns how to pack a gang, and what is wrong with the PodGroup's annotations.
-func TopologyOf(group *v1alpha1.PodGroup) (t Topology, complaint string) {
-	required, isRequired := group.Annotations[RequiredTopologyAnnotation]
-	preferred, isPreferred := group.Annotations[PreferredTopologyAnnotation]
+// TopologyOf returns how to pack the gang of a PodGroup of either API, and what is wrong with the PodGroup's annotations.
+func TopologyOf(group metav1.Object) (t Topology, complaint string) {
+	required, isRequired := group.GetAnnotations()[RequiredTopologyAnnotation]
+	preferred, isPreferred := group.GetAnnotations()[PreferredTopologyAnnotation]
 	name := RequiredTopologyAnnotation
 	switch {
 	case isRequired:

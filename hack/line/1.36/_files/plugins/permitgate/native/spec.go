@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Feature is kube-scheduler's gate for pod groups of the API that this package knows, which 1.36 does not have.
@@ -61,8 +63,34 @@ func (*Gangs) Has(*v1.Pod) bool { return false }
 // PreEnqueue returns nil.
 func (*Gangs) PreEnqueue(*v1.Pod) *fwk.Status { return nil }
 
-// PreFilter does nothing.
-func (*Gangs) PreFilter(*v1.Pod) {}
+// PreFilter returns false, so that what follows is not called.
+func (*Gangs) PreFilter(*v1.Pod) bool { return false }
+
+// Request is what a gang asks for at the beginning of a run.
+type Request struct {
+	Key                        types.NamespacedName
+	MinMember, Need            int
+	Missing                    map[types.UID]*v1.Pod
+	Needs                      map[types.UID]string
+	Refused, Members           map[types.UID]bool
+	PlacedOn                   []string
+	Topology                   podgroup.Topology
+	Tried                      map[string]bool
+	Again, Preempting, MovesOn bool
+}
+
+// Plan is the answer to a Request.
+type Plan struct {
+	Refusal   gang.Rollback
+	Domain    string
+	Exhausted bool
+}
+
+// Request returns false.
+func (*Gangs) Request(*v1.Pod) (r Request, ok bool) { return r, false }
+
+// Planned does nothing.
+func (*Gangs) Planned(types.NamespacedName, *Plan) {}
 
 // RoomFreed does nothing.
 func (*Gangs) RoomFreed() {}
