@@ -136,12 +136,19 @@ func (c *cluster) bound() (names []string) {
 // condition returns the status of a condition of the PodGroup, empty without one.
 func (c *cluster) condition(kind string) metav1.ConditionStatus {
 	c.t.Helper()
-	group, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Get(c.t.Context(), "n", metav1.GetOptions{})
+	status, _ := c.conditionOf("n", kind)
+	return status
+}
+
+// conditionOf returns the status and the message of a condition of a PodGroup, empty without one.
+func (c *cluster) conditionOf(group, kind string) (status metav1.ConditionStatus, message string) {
+	c.t.Helper()
+	g, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Get(c.t.Context(), group, metav1.GetOptions{})
 	require.NoError(c.t, err)
-	if condition := apimeta.FindStatusCondition(group.Status.Conditions, kind); condition != nil {
-		return condition.Status
+	if condition := apimeta.FindStatusCondition(g.Status.Conditions, kind); condition != nil {
+		return condition.Status, condition.Message
 	}
-	return ""
+	return "", ""
 }
 
 func (c *cluster) eventually(what string, condition func() bool) {

@@ -18,6 +18,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/component-base/cli"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -33,12 +34,28 @@ import (
 	"zonewise.dev/test/build"
 )
 
+// gates are those of the API server, the scheduler and the Job controller.
+const gates = "GenericWorkload=true,WorkloadWithJob=true"
+
+// asScheduler, when it is set in the environment, makes the test binary a scheduler: one that can be killed.
+const asScheduler = "ZONEWISE_TEST_AS_SCHEDULER"
+
 func TestMain(m *testing.M) {
-	if err := utilfeature.DefaultMutableFeatureGate.Set("GenericWorkload=true"); err != nil {
+	if os.Getenv(asScheduler) != "" {
+		os.Exit(cli.Run(app.NewSchedulerCommand(registry(plugins.NewPack())...)))
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
 		fmt.Fprintln(os.Stderr, "test/integration/native:", err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
+}
+
+func registry(pack *plugins.Pack) (options []app.Option) {
+	for name, factory := range pack.Factories() {
+		options = append(options, app.WithPlugin(name, factory))
+	}
+	return options
 }
 
 // patience is far above what anything takes, for loaded machines.
@@ -59,7 +76,7 @@ func startCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	plane, err := controlplane.Start(controlplane.Options{
 		Assets: filepath.Join(root, "bin"), Dir: t.TempDir(),
-		Flags: map[string]string{"feature-gates": "GenericWorkload=true", "runtime-config": "scheduling.k8s.io/v1beta1=true"},
+		Flags: map[string]string{"feature-gates": gates, "runtime-config": "scheduling.k8s.io/v1beta1=true"},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
@@ -90,6 +107,14 @@ func (c *cluster) createNode(name, cpu string) {
 
 // run gives a test a namespace and a scheduler with the shipped profile of PermitGate and these args of it.
 func (c *cluster) run(name, args string, test func(c *cluster)) {
+	c.inNamespace(name, func(c *cluster) {
+		c.startScheduler(args)
+		test(c)
+	})
+}
+
+// inNamespace gives a test a namespace.
+func (c *cluster) inNamespace(name string, test func(c *cluster)) {
 	c.t.Run(name, func(t *testing.T) {
 		namespace, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "native-"}}, metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -98,12 +123,12 @@ func (c *cluster) run(name, args string, test func(c *cluster)) {
 			now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 			require.NoError(t, c.admin.CoreV1().Pods(namespace.Name).DeleteCollection(context.Background(), now, metav1.ListOptions{}))
 		})
-		own.startScheduler(args)
 		test(own)
 	})
 }
 
-func (c *cluster) startScheduler(args string) {
+// writeConfig writes the shipped configuration of PermitGate with these args, and returns its path.
+func (c *cluster) writeConfig(args string, edit func(*configv1.KubeSchedulerConfiguration)) string {
 	c.t.Helper()
 	content, err := config.FS.ReadFile("permitgate.yaml")
 	require.NoError(c.t, err)
@@ -112,27 +137,32 @@ func (c *cluster) startScheduler(args string) {
 	cfg.LeaderElection.LeaderElect = ptr.To(false)
 	cfg.ClientConnection.Kubeconfig = c.kubeconfig
 	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = 500, 1000
-	p := &cfg.Profiles[0]
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: probeName})
-	p.Plugins.PreBind.Enabled = append(p.Plugins.PreBind.Enabled, configv1.Plugin{Name: probeName}) // ahead of PermitGate
-	for i := range p.PluginConfig {
-		p.PluginConfig[i].Args = runtime.RawExtension{Raw: []byte(args)}
+	for i := range cfg.Profiles[0].PluginConfig {
+		cfg.Profiles[0].PluginConfig[i].Args = runtime.RawExtension{Raw: []byte(args)}
 	}
+	edit(cfg)
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
 	content, err = yaml.Marshal(cfg)
 	require.NoError(c.t, err)
 	path := filepath.Join(c.t.TempDir(), "config.yaml")
 	require.NoError(c.t, os.WriteFile(path, content, 0o600))
+	return path
+}
 
-	registry := []app.Option{app.WithPlugin(probeName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return c.probe, nil })}
-	for name, factory := range plugins.NewPack().Factories() {
-		registry = append(registry, app.WithPlugin(name, factory))
-	}
+func (c *cluster) startScheduler(args string) {
+	c.t.Helper()
 	o := options.NewOptions()
-	o.ConfigFile = path
+	o.ConfigFile = c.writeConfig(args, func(cfg *configv1.KubeSchedulerConfiguration) {
+		p := cfg.Profiles[0].Plugins
+		p.MultiPoint.Enabled = append(p.MultiPoint.Enabled, configv1.Plugin{Name: probeName})
+		// Ahead of PermitGate.
+		p.PreFilter.Enabled = append(p.PreFilter.Enabled, configv1.Plugin{Name: probeName})
+		p.PreBind.Enabled = append(p.PreBind.Enabled, configv1.Plugin{Name: probeName})
+	})
 	o.SecureServing.BindPort = 0
 	ctx, cancel := context.WithCancel(context.Background())
-	completed, sched, err := app.Setup(ctx, o, registry...)
+	withProbe := app.WithPlugin(probeName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return c.probe, nil })
+	completed, sched, err := app.Setup(ctx, o, append(registry(plugins.NewPack()), withProbe)...)
 	if err != nil {
 		cancel()
 		require.NoError(c.t, err)
@@ -159,7 +189,7 @@ func (c *cluster) startScheduler(args string) {
 
 const probeName = "Probe"
 
-// probe is a plugin behind all others, but for PreBind, where it is the first. It counts cycles, and fails pods as a test wants.
+// probe is a plugin behind all others, but for PreFilter and PreBind, where it is the first. It counts cycles, and fails pods as a test wants.
 type probe struct {
 	mu      sync.Mutex // guards everything below
 	tried   map[string]int
@@ -214,6 +244,13 @@ func (p *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ st
 		return nil
 	}
 	return f(ctx, pod.Name)
+}
+
+// anyCycles reports whether a pod has had one.
+func (p *probe) anyCycles() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.tried) > 0
 }
 
 // mostCycles returns how many the pod has had that has had most.
