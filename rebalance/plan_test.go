@@ -1,6 +1,7 @@
 package rebalance_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -291,6 +292,68 @@ func TestBrokenCertificate(t *testing.T) {
 		require.Equal(t, []string{"c"}, p.Moves[0].To)
 		require.Equal(t, cpu == "3", len(p.BrokenCertificates) > 0, "%v", p.BrokenCertificates)
 	}
+}
+
+// TestSelects: a plan is about the rules that selected pods carry, moves no other pod, and knows those that its caller
+// wants to stay.
+func TestSelects(t *testing.T) {
+	c := threeZones()
+	for _, app := range []string{"web", "api", "db"} {
+		deploy(c, app, "1", spread(app, 1), "a", "a")
+	}
+	s := rest(t, c)
+	all := plan(t, s)
+	require.Len(t, all.Moves, 3)
+
+	of := func(apps ...string) func(*v1.Pod) bool {
+		return func(pod *v1.Pod) bool { return slices.Contains(apps, pod.Labels["app"]) }
+	}
+	p, err := rebalance.Make(t.Context(), s, rebalance.Options{Selects: of("web", "api"), Stays: func(pod *v1.Pod) string {
+		if pod.Labels["app"] == "api" {
+			return "rests"
+		}
+		return ""
+	}})
+	require.NoError(t, err)
+	require.Len(t, p.Moves, 1)
+	require.Equal(t, "Deployment shop/web", p.Moves[0].Workload)
+	require.Equal(t, map[string]int{"rests": 2}, p.Before.Stay)
+	require.Equal(t, []int64{2, 1}, []int64{p.Before.Excess, p.After.Excess}, "of web and api")
+	require.Equal(t, 1, p.Before.Least, "who rests needs no move")
+	require.Len(t, p.Before.Rules, 2)
+
+	standing := rebalance.StandingOf(s, rebalance.Options{Selects: of("web")})
+	for _, pod := range sim.List[*v1.Pod](s) {
+		want := "is not selected"
+		if pod.Labels["app"] == "web" {
+			want = ""
+		}
+		require.Equal(t, want, standing.WhyStays(pod), pod.Name)
+	}
+	require.EqualValues(t, 1, standing.ExcessOf("Deployment shop/web"))
+	require.Zero(t, standing.ExcessOf("Deployment shop/db"), "its rule is none of these")
+}
+
+// TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that move.
+func TestSelectedPodsShareARule(t *testing.T) {
+	c := threeZones()
+	tier := func(t *v1.PodTemplateSpec) {
+		t.Labels["tier"] = "front"
+		constraint := clitest.ZoneSpread("", 1)
+		constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "front"}}
+		t.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
+	}
+	deploy(c, "web", "1", tier, "a", "a")
+	deploy(c, "api", "1", tier, "a", "a")
+	s := rest(t, c)
+	require.Len(t, plan(t, s).Moves, 2)
+	p, err := rebalance.Make(t.Context(), s, rebalance.Options{Selects: func(pod *v1.Pod) bool { return pod.Labels["app"] == "api" }})
+	require.NoError(t, err)
+	require.Len(t, p.Moves, 2)
+	for _, m := range p.Moves {
+		require.Equal(t, "Deployment shop/api", m.Workload)
+	}
+	require.Equal(t, map[string]int{"is not selected": 2}, p.Before.Stay)
 }
 
 // zonalVolume is a claim with a volume that only the nodes of a zone can have.

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
 )
 
 // Conclude sets the conditions Balanced and Stopped by what the status says. waits is what the next move waits for,
@@ -61,6 +60,6 @@ func movedSince(r *v1alpha1.ZoneRebalance) bool {
 // SetCondition sets a condition of the spec that is there.
 func SetCondition(r *v1alpha1.ZoneRebalance, kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message), ObservedGeneration: r.Generation, LastTransitionTime: second(now),
+		Type: kind, Status: status, Reason: reason, Message: shortened(message, maxMessage), ObservedGeneration: r.Generation, LastTransitionTime: second(now),
 	})
 }

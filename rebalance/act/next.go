@@ -222,7 +222,7 @@ func (n *next) preemptedFor(made []Pod) string {
 
 // fail ends a move that has not gone as planned, and stops the plan.
 func (n *next) fail(reason string, m *v1alpha1.RebalanceMove, why string) {
-	m.Why = shortened(why)
+	m.Why = ShortReason(why)
 	n.stop(reason, m, why)
 	n.enter(m, v1alpha1.MoveFailed)
 }
@@ -252,7 +252,7 @@ func note(r *v1alpha1.ZoneRebalance, reason, message string, now time.Time) {
 		pause = min(2*pause, longestStop)
 	}
 	r.Status.Stop = &v1alpha1.RebalanceStop{
-		Reason: reason, Message: message, At: second(now), ResumesAt: second(now.Add(pause)), Generation: r.Generation, Times: times,
+		Reason: reason, Message: shortened(message, maxMessage), At: second(now), ResumesAt: second(now.Add(pause)), Generation: r.Generation, Times: times,
 	}
 }
 
@@ -393,7 +393,7 @@ func Record(r *v1alpha1.ZoneRebalance, uid types.UID, refused error, now time.Ti
 		switch {
 		case m.UID != uid || m.State != v1alpha1.MoveEvicting:
 		case refused != nil:
-			m.Why = shortened(refused.Error())
+			m.Why = ShortReason(refused.Error())
 		default:
 			m.Why = ""
 			enter(m, v1alpha1.MoveEvicted, now)
@@ -427,9 +427,17 @@ func durationOr(d *metav1.Duration, text string) time.Duration {
 // second is a time as the API server keeps it.
 func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// shortened is a text that fits a move.
-func shortened(text string) string {
-	const most = 512
+// How many bytes the API lets a reason have, and a message.
+const (
+	maxReason  = 512
+	maxMessage = 1024
+)
+
+// ShortReason returns a text that fits status.moves and status.stays.
+func ShortReason(text string) string { return shortened(text, maxReason) }
+
+// shortened returns a text, cut between two characters if it is too long.
+func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

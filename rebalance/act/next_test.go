@@ -3,8 +3,10 @@ package act
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -208,6 +210,21 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, v1alpha1.ReasonEvictionRefused, s.Status.Stop.Reason)
 	require.Contains(t, s.Status.Stop.Message, "disruption budget")
 	require.Equal(t, []v1alpha1.RebalanceMoveState{moved, refused}, s.states())
+}
+
+// TestLongReasons: what the API server or a list of names says fits the status, whatever its length.
+func TestLongReasons(t *testing.T) {
+	s := newScene(t)
+	step := s.next()
+	Record(s.ZoneRebalance, step.Evict[0].UID, errors.New(strings.Repeat("é", 2000)), s.seen.Now)
+	require.LessOrEqual(t, len(s.Status.Moves[0].Why), 512)
+	Stop(s.ZoneRebalance, v1alpha1.ReasonCertificateBroken, strings.Repeat("é", 2000), s.seen.Now)
+	require.LessOrEqual(t, len(s.Status.Stop.Message), 1024)
+	require.True(t, utf8.ValidString(s.Status.Stop.Message))
+	Conclude(s.ZoneRebalance, strings.Repeat("é", 2000), s.seen.Now)
+	for _, c := range s.Status.Conditions {
+		require.LessOrEqual(t, len(c.Message), 1024, c.Type)
+	}
 }
 
 // TestTheLastStopsLongest: each further stop in a row lasts twice as long, and a plan that is carried out ends the row.

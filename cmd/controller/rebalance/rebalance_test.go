@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,8 +30,10 @@ type server struct {
 	stored   *v1alpha1.ZoneRebalance
 	conflict bool
 	refused  error
-	evicted  []string
-	events   []string
+	// evict, if not nil, evicts a pod of a cluster that runs.
+	evict   func(pod *v1.Pod) error
+	evicted []string
+	events  []string
 }
 
 func (s *server) Status() client.SubResourceWriter { return &statusWriter{server: s} }
@@ -71,8 +74,17 @@ type evictions struct {
 	server *server
 }
 
-func (e *evictions) Create(_ context.Context, pod, _ client.Object, _ ...client.SubResourceCreateOption) error {
+func (e *evictions) Create(_ context.Context, pod, body client.Object, _ ...client.SubResourceCreateOption) error {
 	e.server.evicted = append(e.server.evicted, pod.GetName())
+	eviction, ok := body.(*policyv1.Eviction)
+	if !ok || eviction.DeleteOptions == nil || eviction.DeleteOptions.Preconditions == nil || eviction.DeleteOptions.Preconditions.UID == nil {
+		return errors.New("an eviction without the UID of the pod")
+	}
+	if e.server.evict != nil {
+		return e.server.evict(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: *eviction.DeleteOptions.Preconditions.UID,
+		}})
+	}
 	return e.server.refused
 }
 
@@ -97,15 +109,22 @@ func newWorld(t *testing.T) *world {
 	for _, node := range []string{"a", "a", "a", "b", "b", "b"} {
 		add(node)
 	}
-	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "r", Generation: 1, ResourceVersion: "1"}}
-	r.Spec.Workloads = []v1alpha1.SurvivalWorkload{
-		{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-	}
-	r.Spec.Mode = v1alpha1.RebalanceEvict
-	w.server = &server{stored: r}
+	w.server = &server{stored: newRebalance("web")}
 	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000}, Options{Seeds: 1})
 	w.controller.now = func() time.Time { return w.now }
 	return w
+}
+
+// newRebalance returns a ZoneRebalance that moves the pods of applications.
+func newRebalance(apps ...string) *v1alpha1.ZoneRebalance {
+	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "r", Generation: 1, ResourceVersion: "1"}}
+	r.Spec.Mode = v1alpha1.RebalanceEvict
+	for _, app := range apps {
+		r.Spec.Workloads = append(r.Spec.Workloads, v1alpha1.SurvivalWorkload{
+			Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		})
+	}
+	return r
 }
 
 // turn gives the part a turn some time later.
@@ -122,8 +141,8 @@ func (w *world) turn(after time.Duration, missing ...snapshot.Missing) {
 	require.NoError(w.t, err)
 }
 
-func (w *world) reason(condition string) string {
-	if c := meta.FindStatusCondition(w.stored.Status.Conditions, condition); c != nil {
+func (s *server) reason(condition string) string {
+	if c := meta.FindStatusCondition(s.stored.Status.Conditions, condition); c != nil {
 		return c.Reason
 	}
 	return ""

@@ -18,12 +18,8 @@ import (
 	"zonewise.dev/rebalance/act"
 )
 
-const (
-	// maxStays is how many reasons against moves a status has.
-	maxStays = 20
-	// maxWords is how long one of them is.
-	maxWords = 512
-)
+// maxStays is how many reasons against moves a status has.
+const maxStays = 20
 
 // replan plans the moves of a ZoneRebalance if the cluster has changed since the last plan, and returns after how long
 // it wants to do so again. An error is that of ctx.
@@ -81,7 +77,7 @@ func (l *look) adopt(r *v1alpha1.ZoneRebalance, plan *rebalance.Plan, now time.T
 		m := &plan.Moves[i]
 		moves = append(moves, v1alpha1.RebalanceMove{
 			Namespace: m.Namespace, Name: m.Name, UID: m.UID, Workload: m.Workload, Controller: m.Controller, From: m.From, To: m.To[:min(len(m.To), 16)],
-			Batch: int64(m.Batch), Why: clipped(strings.Join(m.Rules, ", ")),
+			Batch: int64(m.Batch), Why: act.ShortReason(strings.Join(m.Rules, ", ")),
 		})
 	}
 	s := &r.Status
@@ -102,21 +98,14 @@ func standingIn(s *rebalance.Standing) v1alpha1.RebalanceStanding {
 func staysOf(plan *rebalance.Plan) []v1alpha1.RebalanceStay {
 	var out []v1alpha1.RebalanceStay
 	for _, r := range plan.Refused {
-		out = append(out, v1alpha1.RebalanceStay{Workload: r.Workload, Zone: r.From, Why: clipped(r.Why)})
+		out = append(out, v1alpha1.RebalanceStay{Workload: r.Workload, Zone: r.From, Why: act.ShortReason(r.Why)})
 	}
 	for _, why := range slices.Sorted(maps.Keys(plan.After.Stay)) {
-		out = append(out, v1alpha1.RebalanceStay{Pods: int64(plan.After.Stay[why]), Why: clipped("each " + why)})
+		out = append(out, v1alpha1.RebalanceStay{Pods: int64(plan.After.Stay[why]), Why: act.ShortReason("each " + why)})
 	}
 	if len(out) > maxStays {
 		more := len(out) - maxStays + 1
 		out = append(out[:maxStays-1], v1alpha1.RebalanceStay{Why: fmt.Sprintf("and %d more", more)})
 	}
 	return out
-}
-
-func clipped(text string) string {
-	if len(text) <= maxWords {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxWords-3], "") + "..."
 }

@@ -1,0 +1,117 @@
+package rebalance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
+)
+
+// running is a cluster that runs in memory: the real scheduler, the Eviction API and controllers that replace pods,
+// with a time of its own (package sim). The part moves pods of it.
+type running struct {
+	*server
+	t          *testing.T
+	sim        *sim.Sim
+	controller *Controller
+}
+
+func run(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance) *running {
+	t.Helper()
+	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	w := &running{server: &server{stored: r}, t: t, sim: s}
+	w.server.evict = s.Evict
+	w.restart()
+	w.schedule()
+	return w
+}
+
+// restart puts another process in the place of the controller.
+func (w *running) restart() {
+	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1e9}, Options{Seeds: 2})
+	w.controller.now = w.sim.Now
+}
+
+// schedule lets the cluster come to rest.
+func (w *running) schedule() {
+	w.t.Helper()
+	require.NoError(w.t, w.sim.Run(w.t.Context()))
+}
+
+// pass lets time pass.
+func (w *running) pass(d time.Duration) {
+	w.t.Helper()
+	require.NoError(w.t, w.sim.Pass(w.t.Context(), d))
+}
+
+// turn gives the part a turn, and returns after how long it wants the next one.
+func (w *running) turn() time.Duration {
+	w.t.Helper()
+	next, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
+		s := snapshot.New(w.sim.Now())
+		s.Add(w.sim.Objects()...)
+		s.Add(w.stored.DeepCopy())
+		return s
+	})
+	require.NoError(w.t, err)
+	return next
+}
+
+// turns gives the part turns, each when the cluster is at rest and when the part wants it, until a condition holds.
+func (w *running) turns(what string, met func() bool) {
+	w.t.Helper()
+	for range 200 {
+		wait := w.turn()
+		if met() {
+			return
+		}
+		w.schedule()
+		w.pass(max(time.Second, min(wait, time.Minute)))
+	}
+	w.t.Fatalf("%s; the status is %+v", what, w.stored.Status)
+}
+
+func (w *running) put(objects ...client.Object) {
+	w.t.Helper()
+	for _, obj := range objects {
+		require.NoError(w.t, w.sim.Put(obj))
+	}
+}
+
+// states are those of the moves.
+func (w *running) states() (out []v1alpha1.RebalanceMoveState) {
+	for i := range w.stored.Status.Moves {
+		out = append(out, w.stored.Status.Moves[i].State)
+	}
+	return out
+}
+
+// bound has the number of pods of an application in each zone.
+func (w *running) bound(app string) map[string]int {
+	out := map[string]int{}
+	for _, pod := range sim.List[*v1.Pod](w.sim) {
+		if node, ok := sim.Get[*v1.Node](w.sim, "", pod.Spec.NodeName); ok && pod.Labels["app"] == app && pod.DeletionTimestamp == nil {
+			out[node.Labels[v1.LabelTopologyZone]]++
+		}
+	}
+	return out
+}
+
+// occupant is a pod that uses CPUs of a node.
+func occupant(w *running, name, node, cpu string, labels map[string]string) *v1.Pod {
+	pod := clitest.New().Pod(name, node, clitest.Plain(cpu, "1Gi"), labels)
+	pod.UID, pod.CreationTimestamp = types.UID("uid-of-"+name), metav1.NewTime(w.sim.Now())
+	return pod
+}
