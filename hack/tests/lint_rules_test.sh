@@ -17,8 +17,10 @@ for core in zonespread/policy reservecache/{holds,placement} permitgate/{gang,pr
 	mkdir -p "$WORK/house/plugins/$core"
 	sed 1,2d "$WORK/house/core.go" >"$WORK/house/plugins/$core/core.go"
 done
-mkdir -p "$WORK/house/rebalance/act"
-sed 1,2d "$WORK/house/core.go" >"$WORK/house/rebalance/act/core.go"
+for core in buy rebalance/act; do
+	mkdir -p "$WORK/house/$core"
+	sed 1,2d "$WORK/house/core.go" >"$WORK/house/$core/core.go"
+done
 rm "$WORK/house/core.go"
 
 # wanted prints "file:line linter" for each mark.

@@ -182,13 +182,10 @@ func (n *next) followEvicted(m *v1alpha1.RebalanceMove) {
 
 // replacements are the pods that may be in place of an evicted one: in zones of the plan, and elsewhere or nowhere.
 func (n *next) replacements(m *v1alpha1.RebalanceMove) (planned, other []Pod) {
-	taken := map[types.UID]bool{m.UID: true}
-	for i := range n.Status.Moves {
-		taken[n.Status.Moves[i].ReplacedBy] = true
-	}
+	taken := n.replacedBy()
 	for uid, pod := range n.Pods {
 		switch {
-		case taken[uid] || pod.Controller != m.Controller || pod.Ending || pod.Created.Before(m.Begun.Add(-clockSkew)):
+		case uid == m.UID || taken[uid] || pod.Controller != m.Controller || pod.Ending || pod.Created.Before(m.Begun.Add(-clockSkew)):
 		case pod.Node != "" && slices.Contains(m.To, pod.Zone):
 			planned = append(planned, pod)
 		default:
@@ -346,6 +343,11 @@ func (n *next) beginBatch() {
 			n.step.Replan = true // the cluster is not that of the plan any more
 			return
 		}
+		if young, old := n.youngSibling(m); young != "" {
+			n.step.Waits = "pod " + m.Namespace + "/" + young + ", which could be taken for the one in place of " + m.Name
+			n.again(old)
+			return
+		}
 		begun = append(begun, m)
 	}
 	for _, m := range begun {
@@ -356,6 +358,33 @@ func (n *next) beginBatch() {
 	}
 	n.step.Waits = "the eviction of " + begun[0].Namespace + "/" + begun[0].Name
 	n.again(n.Now.Add(retryAfter))
+}
+
+// youngSibling names a pod of the controller that is so young that it would be taken for the one in place of the evicted
+// pod, and returns from when on it would not; empty if there is none.
+func (n *next) youngSibling(m *v1alpha1.RebalanceMove) (name string, old time.Time) {
+	now := second(n.Now)
+	taken := n.replacedBy()
+	for uid, pod := range n.Pods {
+		if pod.Controller != m.Controller || uid == m.UID || taken[uid] || pod.Ending || pod.Created.Before(now.Add(-clockSkew)) {
+			continue
+		}
+		if end := pod.Created.Add(clockSkew + time.Second); end.After(old) {
+			name, old = pod.Name, end
+		}
+	}
+	return name, old
+}
+
+// replacedBy are the pods that are in place of moved ones.
+func (n *next) replacedBy() map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for i := range n.Status.Moves {
+		if uid := n.Status.Moves[i].ReplacedBy; uid != "" {
+			out[uid] = true
+		}
+	}
+	return out
 }
 
 // roomThisHour is how many moves may begin, and if there are none, when one may.

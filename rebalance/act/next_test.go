@@ -212,6 +212,29 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, []v1alpha1.RebalanceMoveState{moved, refused}, s.states())
 }
 
+// TestYoungPods: no move begins while the controller has a pod that would be taken for the one in place of the evicted
+// pod.
+func TestYoungPods(t *testing.T) {
+	s := newScene(t)
+	s.seen.Now = start.Add(500 * time.Millisecond)
+	s.made("web", "scaled-up", "node-c", "c", true)
+	young := s.seen.Pods["scaled-up"]
+	young.Created = start
+	s.seen.Pods["scaled-up"] = young
+	step := s.next()
+	require.Empty(t, step.Evict)
+	require.False(t, step.Replan)
+	require.Contains(t, step.Waits, "shop/scaled-up")
+	require.Equal(t, start.Add(11*time.Second), step.Again)
+	s.seen.Now = step.Again
+	step = s.next()
+	require.Len(t, step.Evict, 2)
+	s.evicted(step)
+	s.next()
+	require.Nil(t, s.Status.Stop, "it runs in another zone, and is not in place of the evicted pod")
+	require.Equal(t, evicted, s.states()[0])
+}
+
 // TestLongReasons: what the API server or a list of names says fits the status, whatever its length.
 func TestLongReasons(t *testing.T) {
 	s := newScene(t)

@@ -29,9 +29,7 @@ func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
 	controllers, named := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range r.Status.Moves {
 		switch m := &r.Status.Moves[i]; m.State {
-		case v1alpha1.MovePlanned:
-			named[m.UID] = true
-		case v1alpha1.MoveEvicting, v1alpha1.MoveEvicted:
+		case v1alpha1.MovePlanned, v1alpha1.MoveEvicting, v1alpha1.MoveEvicted:
 			named[m.UID] = true
 			if m.Controller != "" {
 				controllers[m.Controller] = true
