@@ -54,6 +54,7 @@ func Build(c *census.Census, opts Options) *Page {
 	b.policies(report.Policies)
 	b.reservations(report.Reservations)
 	b.workloads()
+	b.rebalances(report.Rebalances)
 	p.sum(report)
 	b.gangs(report.Gangs)
 	b.waiting()

@@ -89,6 +89,28 @@ func TestAmounts(t *testing.T) {
 	require.Contains(t, htmlOf(t, p), "1 cpu missing")
 }
 
+// TestRebalances: a row for each ZoneRebalance, the worst first.
+func TestRebalances(t *testing.T) {
+	c := clitest.Story()
+	require.Contains(t, htmlOf(t, pageOf(t, c, Options{})), "No ZoneRebalance")
+	condition := func(kind string, status metav1.ConditionStatus, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Message: message}
+	}
+	rebalance := func(name string, balanced metav1.ConditionStatus, message string) *v1alpha1.ZoneRebalance {
+		r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ZoneRebalanceSpec{Mode: v1alpha1.RebalanceEvict}}
+		r.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, ""), condition(v1alpha1.ConditionBalanced, balanced, message)}
+		return r
+	}
+	drifted := rebalance("services", metav1.ConditionFalse, "4 pods too many")
+	drifted.Status.Before.Excess, drifted.Status.Planned = 4, 1
+	drifted.Status.Moves = []v1alpha1.RebalanceMove{{State: v1alpha1.MoveEvicted}, {State: v1alpha1.MovePlanned}}
+	c.Add(rebalance("batch", metav1.ConditionTrue, ""), drifted)
+	p := pageOf(t, c, Options{})
+	require.Equal(t, []string{"services", "batch"}, []string{p.Rebalances.Rows[0].Name, p.Rebalances.Rows[1].Name})
+	require.Equal(t, []Badge{{"Drifted", Mild}, {Text: "Evict"}, {Text: "4"}, {Text: "1"}, {Text: "1"}}, p.Rebalances.Rows[0].Figures)
+	require.Contains(t, htmlOf(t, p), "4 pods too many")
+}
+
 // TestLosses: a card for each loss, the worst first, with the least margin and the first witness.
 func TestLosses(t *testing.T) {
 	c := clitest.Story()

@@ -21,7 +21,7 @@ type Page struct {
 	// Columns are the zones that have a column in tables.
 	Columns []string
 	// Gangs has those that are whole as rows, Waiting the pods that are in no gang, by workload.
-	Gangs, Waiting, Policies, Workloads, Reservations List
+	Gangs, Waiting, Policies, Workloads, Rebalances, Reservations List
 	Report                                            *Report
 }
 

@@ -31,7 +31,7 @@ var (
 )
 
 // sections are the parts of the page that are updated separately, in their order.
-var sections = []string{"head", "summary", "report", "zones", "survival", "gangs", "waiting", "policies", "reservations", "workloads"}
+var sections = []string{"head", "summary", "report", "zones", "survival", "gangs", "waiting", "policies", "rebalances", "reservations", "workloads"}
 
 // section is one of them.
 type section struct {

@@ -164,3 +164,21 @@ func (b *builder) reservations(all []status.Reservation) {
 	}
 	b.page.Reservations.fill(rows)
 }
+
+// rebalances shows how the moves of ZoneRebalances stand.
+func (b *builder) rebalances(all []status.Rebalance) {
+	rows := make([]Row, 0, len(all))
+	for i := range all {
+		s := &all[i]
+		figures := []Badge{badge(s.State), {Text: s.Mode}}
+		for _, n := range []int64{s.Excess, s.Planned, s.UnderWay} {
+			figures = append(figures, Badge{Text: fmt.Sprint(n)})
+		}
+		rows = append(rows, Row{Name: s.Name, Message: clip(s.Message), Figures: figures})
+	}
+	b.page.Rebalances = List{
+		Empty: "No ZoneRebalance: no moves are planned.", Caption: "ZoneRebalances: pods that are too many in their zones, and moves",
+		Heads: []string{"Rebalance", "State", "Mode", "Too many", "Planned", "Under way"},
+	}
+	b.page.Rebalances.fill(rows)
+}

@@ -32,6 +32,8 @@ type Report struct {
 	Zone []Zone      `json:"zones,omitempty"`
 	Said []Said      `json:"schedulerSaid,omitempty"`
 	Next []string    `json:"whatWouldLetItGo,omitempty"`
+	// Moves is what ZoneRebalances say about the pod.
+	Moves []string `json:"moves,omitempty"`
 	Gaps []string    `json:"notes,omitempty"`
 }
 
@@ -62,7 +64,7 @@ type Said struct {
 // Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged, except
 // for its time.
 func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
-	r := &Report{Pod: describe(c, s, p), Said: said(p.Pod, events), Gaps: c.Snapshot.Notes()}
+	r := &Report{Pod: describe(c, s, p), Said: said(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
 	if key := census.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/explain"
@@ -309,4 +310,38 @@ func TestWhereABoundPodWouldGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMoves: what ZoneRebalances have planned for a pod, done with it, or why they leave it where it is.
+func TestMoves(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "8", "8Gi")
+	add := c.Deployment("web", 2, "1", "1Gi", nil)
+	first, second := add("node-a"), add("node-a")
+	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneRebalanceSpec{Mode: v1alpha1.RebalanceEvict}}
+	c.Add(r)
+	move := v1alpha1.RebalanceMove{
+		Namespace: clitest.Namespace, Name: first.Name, UID: first.UID, From: "a", To: []string{"b", "c"}, Batch: 2, Why: "topologySpreadConstraint", ReplacedBy: second.UID,
+	}
+	for state, want := range map[v1alpha1.RebalanceMoveState]string{
+		v1alpha1.MovePlanned:  "ZoneRebalance services: is to be moved from zone a to b or c, in batch 2; topologySpreadConstraint",
+		v1alpha1.MoveEvicting: "ZoneRebalance services: is being evicted, from zone a to b or c; topologySpreadConstraint",
+		v1alpha1.MoveEvicted:  "ZoneRebalance services: is evicted, from zone a to b or c",
+		v1alpha1.MoveRefused:  "ZoneRebalance services: was not moved from zone a to b or c: topologySpreadConstraint",
+	} {
+		move.State = state
+		r.Status.Moves = []v1alpha1.RebalanceMove{move}
+		report := pod(t, c, first.Name)
+		require.Equal(t, []string{want}, report.Moves)
+		require.Contains(t, text(t, report, 0), want)
+	}
+	require.Equal(t, []string{"ZoneRebalance services: runs in place of web-1-1, moved out of zone a"}, pod(t, c, second.Name).Moves)
+	r.Spec.Mode, r.Status.Moves[0].State = v1alpha1.RebalancePlan, v1alpha1.MovePlanned
+	require.Contains(t, pod(t, c, first.Name).Moves[0], "would move from zone a to b or c, in batch 2, with mode Evict")
+	r.Status.Moves, r.Status.Stays = nil, []v1alpha1.RebalanceStay{
+		{Workload: "Deployment shop/web", Zone: "a", Why: "its replacement would wait"}, {Workload: "Deployment shop/web", Zone: "b", Why: "another"}, {Pods: 2, Why: "each is a member of a gang"},
+	}
+	require.Equal(t, []string{"ZoneRebalance services: pods of its workload stay in zone a: its replacement would wait"}, pod(t, c, first.Name).Moves)
+	r.Status.Stays = nil
+	require.Empty(t, pod(t, c, first.Name).Moves)
 }

@@ -24,6 +24,12 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 	if r.Now != nil {
 		r.Now.text(p)
 	}
+	if len(r.Moves) > 0 {
+		p.Title("Rebalance")
+		for _, move := range r.Moves {
+			p.Item(2, show.Plain, "%s", move)
+		}
+	}
 	r.zones(p)
 	if len(r.Said) > 0 {
 		p.Title("What the scheduler said")
