@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,6 +189,24 @@ func TestBuy(t *testing.T) {
 	require.NoError(t, unstructured.SetNestedField(all["a"].Object, int64(7), "spec", "replicas"))
 	require.NoError(t, w.Update(t.Context(), all["a"]))
 	all = w.waitAsked("v1beta1", map[string]int64{"a": 1, "d": 1})
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(all["a"]), template))
+	require.Equal(t, int64(1), template.Generation, "it is applied once")
+	edited := template.DeepCopy()
+	edited.Template.Spec.Containers = append(edited.Template.Spec.Containers, corev1.Container{Name: "more", Image: "none"})
+	edited.Template.Spec.NodeSelector["disk"] = "ssd"
+	require.NoError(t, w.Update(t.Context(), edited))
+	w.touch()
+	w.until("the PodTemplate is as it was", func() (bool, error) {
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(template), edited)
+		return equality.Semantic.DeepEqual(template.Template, edited.Template), client.IgnoreNotFound(err)
+	})
+	w.edit(r.Name, func(r *v1alpha1.ZoneReservation) { r.Spec.Buy.PriorityClassName = "system-node-critical" })
+	w.touch()
+	w.until("the PodTemplate follows the reservation", func() (bool, error) {
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(template), edited)
+		return edited.Generation == 2 && edited.Template.Spec.PriorityClassName == "system-node-critical", err
+	})
+	uid := edited.UID
 	require.NoError(t, unstructured.SetNestedSlice(all["d"].Object, []any{map[string]any{
 		"type": "LimitedByQuotas", "status": "True", "reason": "ResourceQuotasAllocated", "message": "quota shop", "lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}, "status", "conditions"))
@@ -195,6 +214,8 @@ func TestBuy(t *testing.T) {
 	r = w.waitBuying(r.Name, v1alpha1.ConditionLimitedByQuotas, v1alpha1.ReasonQuotas)
 	require.Equal(t, "LimitedByQuotas=True (ResourceQuotasAllocated): quota shop", r.Status.Buy.Buffers[1].Answer)
 	w.waitMetric(`zonewise_buy_asked_pods{kind="ZoneReservation",name="failover"} 2`)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(template), edited))
+	require.Equal(t, uid, edited.UID, "what nobody has edited is not made anew")
 
 	// Objects that only look like the part's are left alone.
 	foreign := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"podTemplateRef": map[string]any{"name": "x"}, "replicas": int64(1)}}}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +30,8 @@ import (
 // fieldOwner is the field manager of what the part applies. It never changes: what another manager has applied would stay.
 const fieldOwner = client.FieldOwner("zonewise-buy")
 
-// contentAnnotation has a digest of what was applied as a PodTemplate, which the API server has completed since.
+// contentAnnotation has a digest of what was applied as a PodTemplate, which the API server has completed since, and the generation that the PodTemplate
+// got by that.
 const contentAnnotation = "zonewise.dev/content"
 
 var errNotInstalled = errors.New("the cluster has no CapacityBuffers of " + buy.Group)
@@ -181,21 +184,8 @@ func (c *Controller) applyBuffer(
 	ctx context.Context, d *buy.Demand, b *buy.Buffer, before *unstructured.Unstructured, template *v1.PodTemplate, version schema.GroupVersionKind,
 ) error {
 	if b.Requests != nil {
-		wanted := d.PodTemplate(b)
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
-		if err != nil {
-			return err
-		}
-		u := &unstructured.Unstructured{Object: content}
-		sum, err := digestOf(content)
-		if err != nil {
-			return err
-		}
-		u.SetAnnotations(map[string]string{contentAnnotation: sum})
-		if template == nil || template.Annotations[contentAnnotation] != sum {
-			if err := c.applyObject(ctx, u, template != nil); err != nil {
-				return fmt.Errorf("PodTemplate %s/%s: %w", u.GetNamespace(), u.GetName(), err)
-			}
+		if err := c.applyTemplate(ctx, d.PodTemplate(b), template); err != nil {
+			return fmt.Errorf("PodTemplate %s/%s: %w", d.Buy.Namespace, b.Name, err)
 		}
 	}
 	u := d.CapacityBuffer(b, version)
@@ -207,6 +197,36 @@ func (c *Controller) applyBuffer(
 	}
 	klog.FromContext(ctx).V(2).Info("Asked an autoscaler for room", "owner", d.Owner.Name, "zone", b.Zone, "pods", b.Asked)
 	return nil
+}
+
+// applyTemplate makes a PodTemplate what is wanted. One whose pods somebody else has changed is made anew: what another manager has added would stay.
+func (c *Controller) applyTemplate(ctx context.Context, wanted, present *v1.PodTemplate) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return err
+	}
+	sum, err := digestOf(content)
+	if err != nil {
+		return err
+	}
+	generation := int64(1) // the API server counts the changes of the pods
+	if present != nil {
+		last, lastGeneration, _ := strings.Cut(present.Annotations[contentAnnotation], "/")
+		switch {
+		case lastGeneration != strconv.FormatInt(present.Generation, 10):
+			if err := c.client.Delete(ctx, present, client.Preconditions{UID: &present.UID}); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			present = nil
+		case last == sum:
+			return nil
+		default:
+			generation += present.Generation
+		}
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetAnnotations(map[string]string{contentAnnotation: fmt.Sprintf("%s/%d", sum, generation)})
+	return c.applyObject(ctx, u, present != nil)
 }
 
 // applyObject applies an object. Only what is ours already is applied against other managers.
