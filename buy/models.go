@@ -56,7 +56,7 @@ func Models(all []*v1.Node) []Model {
 func kindOf(node *v1.Node) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(node.Labels)) {
-		if value := node.Labels[key]; key != v1.LabelHostname && value != node.Name {
+		if value := node.Labels[key]; key == v1.LabelTopologyZone || key != v1.LabelHostname && value != node.Name {
 			out = append(out, key+"="+value)
 		}
 	}

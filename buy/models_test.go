@@ -28,10 +28,11 @@ func TestModels(t *testing.T) {
 		sized("a4", "a", "4", func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}} }),
 		sized("a5", "a", "2", func(n *v1.Node) { n.Spec.Unschedulable = true }), sized("a6", "a", "16"),
 		sized("b1", "b", "4", func(n *v1.Node) { n.Labels["disk"] = "ssd"; n.Labels["host"] = "b1" }), node("b2", "b", false),
+		sized("c", "c", "4"), sized("d", "d", "4"),
 	}) {
 		names = append(names, m.Zone+"/"+m.Node)
 	}
-	require.Equal(t, []string{"a/a1", "a/a4", "b/b1", "a/a3"}, names)
+	require.Equal(t, []string{"a/a1", "a/a4", "b/b1", "c/c", "d/d", "a/a3"}, names)
 }
 
 // TestSearch: what has to be bought so that each zone's loss leaves enough CPUs.

@@ -257,7 +257,7 @@ func (s *Sim) AddNodes(n int, like string) ([]string, error) {
 		node := copyOf(model)
 		node.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: node.Labels, Annotations: node.Annotations}
 		for label, value := range node.Labels {
-			if value == like || label == v1.LabelHostname { // such as a storage driver's own label
+			if label == v1.LabelHostname || value == like && label != v1.LabelTopologyZone { // such as a storage driver's own label
 				node.Labels[label] = name
 			}
 		}

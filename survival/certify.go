@@ -99,6 +99,9 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 		condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = v1alpha1.ConditionSurvives, c.asked.Generation, c.status.ComputedAt
 		held := &c.asked.Status // what is held is not found out here, and stays what it was
 		c.status.Reservation, c.status.Held, c.status.Missing = held.Reservation, held.Held.DeepCopy(), slices.Clone(held.Missing)
+		if condition.Status == metav1.ConditionFalse {
+			c.status.WouldSurviveWith = held.WouldSurviveWith.DeepCopy() // nor is that
+		}
 		c.status.Conditions = slices.Clone(held.Conditions)
 		meta.SetStatusCondition(&c.status.Conditions, condition)
 		impaired.Answer(c.asked, c.status.ComputedAt, &c.status)

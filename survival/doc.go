@@ -26,6 +26,9 @@
 // opens more room to them. It never preempts pods. A certificate tests what is held, so it does not use the orders in which that was
 // found.
 //
+// [Purchase] finds the fewest nodes with which a ZoneSurvival that is broken would hold. It replays the losses with more and fewer nodes, first those
+// replays that have failed before.
+//
 // [Fingerprint] says whether a cluster has changed in a way that may change an answer.
 //
 // # Non-goals

@@ -69,6 +69,11 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Missing []SurvivalMissing `json:"missing,omitempty"`
 
+	// WouldSurviveWith says with which further nodes no protected pod would wait after any of status.losses. It was found at replayedAt, and is
+	// there while Survives is False, unless more than 3000 pods would have to be placed for it: those that all losses displace and those that wait.
+	// +optional
+	WouldSurviveWith *SurvivalPurchase `json:"wouldSurviveWith,omitempty"`
+
 	// Buy is what an autoscaler is asked for, if spec.buy is set.
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
@@ -206,6 +211,34 @@ type SurvivalMissing struct {
 	// Requests is what each of them asks for.
 	// +optional
 	Requests v1.ResourceList `json:"requests,omitempty"`
+}
+
+// SurvivalPurchase says which nodes would have to be there.
+type SurvivalPurchase struct {
+	// Enough is false if no number of nodes like those of the cluster is enough.
+	// +required
+	Enough bool `json:"enough"`
+	// Nodes are the fewest nodes of one kind that are enough. If none is enough alone, there are several kinds.
+	// +optional
+	// +listType=map
+	// +listMapKey=like
+	// +kubebuilder:validation:MaxItems=1000
+	Nodes []SurvivalPurchasedNodes `json:"nodes,omitempty"`
+}
+
+// SurvivalPurchasedNodes are nodes like one of the cluster.
+type SurvivalPurchasedNodes struct {
+	// Nodes is how many.
+	// +required
+	Nodes int64 `json:"nodes"`
+	// Like is the name of a node with their room, labels and taints.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Like string `json:"like"`
+	// Zone is the zone of that node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
 }
 
 // ConditionSurvives is True when in every replay of every loss each protected pod that runs now runs again, False when one

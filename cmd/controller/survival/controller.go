@@ -197,7 +197,8 @@ func (r *round) question() string {
 	return out.String() + strings.Join(r.options.Missing, " ")
 }
 
-// replay replays all losses and writes the certificates. Then it finds out what to hold, which takes far longer, and writes that.
+// replay replays all losses and writes the certificates. Then it finds out what to hold and what would have to be bought, which takes far longer, and
+// writes that.
 func (r *round) replay(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
@@ -213,6 +214,10 @@ func (r *round) replay(ctx context.Context) error {
 	for i, s := range r.asked {
 		certified := statuses[i].DeepCopy()
 		held, err := r.hold(ctx, r.objects, s, r.options, &statuses[i])
+		if err != nil {
+			return err
+		}
+		statuses[i].WouldSurviveWith, err = survival.Purchase(ctx, r.objects, s, r.options, &statuses[i])
 		if err != nil {
 			return err
 		}

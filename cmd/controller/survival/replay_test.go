@@ -122,18 +122,24 @@ func (s *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1
 	return c.round(cluster)
 }
 
-// TestCertificatesComeFirst: room is planned only when all certificates are written. What is held then has a write of its own, which the
-// API server takes.
+// TestCertificatesComeFirst: room is planned, and what would have to be bought is searched, only when all certificates are written. That then has writes
+// of its own, which the API server takes.
 func TestCertificatesComeFirst(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
 	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
 	require.NoError(t, r.replay(t.Context()))
-	require.Equal(t, []string{"web", "big", "reservation", "web"}, to.wrote)
+	require.Equal(t, []string{"web", "big", "reservation", "web", "big"}, to.wrote)
 	require.True(t, r.written)
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
+	big := to.statuses["big"]
+	require.Len(t, big.WouldSurviveWith.Nodes, 2, "one more node would be lost with its zone")
+	require.Nil(t, to.statuses["web"].WouldSurviveWith)
+
+	require.NoError(t, to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false)).follow(t.Context()))
+	require.Equal(t, big.WouldSurviveWith, to.statuses["big"].WouldSurviveWith, "it stays while the answer does")
 }
 
 // answered returns a controller that has answered about web, which survives, and about big, which does not.

@@ -1,0 +1,177 @@
+package survival
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
+	"zonewise.dev/sim"
+)
+
+// maxSearched is how many pods may wait before all losses and be displaced by them, together, for a purchase to be searched: each number of nodes that
+// is tried places them again.
+const maxSearched = 3000
+
+// Purchase finds the fewest nodes with which no protected pod would wait after any of the status' losses, given the status of Certify. It returns
+// nil if no pod waits, if the losses displace too many pods for a search, or if a replay fails. An error is that of ctx.
+func Purchase(
+	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
+) (*v1alpha1.SurvivalPurchase, error) {
+	c := newCertificate(asked)
+	search := purchaseSearch{certificate: c, options: &options}
+	broken := false
+	for i := range status.Losses {
+		l := &status.Losses[i]
+		broken = broken || l.Waiting > 0
+		search.losses = append(search.losses, &loss{zone: l.Zone, nodes: l.NodeNames})
+	}
+	if !broken || c.invalid != nil {
+		return nil, nil
+	}
+	base, err := sim.New(ctx, objects, options.Sim)
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	defer base.Close()
+	search.base = base
+	search.count()
+	if search.waiting+search.displacedByAll > maxSearched {
+		return nil, nil
+	}
+	found, err := search.run(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, nil //nolint:nilerr // the certificate says what goes wrong in a replay
+	}
+	return found, nil
+}
+
+// purchaseSearch searches the nodes with which losses are survived.
+type purchaseSearch struct {
+	certificate *certificate
+	options     *Options
+	base        *sim.Sim
+	losses      []*loss
+	// displaced is how many pods each loss displaces, and waiting how many wait before.
+	displaced               []int
+	displacedByAll, waiting int
+}
+
+// trial is a loss in one of the orders of its replays.
+type trial struct {
+	loss  *loss
+	order int
+}
+
+// count counts the pods that each trial places.
+func (p *purchaseSearch) count() {
+	p.displaced = make([]int, len(p.losses))
+	for _, pod := range sim.List[*v1.Pod](p.base) {
+		if !live(pod) || sim.NodeBound(pod) {
+			continue
+		}
+		if pod.Spec.NodeName == "" {
+			p.waiting++
+			continue
+		}
+		node, exists := sim.Get[*v1.Node](p.base, "", pod.Spec.NodeName)
+		for i, l := range p.losses {
+			if exists && l.takes(node) {
+				p.displaced[i]++
+				p.displacedByAll++
+			}
+		}
+	}
+}
+
+// run finds what is enough for the trials that have failed so far, and tries it in all, until none fails.
+func (p *purchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, error) {
+	most := slices.Max(p.displaced) + p.waiting // each pod needs one node at most
+	var all, failed []trial
+	for i, l := range p.losses {
+		for order := range p.options.replaysOf(p.displaced[i], mostReplays) {
+			all = append(all, trial{l, order})
+		}
+	}
+	models := buy.Models(sim.List[*v1.Node](p.base))
+	bought := map[string]int{}
+	for {
+		failing, err := p.firstFailing(ctx, all, bought)
+		if err != nil {
+			return nil, err
+		}
+		if failing < 0 {
+			return purchased(models, bought), nil
+		}
+		failed = append(failed, all[failing])
+		all = slices.Delete(all, failing, failing+1)
+		bought, err = buy.Search(models, most, func(bought map[string]int) (bool, error) {
+			failing, err := p.firstFailing(ctx, failed, bought)
+			if failing > 0 { // what is not enough here is likely not enough with other numbers
+				failed[0], failed[failing] = failed[failing], failed[0]
+			}
+			return failing < 0, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if bought == nil {
+			return &v1alpha1.SurvivalPurchase{}, nil
+		}
+	}
+}
+
+// firstFailing returns the place of the first trial after which a protected pod waits although there are such further nodes; -1 if there is none.
+func (p *purchaseSearch) firstFailing(ctx context.Context, trials []trial, bought map[string]int) (int, error) {
+	for i, t := range trials {
+		waits, err := p.waits(ctx, t, bought)
+		if err != nil || waits {
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
+// waits reports whether a protected pod waits after a trial.
+func (p *purchaseSearch) waits(ctx context.Context, t trial, bought map[string]int) (bool, error) {
+	base, err := p.base.Fork(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer base.Close()
+	for like, n := range bought {
+		if _, err := base.AddNodes(n, like); err != nil {
+			return false, err
+		}
+	}
+	if err := base.Run(ctx); err != nil {
+		return false, err
+	}
+	round := roundOfReplays{base: base, before: usageOf(nil, nil), options: p.options, certificates: []*certificate{p.certificate}}
+	s := round.copyForOrder(t.order)
+	defer s.close()
+	r, err := s.replay(ctx, t.loss)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(r.moves, func(m move) bool {
+		return p.certificate.protects(m.before) && (m.now == nil || m.now.Spec.NodeName == "")
+	}), nil
+}
+
+// purchased is a purchase that is enough, in the order of the models.
+func purchased(models []buy.Model, bought map[string]int) *v1alpha1.SurvivalPurchase {
+	out := &v1alpha1.SurvivalPurchase{Enough: true}
+	for _, m := range models {
+		if n := bought[m.Node]; n > 0 {
+			out.Nodes = append(out.Nodes, v1alpha1.SurvivalPurchasedNodes{Nodes: int64(n), Like: m.Node, Zone: m.Zone})
+		}
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+package survival_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/sim"
+	"zonewise.dev/survival"
+	"zonewise.dev/test/clitest"
+)
+
+// purchaseFor returns the certificate of a cluster, and what would have to be bought.
+func purchaseFor(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival) (v1alpha1.ZoneSurvivalStatus, *v1alpha1.SurvivalPurchase) {
+	t.Helper()
+	options := survival.Options{Sim: sim.Options{Now: clitest.Now}, Replays: 3}
+	status := certify(t, c, asked, options)
+	purchase, err := survival.Purchase(t.Context(), c.Objects(), asked, options, &status)
+	require.NoError(t, err)
+	return status, purchase
+}
+
+func inWords(p *v1alpha1.SurvivalPurchase) string {
+	switch {
+	case p == nil:
+		return "nothing"
+	case !p.Enough:
+		return "not enough"
+	}
+	var parts []string
+	for _, n := range p.Nodes {
+		parts = append(parts, fmt.Sprintf("%d like %s in %s", n.Nodes, n.Like, n.Zone))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestPurchase: which nodes a broken certificate lacks. The nodes a, b and c have 8 CPUs.
+func TestPurchase(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		cluster func(c *clitest.Cluster)
+		asked   func(s *v1alpha1.ZoneSurvival)
+		want    string
+	}{
+		{
+			name:    "nothing is lacking",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			want:    "nothing",
+		},
+		{
+			name:    "one node would be lost with its zone",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "4", nil, "a", "b", "b", "c", "c") },
+			want:    "1 like a in a, 1 like b in b",
+		},
+		{
+			name:    "one zone may be lost",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "4", nil, "a", "b", "b", "c", "c") },
+			asked:   func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
+			want:    "1 like b in b",
+		},
+		{
+			name: "nodes of a fitting size, in the place of a lost node",
+			cluster: func(c *clitest.Cluster) {
+				c.Node("small", "a", "4", "32Gi")
+				deploy(c, "web", "5", nil, "a")
+				deploy(c, "other", "4", nil, "b", "c")
+			},
+			asked: func(s *v1alpha1.ZoneSurvival) { againstNodes(s, 1) },
+			want:  "1 like a in a",
+		},
+		{
+			name: "pods that are not protected take new room first",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "4", nil, "a")
+				deploy(c, "other", "4", nil, "a", "b", "b", "c", "c", "")
+			},
+			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
+			want:  "2 like b in b",
+		},
+		{
+			name: "no node helps",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", func(t *v1.PodTemplateSpec) {
+					t.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
+					t.Spec.TopologySpreadConstraints[0].MinDomains = ptr.To[int32](3)
+				}, "a", "b", "c")
+			},
+			want: "not enough",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, asked := zones(), protecting("web")
+			tc.cluster(c)
+			if tc.asked != nil {
+				tc.asked(asked)
+			}
+			_, purchase := purchaseFor(t, c, asked)
+			require.Equal(t, tc.want, inWords(purchase))
+		})
+	}
+	t.Run("the losses are too large for a search", func(t *testing.T) {
+		c := zones()
+		deploy(c, "web", "1m", nil, strings.Split(strings.Repeat("a ", 3001)+"b", " ")...)
+		status := v1alpha1.ZoneSurvivalStatus{Losses: []v1alpha1.SurvivalLoss{{Zone: "a", Waiting: 1}}}
+		purchase, err := survival.Purchase(t.Context(), c.Objects(), protecting("web"), survival.Options{Sim: sim.Options{Now: clitest.Now}}, &status)
+		require.NoError(t, err)
+		require.Nil(t, purchase)
+	})
+}
+
+// TestPurchaseIsEnough: with the nodes of a purchase the certificate is True, and with one fewer of a single kind it is not.
+func TestPurchaseIsEnough(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	found := 0
+	for found < 4 {
+		c, asked := random(r), protecting("web")
+		before, purchase := purchaseFor(t, c, asked)
+		require.Equal(t, meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionSurvives), purchase != nil)
+		if purchase == nil || !purchase.Enough {
+			continue
+		}
+		found++
+		require.NotEmpty(t, purchase.Nodes)
+		require.True(t, survivesWith(t, c, asked, purchase, 0), "%s", inWords(purchase))
+		if len(purchase.Nodes) == 1 {
+			require.False(t, survivesWith(t, c, asked, purchase, 1), "%s less one", inWords(purchase))
+		}
+	}
+}
+
+// survivesWith certifies the cluster with the nodes of a purchase, some fewer of each.
+func survivesWith(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, purchase *v1alpha1.SurvivalPurchase, fewer int64) bool {
+	t.Helper()
+	larger, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+	require.NoError(t, err)
+	defer larger.Close()
+	for _, n := range purchase.Nodes {
+		_, err := larger.AddNodes(int(n.Nodes-fewer), n.Like)
+		require.NoError(t, err)
+	}
+	status, err := survival.Certify(t.Context(), larger.Objects(), []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}, Replays: 3})
+	require.NoError(t, err)
+	return meta.IsStatusConditionTrue(status[0].Conditions, v1alpha1.ConditionSurvives)
+}
