@@ -23,6 +23,7 @@ import (
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/buy"
+	"zonewise.dev/cmd/controller/gangbudgets"
 	"zonewise.dev/cmd/controller/parts"
 	"zonewise.dev/cmd/controller/rebalance"
 	"zonewise.dev/cmd/controller/survival"
@@ -83,11 +84,14 @@ CapacityBuffers, and writes into their status what was asked and answered.
 
 --rebalance plans for ZoneRebalances which pods to move so that they are spread again, and
 writes the plan into their status. Where their mode is Evict it evicts these pods, through the
-Eviction API, a few at a time, and stops when the cluster does not follow the plan.`
+Eviction API, a few at a time, and stops when the cluster does not follow the plan.
+
+--gang-budgets keeps a PodDisruptionBudget of minMember for each whole gang whose PodGroup has
+the annotation zonewise.dev/disruption-budget: minMember.`
 
 // NewCommand returns the program's command; see Main.
 func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
-	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe(), rebalance.Describe()}}
+	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe(), rebalance.Describe(), gangbudgets.Describe()}}
 	cmd := &cobra.Command{
 		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
@@ -128,7 +132,7 @@ func (f *flags) check() error {
 	chosen := f.chosen()
 	switch {
 	case len(chosen) == 0:
-		return errors.New("nothing is turned on: see --survival, --buy and --rebalance")
+		return errors.New("nothing is turned on: see --survival, --buy, --rebalance and --gang-budgets")
 	case f.cpuFraction <= 0 || f.cpuFraction > 64:
 		return fmt.Errorf("--cpu-fraction: must be above 0 and at most 64, got %g", f.cpuFraction)
 	case f.settle < 0:
@@ -182,7 +186,9 @@ func (f *flags) run(ctx context.Context) error {
 	if f.address != "" {
 		prefixes := slices.Clone(processMetrics)
 		for _, p := range f.chosen() {
-			prefixes = append(prefixes, p.MetricPrefix)
+			if p.MetricPrefix != "" {
+				prefixes = append(prefixes, p.MetricPrefix)
+			}
 		}
 		stop, err := serve(f.address, h, prefixes)
 		if err != nil {

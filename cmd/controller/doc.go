@@ -3,8 +3,8 @@
 // # Contract
 //
 // The program follows the cluster and runs the parts that its flags turn on, see package parts: --survival answers ZoneSurvivals,
-// --buy asks an autoscaler for nodes, and --rebalance plans and makes moves (packages zonewise.dev/cmd/controller/survival, .../buy and
-// .../rebalance). Without a part it does not start. While it does not run, what it
+// --buy asks an autoscaler for nodes, --rebalance plans and makes moves, and --gang-budgets keeps budgets of gangs (packages
+// zonewise.dev/cmd/controller/survival, .../buy, .../rebalance and .../gangbudgets). Without a part it does not start. While it does not run, what it
 // has written grows old, and nothing else happens.
 //
 // One replica works: the holder of the lease. A process that loses the lease exits. All parts share one copy of the cluster in

@@ -39,7 +39,7 @@ type Shared struct {
 type Description struct {
 	// Name is that of the flag that turns the part on, and Help what the flag does.
 	Name, Help string
-	// MetricPrefix is that of the names of the part's metrics.
+	// MetricPrefix is that of the names of the part's metrics; empty if it has none.
 	MetricPrefix string
 	// AddFlags adds the flags of the part, and Validate returns an error that names one that is wrong.
 	AddFlags func(*pflag.FlagSet)

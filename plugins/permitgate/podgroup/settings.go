@@ -17,7 +17,12 @@ const (
 	RequiredTopologyAnnotation = "zonewise.dev/required-topology"
 	// PreferredTopologyAnnotation is the same, if the nodes with some value can hold the gang.
 	PreferredTopologyAnnotation = "zonewise.dev/preferred-topology"
+	// DisruptionBudgetAnnotation is BudgetOfMinMember where the controller is to keep a PodDisruptionBudget for the gang.
+	DisruptionBudgetAnnotation = "zonewise.dev/disruption-budget"
 )
+
+// BudgetOfMinMember is the only value of DisruptionBudgetAnnotation: minMember members are to stay.
+const BudgetOfMinMember = "minMember"
 
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute

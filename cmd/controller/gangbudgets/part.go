@@ -1,0 +1,137 @@
+package gangbudgets
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/internal/crd"
+)
+
+const (
+	// retryInterval is after how long what could not be written is tried again, and idleInterval after how long it is looked if nothing changes.
+	retryInterval, idleInterval = 15 * time.Second, 10 * time.Minute
+	// share is what part of the controller's budget of CPU goes into looking at the cluster for this.
+	share = 0.1
+)
+
+// Controller keeps the budgets. Make one with New.
+type Controller struct {
+	client client.Client
+	meter  parts.Meter
+	now    func() time.Time
+	// told is the message of the last event about each PodGroup that is refused a budget.
+	told map[types.UID]string
+}
+
+// Describe returns the part.
+func Describe() parts.Description {
+	return parts.Description{
+		Name: "gang-budgets", Help: "keep a PodDisruptionBudget for each whole gang whose PodGroup asks for it",
+		AddFlags: func(*pflag.FlagSet) {},
+		Validate: func() error { return nil },
+		New:      func(shared parts.Shared) parts.Part { return New(shared) },
+	}
+}
+
+// New returns the part.
+func New(shared parts.Shared) *Controller {
+	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, told: map[types.UID]string{}}
+}
+
+var _ parts.Part = &Controller{}
+
+// Start implements parts.Part.
+func (c *Controller) Start(ctx context.Context, _ *snapshot.Snapshot) {
+	klog.FromContext(ctx).V(2).Info("Gangs have disruption budgets")
+}
+
+// Close implements parts.Part.
+func (c *Controller) Close() {}
+
+// Turn implements parts.Part: it makes the budgets what the PodGroups ask for.
+func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
+	now := c.now()
+	if until := c.meter.Next().Sub(now); until > 0 {
+		return until, nil // to read the cluster costs CPU
+	}
+	c.meter.Begin(now)
+	defer c.meter.End()
+	cluster := read()
+	for _, resource := range []string{"pods", "podgroups.scheduling.x-k8s.io", "poddisruptionbudgets.policy"} {
+		if !cluster.Has(resource) && !slices.Contains(cluster.NotInstalled(), resource) {
+			klog.FromContext(ctx).V(2).Info("Disruption budgets of gangs stay as they are: a resource cannot be read", "resource", resource)
+			return retryInterval, nil // what is not seen may ask for a budget, or be one
+		}
+	}
+	if !c.write(ctx, planFor(cluster)) {
+		return retryInterval, ctx.Err()
+	}
+	return idleInterval, ctx.Err()
+}
+
+// write writes what is planned, and reports whether all is written. What is not is planned again from a newer look.
+func (c *Controller) write(ctx context.Context, p *plan) bool {
+	all := true
+	note := func(b *policyv1.PodDisruptionBudget, err error) {
+		if err != nil {
+			all = false
+			klog.FromContext(ctx).Error(err, "Cannot write a disruption budget", "poddisruptionbudget", klog.KObj(b))
+		}
+	}
+	for _, b := range p.remove { // one with another owner may have the name of one that is to be created
+		note(b, client.IgnoreNotFound(c.client.Delete(ctx, b, client.Preconditions{UID: &b.UID})))
+	}
+	for _, b := range p.update {
+		note(b, client.IgnoreNotFound(c.client.Update(ctx, b)))
+	}
+	for _, b := range p.create {
+		note(b, c.client.Create(ctx, b))
+	}
+	told := map[types.UID]string{}
+	for _, r := range p.refusals {
+		told[r.group.UID] = r.message
+		if c.told[r.group.UID] == r.message {
+			continue
+		}
+		if err := c.client.Create(ctx, eventOf(&r, c.now())); err != nil && !apierrors.IsAlreadyExists(err) {
+			all = false
+			delete(told, r.group.UID)
+			klog.FromContext(ctx).Error(err, "Cannot write an event", "podgroup", klog.KObj(r.group))
+		}
+	}
+	c.told = told
+	return all
+}
+
+// eventOf returns the event about a refusal. Its name follows from what it says: another process that says the same does not say it twice.
+func eventOf(r *refusal, now time.Time) *eventsv1.Event {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, r.group.UID, r.reason, r.message)
+	host, _ := os.Hostname()
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.group.Namespace, Name: fmt.Sprintf("%.200s.%x", r.group.Name, h.Sum64())},
+		EventTime:  metav1.NewMicroTime(now), Type: v1.EventTypeWarning, Reason: r.reason, Action: "KeepBudget", Note: crd.Shortened(r.message),
+		Regarding: v1.ObjectReference{
+			APIVersion: schedulingv1alpha1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: r.group.Namespace, Name: r.group.Name, UID: r.group.UID,
+		},
+		ReportingController: "zonewise.dev/gang-budgets", ReportingInstance: cmp.Or(host, "unknown"),
+	}
+}
