@@ -29,8 +29,12 @@ with_note manifests/rbac/viewer/clusterrole.yaml <rbac/viewer/clusterrole.yaml >
 with_note manifests/components/controller/clusterrole.yaml <components/controller/clusterrole.yaml >$chart/files/rbac/controller.yaml
 with_note manifests/components/controller/survival.yaml <components/controller/survival.yaml >$chart/files/rbac/controller-survival.yaml
 with_note manifests/components/buy/clusterrole.yaml <components/buy/clusterrole.yaml >$chart/files/rbac/controller-buy.yaml
+with_note manifests/components/gang-budgets/clusterrole.yaml <components/gang-budgets/clusterrole.yaml >$chart/files/rbac/controller-gang-budgets.yaml
 with_note manifests/components/rebalance/clusterrole.yaml <components/rebalance/clusterrole.yaml >$chart/files/rbac/controller-rebalance.yaml
 with_note manifests/components/rebalance-evict/clusterrole.yaml <components/rebalance-evict/clusterrole.yaml >$chart/files/rbac/controller-rebalance-evict.yaml
+for name in policies gangs; do
+	with_note manifests/components/autoscaler-constraints/$name.yaml <components/autoscaler-constraints/$name.yaml >$chart/files/constraints-$name.yaml
+done
 with_note manifests/monitoring/rules.yaml <monitoring/rules.yaml >$chart/files/alerts.yaml
 for crd in crds/*.yaml; do
 	[ "$crd" = crds/kustomization.yaml ] || cp "$crd" $chart/crds/

@@ -18,6 +18,7 @@ import (
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -56,9 +57,10 @@ func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod)
 			continue
 		}
 		why := stays(pod.Pod)
-		for i := range pod.Spec.TopologySpreadConstraints {
-			if census.OverZones(pod.Spec.TopologySpreadConstraints[i]) {
-				r.addConstraint(pod, i, why)
+		constraints := pods.SpreadConstraints(pod.Pod)
+		for i := range constraints {
+			if census.OverZones(constraints[i]) {
+				r.addConstraint(pod, constraints, i, why)
 			}
 		}
 		for _, p := range r.policies[pod.Namespace] {
@@ -161,11 +163,11 @@ func keyOf(e counts.Eligibility) string {
 }
 
 // addConstraint enters a pod for one of its constraints, unless the constraint does not count the pod.
-func (r *reader) addConstraint(pod *census.Pod, number int, stays string) {
-	c := &pod.Spec.TopologySpreadConstraints[number]
+func (r *reader) addConstraint(pod *census.Pod, all []v1.TopologySpreadConstraint, number int, stays string) {
+	c := &all[number]
 	query := census.QueryOf(pod.Pod, c)
-	for i := range pod.Spec.TopologySpreadConstraints {
-		if other := &pod.Spec.TopologySpreadConstraints[i]; other.WhenUnsatisfiable == c.WhenUnsatisfiable {
+	for i := range all {
+		if other := &all[i]; other.WhenUnsatisfiable == c.WhenUnsatisfiable {
 			query.RequiredKeys = append(query.RequiredKeys, other.TopologyKey) // as ZoneSpread's PreFilter and PreScore do
 		}
 	}

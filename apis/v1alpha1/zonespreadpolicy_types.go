@@ -272,6 +272,10 @@ const (
 // PodGroup.
 const PodGroupLabel = "scheduling.x-k8s.io/pod-group"
 
+// ShownToAutoscalersAnnotation is a topology key: the pod's ScheduleAnyway constraint over it only shows a policy to autoscalers, which know constraints
+// and no policies. The policy decides, and the scheduler does not count the constraint as well.
+const ShownToAutoscalersAnnotation = "zonewise.dev/shown-to-autoscalers"
+
 // PercentRounding is a direction of rounding.
 // +kubebuilder:validation:Enum=Up;Down
 type PercentRounding string

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -33,7 +34,7 @@ func (s *Spread) Skew() int { return s.Most - s.Fewest }
 func (c *Census) Spreads(namespace string) []Spread {
 	newest := map[string]*Pod{}
 	for _, p := range c.In(namespace) {
-		if !slices.ContainsFunc(p.Spec.TopologySpreadConstraints, OverZones) {
+		if !slices.ContainsFunc(pods.SpreadConstraints(p.Pod), OverZones) {
 			continue
 		}
 		name := c.Workload(p.Pod)
@@ -44,8 +45,9 @@ func (c *Census) Spreads(namespace string) []Spread {
 	var out []Spread
 	for _, name := range slices.Sorted(maps.Keys(newest)) {
 		pod := newest[name].Pod
-		for i := range pod.Spec.TopologySpreadConstraints {
-			if constraint := &pod.Spec.TopologySpreadConstraints[i]; OverZones(*constraint) {
+		constraints := pods.SpreadConstraints(pod)
+		for i := range constraints {
+			if constraint := &constraints[i]; OverZones(*constraint) {
 				s := c.Spread(pod, constraint)
 				s.Workload = name
 				out = append(out, s)
@@ -66,10 +68,10 @@ func (c *Census) Spread(pod *v1.Pod, constraint *v1.TopologySpreadConstraint) Sp
 		Fewest: counts.GlobalMinimum(table.Minimum(), table.Domains(), int(ptr.Deref(constraint.MinDomains, 1))),
 	}
 	for domain, zone := range table.All() {
-		pods := table.At(domain)
-		s.Zones[zone] = pods
-		s.Pods += pods
-		s.Most = max(s.Most, pods)
+		count := table.At(domain)
+		s.Zones[zone] = count
+		s.Pods += count
+		s.Most = max(s.Most, count)
 	}
 	return s
 }

@@ -1,7 +1,13 @@
 // Package pods answers what several packages ask of a pod.
 package pods
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+)
 
 // Ended reports whether the pod has succeeded or failed: it runs no more, and takes nothing from its node.
 func Ended(pod *v1.Pod) bool {
@@ -25,4 +31,15 @@ func Condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 		}
 	}
 	return nil
+}
+
+// SpreadConstraints returns the pod's topologySpreadConstraints without the one that only shows a policy to autoscalers.
+func SpreadConstraints(pod *v1.Pod) []v1.TopologySpreadConstraint {
+	key, shown := pod.Annotations[v1alpha1.ShownToAutoscalersAnnotation]
+	if !shown {
+		return pod.Spec.TopologySpreadConstraints
+	}
+	return slices.DeleteFunc(slices.Clone(pod.Spec.TopologySpreadConstraints), func(c v1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == v1.ScheduleAnyway && c.TopologyKey == key
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -39,8 +40,8 @@ func (pl *ZoneSpread) constraintsOf(pod *v1.Pod, action v1.UnsatisfiableConstrai
 	if action == v1.ScheduleAnyway {
 		kind = "soft"
 	}
-	if len(pod.Spec.TopologySpreadConstraints) > 0 {
-		parsed, err := pl.parse(pod, pod.Spec.TopologySpreadConstraints, action)
+	if own := pods.SpreadConstraints(pod); len(own) > 0 {
+		parsed, err := pl.parse(pod, own, action)
 		if err != nil {
 			return nil, fmt.Errorf("obtaining pod's %s topology spread constraints: %w", kind, err)
 		}

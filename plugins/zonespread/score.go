@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -59,7 +60,7 @@ func (pl *ZoneSpread) PreScore(
 
 	// A cluster without zones still spreads over hosts by the system's default constraints, so those do
 	// not need every key.
-	needsAllKeys := len(pod.Spec.TopologySpreadConstraints) > 0 || !pl.systemDefaulted
+	needsAllKeys := len(pods.SpreadConstraints(pod)) > 0 || !pl.systemDefaulted
 	state := &preScoreState{constraints: constraints, ignored: sets.New[string](), byPolicies: byPolicies}
 	queries := make([]counts.Query, len(constraints))
 	var keys []string

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,6 +91,15 @@ func TestSurvivalController(t *testing.T) {
 	require.Equal(t, []string{apiserver.Namespace, "web-0"}, []string{witness.Namespace, witness.Name})
 	require.Contains(t, witness.Why, "0/2 nodes are available: 2 Insufficient cpu")
 	w.waitMetric(`zonewise_survival_survives{zonesurvival="services"} 0`)
+	document, err := os.ReadFile(filepath.Join(w.Root, "docs", "survival.md"))
+	require.NoError(t, err)
+	w.until("it is known what would have to be bought", func() (bool, error) {
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(&asked), is)
+		return is.Status.WouldSurviveWith != nil, err
+	})
+	bought, err := json.Marshal(is.Status.WouldSurviveWith)
+	require.NoError(t, err)
+	require.Contains(t, string(document), string(bought))
 
 	for _, pod := range batch {
 		require.NoError(t, w.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
@@ -236,6 +246,9 @@ func (w *world) startController(flags ...string) (stop func()) {
 	files := controllerRules
 	if slices.Contains(flags, "--buy") {
 		files = append(slices.Clone(files), buyRules)
+	}
+	if slices.Contains(flags, "--gang-budgets") {
+		files = append(slices.Clone(files), gangBudgetsRules)
 	}
 	if slices.Contains(flags, "--rebalance") {
 		files = append(slices.Clone(files), rebalanceRules...)

@@ -71,6 +71,7 @@ httpGet:
 {{- if .Values.controller.survival.enabled -}}{{- $parts = append $parts "survival" -}}{{- end -}}
 {{- if .Values.controller.buy.enabled -}}{{- $parts = append $parts "buy" -}}{{- end -}}
 {{- if .Values.controller.rebalance.enabled -}}{{- $parts = append $parts "rebalance" -}}{{- end -}}
+{{- if .Values.controller.gangBudgets.enabled -}}{{- $parts = append $parts "gang-budgets" -}}{{- end -}}
 {{- join " " $parts -}}
 {{- end -}}
 
