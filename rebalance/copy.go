@@ -16,6 +16,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 )
 
 // copyState is a copy on which moves are tried. It is at rest between two calls.
@@ -152,7 +153,8 @@ func (c *copyState) takeBack(ctx context.Context) error {
 	if err := c.sim.Run(ctx); err != nil {
 		return err
 	}
-	if !otherStatus[*v1alpha1.ZoneSpreadPolicy](c.sim) && !otherStatus[*v1alpha1.ZoneReservation](c.sim) && !otherStatus[*schedulingv1alpha1.PodGroup](c.sim) {
+	if !otherStatus[*v1alpha1.ZoneSpreadPolicy](c.sim) && !otherStatus[*v1alpha1.ZoneReservation](c.sim) && !otherStatus[*schedulingv1alpha1.PodGroup](c.sim) &&
+		!otherStatus[*kinds.NativePodGroup](c.sim) {
 		return nil
 	}
 	c.sim.Rewind()
@@ -191,6 +193,8 @@ func statusOf(obj client.Object) any {
 		if o != nil {
 			return o.Status
 		}
+	case *kinds.NativePodGroup:
+		return kinds.ConditionsOf(o)
 	}
 	return nil
 }

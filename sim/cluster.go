@@ -47,7 +47,7 @@ func (s *Sim) bind(pod *v1.Pod, nodeName string) error {
 	s.bound.Add(1)
 	s.mu.Lock()
 	delete(s.failures, pod.UID)
-	s.moved = true
+	s.progressLocked()
 	s.mu.Unlock()
 	return nil
 }
@@ -210,6 +210,9 @@ func (s *Sim) Add(objects ...client.Object) error {
 		create := s.store.create
 		switch o := obj.(type) {
 		case *v1.Pod:
+			if !s.store.hasNativeGroups() {
+				o.Spec.SchedulingGroup = nil
+			}
 			s.makeClaims(o)
 		case *v1.PersistentVolumeClaim:
 			create = func(client.Object) error { return s.createClaim(o) }

@@ -58,7 +58,7 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evicted = append(s.evicted, pod)
-	s.moved = true
+	s.progressLocked()
 	return err
 }
 

@@ -23,7 +23,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/ptr"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // profile wraps the framework of one profile for the scheduler. It reports to the Sim what runs outside of the
@@ -56,7 +55,7 @@ type flights struct {
 	binding    map[types.UID]bool
 	deadlines  map[types.UID]time.Time // of pods that have to wait in Permit
 	waiting    map[types.UID]waiting   // those that do by now
-	preempting map[types.UID]bool
+	preempting map[types.UID]bool      // pods and groups
 }
 
 // waiting is a pod that waits in Permit.
@@ -164,11 +163,16 @@ func (p *profile) WaitOnPermit(ctx context.Context, pod *v1.Pod) *fwk.Status {
 func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, statuses)
 	if status.IsSuccess() {
-		p.sim.flights.mu.Lock()
-		p.sim.flights.preempting[pod.UID] = true
-		p.sim.flights.mu.Unlock()
+		p.sim.flights.preempts(pod.UID)
 	}
 	return result, status
+}
+
+// preempts notes that a pod or a group preempts.
+func (f *flights) preempts(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.preempting[uid] = true
 }
 
 // RunPostBindPlugins implements framework.Framework. The binding cycle's context ends with it.
@@ -213,7 +217,7 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 			scores[i].Randomizer = math.MaxInt
 		case options.Seed != 0:
 			scores[i].Randomizer = int(draw(options.Seed, string(pod.UID), scores[i].Name) >> 2) //nolint:gosec // fits
-		case pod.Labels[schedulingv1alpha1.PodGroupLabel] != "":
+		case gangOf(pod) != "":
 			// PreFilter names nodes for members, which the framework then looks at in random order.
 			scores[i].Randomizer = int(draw(0, scores[i].Name) >> 2) //nolint:gosec // fits
 		}

@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"context"
+
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -12,4 +15,13 @@ func (s *Sim) watchQueue() {
 		s.popped = entity != nil
 		return entity, err
 	}
+}
+
+// RunPodGroupPostFilterPlugins implements framework.Framework, as RunPostFilterPlugins does for a pod.
+func (p *profile) RunPodGroupPostFilterPlugins(ctx context.Context, state *framework.CycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	result, status := p.Framework.RunPodGroupPostFilterPlugins(ctx, state, group, schedule)
+	if status.IsSuccess() && group.GetPodGroup() != nil {
+		p.sim.flights.preempts(group.GetPodGroup().UID)
+	}
+	return result, status
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -113,9 +112,19 @@ func (s *Sim) cycle() bool {
 	return s.popped
 }
 
-// retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
+// retryErrors ends the backoff of pods whose attempt ended in an error and of groups, which the queue itself does not cut short.
 func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
-	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()
+	var pods, members []*v1.Pod
+	for _, pod := range s.scheduler.SchedulingQueue.PodsInBackoffQ() {
+		if nativeGangOf(pod) != "" {
+			members = append(members, pod)
+		} else {
+			pods = append(pods, pod)
+		}
+	}
+	if s.retryGroups(members) {
+		return true, nil
+	}
 	if len(pods) == 0 || len(kindFor[*v1.Node](s.store).indexer.ListKeys()) == 0 { // that there is no node is an error, which repeats itself
 		return false, nil
 	}
@@ -248,6 +257,7 @@ func (s *Sim) advance() bool {
 	if flush := s.flushed.Add(flushInterval); len(waiting) > 0 && flush.Before(next) {
 		s.clock.advance(flush)
 		s.flushed = s.clock.Now()
+		s.groupsTried = -1
 		s.scheduler.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Logger{}, framework.EventUnschedulableTimeout, nil, nil, nil)
 		return true
 	}
@@ -275,7 +285,7 @@ func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
 	}
 	patience := down + full + flushInterval + time.Second
 	for _, pod := range waiting {
-		if pod.Labels[schedulingv1alpha1.PodGroupLabel] != "" {
+		if gangOf(pod) != "" {
 			return patience + gangPatience
 		}
 	}

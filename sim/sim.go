@@ -28,7 +28,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
@@ -113,6 +112,8 @@ type Sim struct {
 	flushed time.Time
 	// failedWaits is how many times in a row the process was not at rest before a cycle.
 	failedWaits int
+	// groupsTried is what happened was when groups that back off were tried again; -1 to have them tried.
+	groupsTried int
 	// progressed is the last time at which something happened that may help waiting pods.
 	progressed time.Time
 
@@ -123,11 +124,18 @@ type Sim struct {
 	evicted  []*v1.Pod
 	made     map[types.UID]*v1.Pod
 	moved    bool
+	happened int // how many times something has happened that may help waiting pods
 	serial   int
 	stopping time.Time // when the last terminating pod ends
 }
 
-// Event is an event that the scheduler recorded in the copy.
+// The kinds of PodGroups.
+const (
+	GangKind       = "PodGroup.scheduling.x-k8s.io"
+	NativeGangKind = "PodGroup.scheduling.k8s.io"
+)
+
+// Event is an event that the scheduler recorded in the copy. Kind has the group, as in GangKind.
 type Event struct {
 	Kind, Namespace, Name string
 	Type, Reason, Note    string
@@ -200,6 +208,14 @@ func (s *Sim) start(objects []client.Object) error {
 			}
 		}
 		objects = slices.DeleteFunc(objects, func(obj client.Object) bool { return obj == nil })
+	}
+	if !s.store.hasNativeGroups() {
+		objects = slices.Clone(objects)
+		for i, obj := range objects {
+			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.SchedulingGroup != nil {
+				objects[i] = withoutGroup(pod)
+			}
+		}
 	}
 	if err := s.store.load(objects); err != nil {
 		return err
@@ -355,9 +371,12 @@ func (s *Sim) WhyWaits(pod *v1.Pod) string {
 	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
 		return c.Message
 	}
-	if name := pod.Labels[schedulingv1alpha1.PodGroupLabel]; name != "" && pod.Spec.SchedulingGroup == nil {
-		gang := "PodGroup " + pod.Namespace + "/" + name
-		if events := s.Events("PodGroup", pod.Namespace, name); len(events) > 0 {
+	if name := gangOf(pod); name != "" {
+		gang, kind := "PodGroup "+pod.Namespace+"/"+name, GangKind
+		if nativeGangOf(pod) != "" {
+			kind = NativeGangKind
+		}
+		if events := s.Events(kind, pod.Namespace, name); len(events) > 0 {
 			return gang + ": " + events[len(events)-1].Note
 		}
 		return gang + " is not whole"
@@ -391,7 +410,12 @@ func (s *Sim) noteFailure(uid types.UID, status *fwk.Status) {
 func (s *Sim) progress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.progressLocked()
+}
+
+func (s *Sim) progressLocked() {
 	s.moved = true
+	s.happened++
 }
 
 // recorder keeps the scheduler's events.
@@ -402,13 +426,20 @@ func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r 
 
 // Eventf implements events.EventRecorder. Of repeated events the last one is kept.
 func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
-	obj, ok := regarding.(client.Object)
-	if !ok || reason == "Scheduled" || reason == "FailedScheduling" {
+	if reason == "Scheduled" || reason == "FailedScheduling" {
 		return // also in the pod's condition
 	}
-	e := Event{Namespace: obj.GetNamespace(), Name: obj.GetName(), Type: eventType, Reason: reason, Note: fmt.Sprintf(note, args...)}
-	if gvks, _, err := kinds.Scheme.ObjectKinds(obj); err == nil {
-		e.Kind = gvks[0].Kind
+	e := Event{Type: eventType, Reason: reason, Note: fmt.Sprintf(note, args...)}
+	switch obj := regarding.(type) {
+	case *v1.ObjectReference:
+		e.Kind, e.Namespace, e.Name = obj.GroupVersionKind().GroupKind().String(), obj.Namespace, obj.Name
+	case client.Object:
+		e.Namespace, e.Name = obj.GetNamespace(), obj.GetName()
+		if gvks, _, err := kinds.Scheme.ObjectKinds(obj); err == nil {
+			e.Kind = gvks[0].GroupKind().String()
+		}
+	default:
+		return
 	}
 	s := r.sim
 	s.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"zonewise.dev/internal/nodes"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 )
 
 // replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost pods.
@@ -130,7 +131,7 @@ func (s *replayer) takeBack(ctx context.Context) error {
 		return err
 	}
 	if remembers(sim.Changes[*v1alpha1.ZoneSpreadPolicy](s.copy)) || remembers(sim.Changes[*v1alpha1.ZoneReservation](s.copy)) ||
-		remembers(sim.Changes[*schedulingv1alpha1.PodGroup](s.copy)) {
+		remembers(sim.Changes[*schedulingv1alpha1.PodGroup](s.copy)) || remembers(sim.Changes[*kinds.NativePodGroup](s.copy)) {
 		s.close()
 	}
 	return nil
@@ -146,6 +147,8 @@ func content(obj client.Object) string {
 	switch o := obj.(type) {
 	case *schedulingv1alpha1.PodGroup:
 		status = o.Status
+	case *kinds.NativePodGroup:
+		status = kinds.ConditionsOf(o)
 	default:
 		return strings.Join(state(obj), "\n")
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -149,10 +148,8 @@ func (f *flags) check() error {
 // scheduler says how the scheduler runs on copies of the cluster.
 func (f *flags) scheduler() (sim.Options, error) {
 	options := sim.Options{CallExtenders: f.callExtenders, Controllers: f.controllers, Registry: f.registry}
-	if f.featureGates != "" {
-		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
-			return options, fmt.Errorf("--feature-gates: %w", err)
-		}
+	if err := sim.SetFeatureGates(f.featureGates); err != nil {
+		return options, fmt.Errorf("--feature-gates: %w", err)
 	}
 	if f.config == "" {
 		return options, nil

@@ -3,6 +3,8 @@
 package kinds
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +27,7 @@ import (
 
 // All returns an empty object of each kind that a copy of a cluster has. Other kinds are served without objects.
 func All() []client.Object {
-	return []client.Object{
+	return slices.Concat([]client.Object{
 		&v1.Namespace{}, &schedulingv1.PriorityClass{}, &v1.Node{},
 		&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
 		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
@@ -33,8 +35,9 @@ func All() []client.Object {
 		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
 		&policyv1.PodDisruptionBudget{},
 		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &v1alpha1.ZoneRebalance{}, &schedulingv1alpha1.PodGroup{},
+	}, nativePodGroups(), []client.Object{
 		&v1.Pod{}, // last, so that its handlers find everything else
-	}
+	})
 }
 
 // Admission returns an empty object of each kind by which an API server changes new pods. A copy has only what comes of it.

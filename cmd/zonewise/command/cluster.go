@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -92,10 +91,8 @@ func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
 // schedulerOptions reads --config, and says how to run the scheduler on a copy of the cluster.
 func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 	options := sim.Options{Seed: f.seed, CallExtenders: f.callExtenders, Registry: f.registry}
-	if f.featureGates != "" {
-		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
-			return options, program.Usage(fmt.Errorf("--feature-gates: %w", err))
-		}
+	if err := sim.SetFeatureGates(f.featureGates); err != nil {
+		return options, program.Usage(fmt.Errorf("--feature-gates: %w", err))
 	}
 	if f.configFile == "" {
 		return options, nil

@@ -148,19 +148,19 @@ func (e *gangExamination) run(ctx context.Context) error {
 	return e.try(ctx)
 }
 
-// words returns what the scheduler said about the gang on the copy, or about a member.
+// words returns what the scheduler said about a member on the copy, or about the gang.
 func (e *gangExamination) words(s *sim.Sim) string {
-	for _, event := range slices.Backward(s.Events("PodGroup", e.report.Gang.Namespace, e.report.Gang.Name)) {
-		if event.Type == corev1.EventTypeWarning {
-			return event.Note
-		}
-	}
 	for _, p := range e.gang.Waiting {
 		if reason := s.Why(p.Pod); reason != "" {
 			return reason
 		}
 		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && census.Said(now).Message != "" {
 			return census.Said(now).Message
+		}
+	}
+	for _, event := range slices.Backward(s.Events(sim.GangKind, e.report.Gang.Namespace, e.report.Gang.Name)) {
+		if event.Type == corev1.EventTypeWarning {
+			return event.Note
 		}
 	}
 	return ""
