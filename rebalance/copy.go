@@ -83,7 +83,7 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 	}
 	c.tried = StandingOf(c.sim, c.options)
 	replacements := map[types.UID]*v1.Pod{}
-	made := c.sim.Made()
+	made := c.sim.Replaced()
 	for _, pod := range sim.List[*v1.Pod](c.sim) {
 		if replaced := made[pod.UID]; replaced != nil && pods.Live(pod) {
 			replacements[replaced.UID] = pod

@@ -170,7 +170,7 @@ func (s *search) close() {
 // keepFirst returns the first copy, which close then leaves open.
 func (s *search) keepFirst() *sim.Sim {
 	first := s.copies[0].sim
-	for made, replaced := range first.Made() {
+	for made, replaced := range first.Replaced() {
 		root := replaced
 		for s.origin[root.UID] != nil {
 			root = s.origin[root.UID]

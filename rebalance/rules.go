@@ -104,7 +104,7 @@ func (r *reader) readPolicies() {
 		}
 		a := &activePolicy{Policy: p, zones: policy.NewZones(p, object.Status.Zones)}
 		a.zones.ObserveNodes(r.Now, nodes)
-		for _, pod := range r.In(object.Namespace) {
+		for _, pod := range r.PodsIn(object.Namespace) {
 			if p.Selects(pod.Labels) {
 				a.live++
 			}

@@ -52,7 +52,7 @@ func TestTraceZoneReturns(t *testing.T) {
 	s := rest(t, c)
 	loss := s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == "c" })
 	require.NoError(t, s.Run(t.Context()))
-	require.NoError(t, s.Return(loss))
+	require.NoError(t, s.ReturnNodes(loss))
 	require.NoError(t, s.Run(t.Context()))
 	for _, grow := range more {
 		require.NoError(t, s.Add(grow()))

@@ -45,7 +45,7 @@ var (
 
 // RoundTrip implements http.RoundTripper.
 func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer a.busy()()
+	defer a.beginRequest()()
 	var body []byte
 	if r.Body != nil {
 		var err error
@@ -55,7 +55,7 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		_ = r.Body.Close()
 	}
-	answer, err := a.serve(r, body)
+	answer, err := a.serveRequest(r, body)
 	status := http.StatusOK
 	if err != nil {
 		failed, ok := errors.AsType[*apierrors.StatusError](err)
@@ -82,8 +82,8 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// serve answers one request.
-func (a api) serve(r *http.Request, body []byte) (any, error) {
+// serveRequest answers one request.
+func (a api) serveRequest(r *http.Request, body []byte) (any, error) {
 	info, err := paths.NewRequestInfo(r)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -107,19 +107,19 @@ func (a api) serve(r *http.Request, body []byte) (any, error) {
 	}
 	switch info.Verb {
 	case "get":
-		return a.get(k, key)
+		return a.getObject(k, key)
 	case "list":
-		return a.list(k, info.Namespace, r)
+		return a.listObjects(k, info.Namespace, r)
 	case "watch":
-		return a.watch(k, info.Namespace, r)
+		return a.watchObjects(k, info.Namespace, r)
 	case "create":
-		return a.create(r, k, info, key, body)
+		return a.createObject(r, k, info, key, body)
 	case "update", "patch":
-		return a.write(r, k, info, key, body)
+		return a.writeObject(r, k, info, key, body)
 	case "delete":
 		var options metav1.DeleteOptions
 		_ = json.Unmarshal(body, &options) // an empty body has no options
-		obj, err := a.get(k, key)
+		obj, err := a.getObject(k, key)
 		switch {
 		case err != nil:
 			return nil, err
@@ -128,7 +128,7 @@ func (a api) serve(r *http.Request, body []byte) (any, error) {
 		case len(options.DryRun) > 0:
 			return obj, nil
 		}
-		return obj, a.delete(k, key, options.GracePeriodSeconds)
+		return obj, a.handleDeletion(k, key, options.GracePeriodSeconds)
 	}
 	return nil, apierrors.NewMethodNotSupported(k.resource, info.Verb)
 }
@@ -158,17 +158,17 @@ var otherKinds = sync.OnceValue(func() map[schema.GroupVersionResource]schema.Gr
 	return out
 })
 
-func (a api) get(k *kind, key string) (client.Object, error) {
+func (a api) getObject(k *kind, key string) (client.Object, error) {
 	a.store.mu.Lock()
 	defer a.store.mu.Unlock()
 	if obj := k.currentLocked(key); obj != nil {
-		return k.typed(obj), nil
+		return k.withKind(obj), nil
 	}
 	return nil, apierrors.NewNotFound(k.resource, key)
 }
 
-// typed returns a shallow copy with its kind set, as JSON needs.
-func (k *kind) typed(obj client.Object) client.Object {
+// withKind returns a shallow copy with its kind set, as JSON needs.
+func (k *kind) withKind(obj client.Object) client.Object {
 	shallow := reflect.New(reflect.TypeOf(obj).Elem())
 	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
 	out := shallow.Interface().(client.Object) //nolint:forcetypeassert // of the same type
@@ -201,7 +201,7 @@ func selection(k *kind, namespace string, r *http.Request) (func(obj client.Obje
 	}, nil
 }
 
-func (a api) list(k *kind, namespace string, r *http.Request) (any, error) {
+func (a api) listObjects(k *kind, namespace string, r *http.Request) (any, error) {
 	selected, err := selection(k, namespace, r)
 	if err != nil {
 		return nil, err
@@ -219,13 +219,13 @@ func (a api) list(k *kind, namespace string, r *http.Request) (any, error) {
 	}
 	for _, obj := range k.allLocked() {
 		if selected(obj) {
-			out.Items = append(out.Items, k.typed(obj))
+			out.Items = append(out.Items, k.withKind(obj))
 		}
 	}
 	return out, nil
 }
 
-func (a api) create(r *http.Request, k *kind, info *request.RequestInfo, key string, body []byte) (any, error) {
+func (a api) createObject(r *http.Request, k *kind, info *request.RequestInfo, key string, body []byte) (any, error) {
 	decoded, _, err := decoder.Decode(body, nil, nil)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -241,9 +241,9 @@ func (a api) create(r *http.Request, k *kind, info *request.RequestInfo, key str
 		case r.URL.Query().Has("dryRun"):
 			return success, nil
 		}
-		return success, a.bind(pod, obj.Target.Name)
+		return success, a.bindPod(pod, obj.Target.Name)
 	case *policyv1.Eviction:
-		return success, a.evict(key, obj.DeleteOptions, r.URL.Query().Has("dryRun"))
+		return success, a.handleEviction(key, obj.DeleteOptions, r.URL.Query().Has("dryRun"))
 	case client.Object:
 		if obj.GetName() == "" && obj.GetGenerateName() != "" {
 			a.store.mu.Lock()
@@ -257,16 +257,16 @@ func (a api) create(r *http.Request, k *kind, info *request.RequestInfo, key str
 		if err := a.store.create(obj); err != nil {
 			return nil, err
 		}
-		a.wrote(r.Context(), obj)
-		return k.typed(obj), nil
+		a.afterWrite(r.Context(), obj)
+		return k.withKind(obj), nil
 	}
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("%T cannot be created", decoded))
 }
 
-// write serves update and patch.
-func (a api) write(r *http.Request, k *kind, info *request.RequestInfo, key string, body []byte) (any, error) {
+// writeObject serves update and patch.
+func (a api) writeObject(r *http.Request, k *kind, info *request.RequestInfo, key string, body []byte) (any, error) {
 	obj, err := a.store.update(k, key, func(obj client.Object) error {
-		sent, err := k.sent(types.PatchType(r.Header.Get("Content-Type")), info, body, obj)
+		sent, err := k.requestedObject(types.PatchType(r.Header.Get("Content-Type")), info, body, obj)
 		switch {
 		case err != nil:
 			return err
@@ -284,14 +284,14 @@ func (a api) write(r *http.Request, k *kind, info *request.RequestInfo, key stri
 	if err != nil {
 		return nil, err
 	}
-	a.wrote(r.Context(), obj)
-	return k.typed(obj), nil
+	a.afterWrite(r.Context(), obj)
+	return k.withKind(obj), nil
 }
 
-// sent returns the object that an update or a patch asks for.
-func (k *kind) sent(patch types.PatchType, info *request.RequestInfo, body []byte, current client.Object) (client.Object, error) {
+// requestedObject returns the object that an update or a patch asks for.
+func (k *kind) requestedObject(patch types.PatchType, info *request.RequestInfo, body []byte, current client.Object) (client.Object, error) {
 	if info.Verb == "patch" {
-		stored, err := json.Marshal(k.typed(current))
+		stored, err := json.Marshal(k.withKind(current))
 		if err != nil {
 			return nil, err
 		}

@@ -50,8 +50,8 @@ func (c *virtualClock) Now() time.Time {
 // Since implements clock.PassiveClock.
 func (c *virtualClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// until returns how long it is to a time.
-func (c *virtualClock) until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+// durationUntil returns how long it is to a time.
+func (c *virtualClock) durationUntil(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // After implements clock.Clock.
 func (c *virtualClock) After(d time.Duration) <-chan time.Time { return c.NewTimer(d).C() }
@@ -148,8 +148,8 @@ type ticker struct{ *alarm }
 // Stop implements clock.Ticker.
 func (t ticker) Stop() { t.alarm.Stop() }
 
-// next returns the next deadline.
-func (c *virtualClock) next() (at time.Time, ok bool) {
+// nextDeadline returns the next deadline.
+func (c *virtualClock) nextDeadline() (at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) == 0 {
@@ -191,7 +191,7 @@ func (c *virtualClock) advanceDeferred() (fired bool) {
 	c.deferred -= passed
 	c.ticked = max(0, c.ticked-passed)
 	c.mu.Unlock()
-	c.advance(end)
+	c.advanceTo(end)
 	return fired
 }
 
@@ -209,8 +209,8 @@ func (c queueClock) Now() time.Time {
 // Since implements clock.PassiveClock.
 func (c queueClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// advance moves the time on to t, never back, and fires what is due by then.
-func (c *virtualClock) advance(t time.Time) {
+// advanceTo moves the time on to t, never back, and fires what is due by then.
+func (c *virtualClock) advanceTo(t time.Time) {
 	for {
 		c.mu.Lock()
 		if len(c.waiting) == 0 || c.waiting[0].at.After(t) {

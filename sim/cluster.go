@@ -25,11 +25,11 @@ const (
 	killTime = 20 * time.Millisecond
 )
 
-// bind puts a pod on its node, and has it run.
-func (s *Sim) bind(pod *v1.Pod, nodeName string) error {
+// bindPod puts a pod on its node, and has it run.
+func (s *Sim) bindPod(pod *v1.Pod, nodeName string) error {
 	now := metav1.Time{Time: s.clock.Now().Truncate(time.Second)} // as the API server keeps it
 	node, _ := get[*v1.Node](s.store, nodeName)
-	bound, err := change(s.store, keyOf(pod), func(pod *v1.Pod) error {
+	bound, err := changeObject(s.store, keyOf(pod), func(pod *v1.Pod) error {
 		pod.Spec.NodeName = nodeName
 		if node != nil {
 			copyTopology(pod, node)
@@ -68,19 +68,19 @@ func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
 	pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
 }
 
-// awaitEnds has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: the
+// endTerminatingPods has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: the
 // copy does not know what keeps it.
-func (s *Sim) awaitEnds(objects []client.Object) {
+func (s *Sim) endTerminatingPods(objects []client.Object) {
 	for _, obj := range objects {
 		pod, ok := obj.(*v1.Pod)
-		if !ok || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || ended(pod) || !pod.DeletionTimestamp.After(s.clock.Now()) {
+		if !ok || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || isEndedPod(pod) || !pod.DeletionTimestamp.After(s.clock.Now()) {
 			continue
 		}
 		then := s.releaseClaims // its controller has replaced it when it began to terminate
 		if !s.replacesAtOnce(pod) {
 			then = s.releaseAndReplace
 		}
-		s.finishAt(pod, pod.DeletionTimestamp.Time, then)
+		s.endPodAt(pod, pod.DeletionTimestamp.Time, then)
 	}
 }
 
@@ -107,8 +107,8 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 		}
 	}
 	out.drivers = s.removeNodes(names)
-	pods := byIndex[*v1.Pod](s.store, nodeIndex, slices.Collect(maps.Keys(names))...)
-	s.sort(pods)
+	pods := objectsByIndex[*v1.Pod](s.store, nodeIndex, slices.Collect(maps.Keys(names))...)
+	s.sortForReplacement(pods)
 	s.countFailures(pods...)
 	var made []*v1.Pod
 	for _, pod := range pods {
@@ -135,13 +135,13 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 		s.createReplacement(pod, out.Displaced[i])
 	}
 	out.Replacements = made
-	s.progress()
+	s.noteProgress()
 	return out
 }
 
-// Return brings back what Lose has taken, as when a zone is up again: the nodes with their drivers and the pods that go with them. Pods that
+// ReturnNodes brings back what Lose has taken, as when a zone is up again: the nodes with their drivers and the pods that go with them. Pods that
 // have been displaced stay where they are; Run schedules those that wait.
-func (s *Sim) Return(loss *Loss) error {
+func (s *Sim) ReturnNodes(loss *Loss) error {
 	var back []client.Object
 	for _, node := range loss.Nodes {
 		back = append(back, node)
@@ -168,17 +168,17 @@ func (s *Sim) Displace(pod *v1.Pod) {
 		s.countHealthy(now, -1)
 	}
 	s.mu.Lock()
-	moves := s.made[pod.UID] != nil
+	moves := s.replaced[pod.UID] != nil
 	s.mu.Unlock()
 	if !moves {
 		s.countFailures(pod)
 	}
 	s.releaseAndReplace(pod)
-	s.changed()
+	s.noteChange()
 }
 
-// sort puts lost pods into the order in which their controllers replace them. In a cluster it is random.
-func (s *Sim) sort(pods []*v1.Pod) {
+// sortForReplacement puts lost pods into the order in which their controllers replace them. In a cluster it is random.
+func (s *Sim) sortForReplacement(pods []*v1.Pod) {
 	type lost struct {
 		pod  *v1.Pod
 		rank []int64
@@ -191,7 +191,7 @@ func (s *Sim) sort(pods []*v1.Pod) {
 			all[i].rank = s.options.Rank(pod)
 		}
 		if s.options.Seed != 0 {
-			all[i].draw = draw(s.options.Seed, string(pod.UID))
+			all[i].draw = seededNumber(s.options.Seed, string(pod.UID))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b lost) int { return cmp.Or(slices.Compare(a.rank, b.rank), cmp.Compare(a.draw, b.draw)) })
@@ -202,7 +202,7 @@ func (s *Sim) sort(pods []*v1.Pod) {
 
 // Add creates objects, and the own claims of pods. The Sim owns the objects from then on. Run schedules the pods.
 func (s *Sim) Add(objects ...client.Object) error {
-	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(s.store.place(a), s.store.place(b)) })
+	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(s.store.kindOrder(a), s.store.kindOrder(b)) })
 	for _, obj := range objects {
 		if created := obj.GetCreationTimestamp(); created.IsZero() {
 			obj.SetCreationTimestamp(metav1.Time{Time: s.clock.Now()})
@@ -221,13 +221,13 @@ func (s *Sim) Add(objects ...client.Object) error {
 			return err
 		}
 	}
-	s.changed()
+	s.noteChange()
 	return nil
 }
 
-// changed notes that the caller has changed something.
-func (s *Sim) changed() {
-	s.progress()
+// noteChange notes that the caller has changed something.
+func (s *Sim) noteChange() {
+	s.noteProgress()
 	s.clock.deferAtLeast(changeTime)
 }
 
@@ -236,13 +236,13 @@ func (s *Sim) Remove(obj client.Object) {
 	if k, err := s.store.kindOf(obj); err == nil {
 		s.store.remove(k, keyOf(obj))
 	}
-	s.changed()
+	s.noteChange()
 }
 
 // RemoveNode removes a node with its pods, as if it had never existed.
 func (s *Sim) RemoveNode(name string) {
 	s.removeNodes(map[string]bool{name: true})
-	for _, pod := range byIndex[*v1.Pod](s.store, nodeIndex, name) {
+	for _, pod := range objectsByIndex[*v1.Pod](s.store, nodeIndex, name) {
 		s.Remove(pod)
 	}
 }
@@ -271,7 +271,7 @@ func (s *Sim) AddNodes(n int, like string) ([]string, error) {
 		}
 		names = append(names, name)
 		s.copyDrivers(model, node)
-		for _, pod := range byIndex[*v1.Pod](s.store, nodeIndex, like) {
+		for _, pod := range objectsByIndex[*v1.Pod](s.store, nodeIndex, like) {
 			if !NodeBound(pod) || pod.DeletionTimestamp != nil {
 				continue
 			}
@@ -296,7 +296,7 @@ func (s *Sim) Evicted() []*v1.Pod {
 	return slices.Clone(s.evicted)
 }
 
-func (s *Sim) wrote(ctx context.Context, obj client.Object) {
+func (s *Sim) afterWrite(ctx context.Context, obj client.Object) {
 	done := true
 	switch o := obj.(type) {
 	case *v1.PersistentVolume:
@@ -309,23 +309,23 @@ func (s *Sim) wrote(ctx context.Context, obj client.Object) {
 
 // Put stores a new or changed object of the cluster. The object is not modified, and may be shared.
 func (s *Sim) Put(obj client.Object) error {
-	s.changed()
+	s.noteChange()
 	return s.store.put(obj)
 }
 
-// Pass lets time pass in the copy without scheduling cycles: grace periods end, and statuses are written.
-func (s *Sim) Pass(ctx context.Context, d time.Duration) error {
+// PassTime lets time pass in the copy without scheduling cycles: grace periods end, and statuses are written.
+func (s *Sim) PassTime(ctx context.Context, d time.Duration) error {
 	end := s.clock.Now().Add(d)
 	for {
 		if err := s.settle(ctx); err != nil {
 			return err
 		}
 		waitUntilIdle(advanceRestLimit)
-		at, ok := s.clock.next()
+		at, ok := s.clock.nextDeadline()
 		if !ok || at.After(end) {
-			s.clock.advance(end)
+			s.clock.advanceTo(end)
 			return s.settle(ctx)
 		}
-		s.clock.advance(at)
+		s.clock.advanceTo(at)
 	}
 }

@@ -60,7 +60,7 @@ func (s *Sim) WhyNotReplaced(pod *v1.Pod) string {
 		return "no controller replaces it"
 	case NodeBound(pod):
 		return "it goes with its node"
-	case ended(pod):
+	case isEndedPod(pod):
 		return "it has ended"
 	}
 	var over client.Object
@@ -158,7 +158,7 @@ func (s *Sim) countFailures(lost ...*v1.Pod) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(failed)) {
-		_, _ = change(s.store, key, func(job *batchv1.Job) error {
+		_, _ = changeObject(s.store, key, func(job *batchv1.Job) error {
 			job.Status.Failed += failed[key]
 			return nil
 		})
@@ -190,7 +190,7 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	if s.WhyNotReplaced(pod) != "" {
 		return nil
 	}
-	made := s.likeNew(pod)
+	made := s.newPodLike(pod)
 	if ControllerKind(pod) != kindStatefulSet {
 		s.mu.Lock()
 		s.serial++
@@ -200,8 +200,8 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	return made
 }
 
-// likeNew returns a pod as it was before it got its node.
-func (s *Sim) likeNew(pod *v1.Pod) *v1.Pod {
+// newPodLike returns a pod as it was before it got its node.
+func (s *Sim) newPodLike(pod *v1.Pod) *v1.Pod {
 	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
 		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
@@ -229,14 +229,14 @@ func (s *Sim) createReplacement(pod, replaced *v1.Pod) {
 		return // one of this name is there already
 	}
 	s.mu.Lock()
-	s.made[pod.UID] = replaced
+	s.replaced[pod.UID] = replaced
 	s.mu.Unlock()
-	s.progress()
+	s.noteProgress()
 }
 
-// Made returns the pods that controllers have replaced, by the UIDs of those that they have made instead.
-func (s *Sim) Made() map[types.UID]*v1.Pod {
+// Replaced returns the pods that controllers have replaced, by the UIDs of those that they have made instead.
+func (s *Sim) Replaced() map[types.UID]*v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.made)
+	return maps.Clone(s.replaced)
 }

@@ -123,7 +123,7 @@ func TestWhenAVictimIsReplaced(t *testing.T) {
 			}, sim.Options{})
 			require.Len(t, s.Evicted(), 1)
 			for _, p := range sim.List[*v1.Pod](s) {
-				if s.Made()[p.UID] != nil {
+				if s.Replaced()[p.UID] != nil {
 					require.Equal(t, atOnce, p.CreationTimestamp.Time.Before(now.Add(sim.StopTime/2)), "%s at %s", p.Name, p.CreationTimestamp)
 					return
 				}

@@ -92,7 +92,7 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 		case metav1.IsControlledBy(claim, pod):
 			s.store.remove(kindFor[*resourcev1.ResourceClaim](s.store), keyOf(claim))
 		default:
-			_, _ = change(s.store, keyOf(claim), func(claim *resourcev1.ResourceClaim) error {
+			_, _ = changeObject(s.store, keyOf(claim), func(claim *resourcev1.ResourceClaim) error {
 				claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID })
 				if len(claim.Status.ReservedFor) == 0 {
 					claim.Status.Allocation = nil // the last consumer is gone

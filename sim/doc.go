@@ -4,7 +4,7 @@
 //
 // # Contract
 //
-// A [Sim] is made from a cluster's objects by [New]. Ask returns the plugins' own verdict on every node for one pod and
+// A [Sim] is made from a cluster's objects by [New]. Evaluate returns the plugins' own verdict on every node for one pod and
 // changes nothing. Add, AddNodes, Lose, Put and Remove change the copy; Run then schedules the waiting pods
 // until waiting longer would change nothing. The package itself does not judge: every reason in an answer is a plugin's.
 //

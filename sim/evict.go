@@ -18,12 +18,12 @@ import (
 
 // This file stands for the API server's and the controllers' part in ending a pod: deletions, evictions and budgets.
 
-// delete is a deletion by request.
-func (s *Sim) delete(k *kind, key string, grace *int64) error {
+// handleDeletion is a deletion by request.
+func (s *Sim) handleDeletion(k *kind, key string, grace *int64) error {
 	pod, ok := get[*v1.Pod](s.store, key)
-	if k != kindFor[*v1.Pod](s.store) || !ok || ended(pod) || pod.Spec.NodeName == "" {
+	if k != kindFor[*v1.Pod](s.store) || !ok || isEndedPod(pod) || pod.Spec.NodeName == "" {
 		s.store.remove(k, key)
-		s.progress()
+		s.noteProgress()
 		return nil
 	}
 	if pod.DeletionTimestamp != nil {
@@ -42,7 +42,7 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 		now = now.Truncate(stopTime) // those that end at about the same time end together
 	}
 	end := metav1.Time{Time: now.Add(after)}
-	_, err := change(s.store, key, func(pod *v1.Pod) error {
+	_, err := changeObject(s.store, key, func(pod *v1.Pod) error {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, ptr.To(int64(after.Seconds()))
 		return nil
 	})
@@ -54,7 +54,7 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 			s.createReplacement(made, pod)
 		}
 	}
-	s.finishAt(pod, end.Time, then)
+	s.endPodAt(pod, end.Time, then)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evicted = append(s.evicted, pod)
@@ -62,10 +62,10 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 	return err
 }
 
-// finishAt removes a terminating pod at that time and then calls then.
-func (s *Sim) finishAt(pod *v1.Pod, at time.Time, then func(pod *v1.Pod)) {
-	finished := &alarm{clock: s.clock, fire: func(time.Time) { s.finish(pod, then) }}
-	finished.Reset(s.clock.until(at))
+// endPodAt removes a terminating pod at that time and then calls then.
+func (s *Sim) endPodAt(pod *v1.Pod, at time.Time, then func(pod *v1.Pod)) {
+	finished := &alarm{clock: s.clock, fire: func(time.Time) { s.endPod(pod, then) }}
+	finished.Reset(s.clock.durationUntil(at))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping.Before(at) {
@@ -73,14 +73,14 @@ func (s *Sim) finishAt(pod *v1.Pod, at time.Time, then func(pod *v1.Pod)) {
 	}
 }
 
-// finish removes a pod that has ended.
-func (s *Sim) finish(pod *v1.Pod, then func(pod *v1.Pod)) {
+// endPod removes a pod that has ended.
+func (s *Sim) endPod(pod *v1.Pod, then func(pod *v1.Pod)) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); !ok || now.UID != pod.UID {
 		return
 	}
 	s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
 	then(pod)
-	s.progress()
+	s.noteProgress()
 }
 
 // releaseAndReplace handles the end of a pod: its own claims are deleted, and its controller replaces it.
@@ -94,13 +94,13 @@ func (s *Sim) releaseAndReplace(pod *v1.Pod) {
 // Evict asks for the eviction of a pod as a client of the API server does: budgets are kept, and its controller makes another pod, which Run
 // schedules. An error is the API server's, after which all is as before.
 func (s *Sim) Evict(pod *v1.Pod) error {
-	defer s.changed()
-	return s.evict(keyOf(pod), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}, false)
+	defer s.noteChange()
+	return s.handleEviction(keyOf(pod), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}, false)
 }
 
-// evict handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever evicts on the copy's word is
+// handleEviction handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever evicts on the copy's word is
 // refused by the same budgets in the cluster.
-func (s *Sim) evict(key string, options *metav1.DeleteOptions, dryRun bool) error {
+func (s *Sim) handleEviction(key string, options *metav1.DeleteOptions, dryRun bool) error {
 	k := kindFor[*v1.Pod](s.store)
 	pod, ok := get[*v1.Pod](s.store, key)
 	if !ok {
@@ -126,7 +126,7 @@ func (s *Sim) evict(key string, options *metav1.DeleteOptions, dryRun bool) erro
 	if grace == nil {
 		grace = pod.Spec.TerminationGracePeriodSeconds
 	}
-	return s.delete(k, key, grace)
+	return s.handleDeletion(k, key, grace)
 }
 
 // budgetsAllow returns an error unless the pod's budget allows its eviction.
@@ -163,7 +163,7 @@ func (s *Sim) budgetsAllow(pod *v1.Pod) error {
 // budgetsOf returns the budgets of a pod.
 func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
 	var out []*policyv1.PodDisruptionBudget
-	for _, budget := range byIndex[*policyv1.PodDisruptionBudget](s.store, namespaceIndex, pod.Namespace) {
+	for _, budget := range objectsByIndex[*policyv1.PodDisruptionBudget](s.store, namespaceIndex, pod.Namespace) {
 		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
 			out = append(out, budget)
 		}
@@ -177,7 +177,7 @@ func (s *Sim) countHealthy(pod *v1.Pod, by int32) {
 		return
 	}
 	for _, budget := range s.budgetsOf(pod) {
-		_, _ = change(s.store, keyOf(budget), func(b *policyv1.PodDisruptionBudget) error {
+		_, _ = changeObject(s.store, keyOf(budget), func(b *policyv1.PodDisruptionBudget) error {
 			b.Status.CurrentHealthy = max(0, b.Status.CurrentHealthy+by)
 			b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
 			return nil

@@ -32,13 +32,13 @@ type profile struct {
 	sim *Sim
 }
 
-// adopt wraps a framework in a profile, and stops two plugins from polling and from making random choices.
-func (s *Sim) adopt(f framework.Framework) *profile {
+// wrapFramework wraps a framework in a profile, and stops two plugins from polling and from making random choices.
+func (s *Sim) wrapFramework(f framework.Framework) *profile {
 	for _, plugin := range f.EnqueueExtensions() { // all plugins that can refuse a pod
 		switch p := plugin.(type) {
 		case *defaultpreemption.DefaultPreemption:
 			p.Evaluator.Interface = &seededPreemption{Interface: p.Evaluator.Interface, options: &s.options}
-			s.flights.preemption = append(s.flights.preemption, p.Executor)
+			s.inFlight.preemption = append(s.inFlight.preemption, p.Executor)
 		case *volumebinding.VolumeBinding:
 			p.Binder = volumeBinder{p.Binder}
 		}
@@ -46,27 +46,27 @@ func (s *Sim) adopt(f framework.Framework) *profile {
 	return &profile{Framework: f, sim: s}
 }
 
-// flights counts what a scheduler has under way outside of its scheduling cycle: binding cycles, which end with a binding
+// inFlightWork counts what a scheduler has under way outside of its scheduling cycle: binding cycles, which end with a binding
 // or in the failure handler, and preemptions.
-type flights struct {
+type inFlightWork struct {
 	preemption []*preemption.Executor
 
 	mu         sync.Mutex // guards everything below
 	binding    map[types.UID]bool
-	deadlines  map[types.UID]time.Time // of pods that have to wait in Permit
-	waiting    map[types.UID]waiting   // those that do by now
-	preempting map[types.UID]bool      // pods and groups
+	deadlines  map[types.UID]time.Time  // of pods that have to wait in Permit
+	waiting    map[types.UID]permitWait // those that do by now
+	preempting map[types.UID]bool       // pods and groups
 }
 
-// waiting is a pod that waits in Permit.
-type waiting struct {
+// permitWait is a pod that waits in Permit.
+type permitWait struct {
 	fwk.WaitingPod
 	until time.Time
 }
 
-// decided reports whether the pod has been allowed or rejected, and so is about to continue. The framework does not export
+// isDecided reports whether the pod has been allowed or rejected, and so is about to continue. The framework does not export
 // that: its fields are read under its lock.
-func (w waiting) decided() bool {
+func (w permitWait) isDecided() bool {
 	pod := reflect.ValueOf(w.WaitingPod).Elem()
 	mu := (*sync.RWMutex)(pod.FieldByName("mu").Addr().UnsafePointer())
 	mu.Lock() // a rejection writes under a read lock
@@ -74,12 +74,12 @@ func (w waiting) decided() bool {
 	return pod.FieldByName("done").Bool()
 }
 
-func newFlights() *flights {
-	return &flights{binding: map[types.UID]bool{}, deadlines: map[types.UID]time.Time{}, waiting: map[types.UID]waiting{}, preempting: map[types.UID]bool{}}
+func newInFlightWork() *inFlightWork {
+	return &inFlightWork{binding: map[types.UID]bool{}, deadlines: map[types.UID]time.Time{}, waiting: map[types.UID]permitWait{}, preempting: map[types.UID]bool{}}
 }
 
-// busy reports whether anything is under way that does not wait for other pods.
-func (f *flights) busy() bool {
+// hasWork reports whether anything is under way that does not wait for other pods.
+func (f *inFlightWork) hasWork() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for uid := range f.preempting {
@@ -92,17 +92,17 @@ func (f *flights) busy() bool {
 		}
 		delete(f.preempting, uid)
 	}
-	waits := 0
+	undecided := 0
 	for _, pod := range f.waiting {
-		if !pod.decided() {
-			waits++
+		if !pod.isDecided() {
+			undecided++
 		}
 	}
-	return len(f.binding) > waits
+	return len(f.binding) > undecided
 }
 
-// overdue returns the pods whose time in Permit is over, and when that of the next one is.
-func (f *flights) overdue(now time.Time) (pods []fwk.WaitingPod, next time.Time) {
+// overduePods returns the pods whose time in Permit is over, and when that of the next one is.
+func (f *inFlightWork) overduePods(now time.Time) (pods []fwk.WaitingPod, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(f.waiting)) {
@@ -120,9 +120,9 @@ func (f *flights) overdue(now time.Time) (pods []fwk.WaitingPod, next time.Time)
 // RunReservePluginsReserve implements framework.Framework. After Reserve a binding cycle or a failure follows.
 func (p *profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if !state.IsPodGroupSchedulingCycle() {
-		p.sim.flights.mu.Lock()
-		p.sim.flights.binding[pod.UID] = true
-		p.sim.flights.mu.Unlock()
+		p.sim.inFlight.mu.Lock()
+		p.sim.inFlight.binding[pod.UID] = true
+		p.sim.inFlight.mu.Unlock()
 	}
 	return p.Framework.RunReservePluginsReserve(ctx, state, pod, nodeName)
 }
@@ -137,18 +137,18 @@ func (p *profile) AddWaitingPod(pod *v1.Pod, waits map[string]time.Duration) {
 		shortest = min(shortest, wait)
 		endless[plugin] = never
 	}
-	p.sim.flights.mu.Lock()
-	p.sim.flights.deadlines[pod.UID] = p.sim.clock.Now().Add(shortest)
-	p.sim.flights.mu.Unlock()
+	p.sim.inFlight.mu.Lock()
+	p.sim.inFlight.deadlines[pod.UID] = p.sim.clock.Now().Add(shortest)
+	p.sim.inFlight.mu.Unlock()
 	p.Framework.AddWaitingPod(pod, endless)
 }
 
 // WaitOnPermit implements framework.Framework.
 func (p *profile) WaitOnPermit(ctx context.Context, pod *v1.Pod) *fwk.Status {
-	f := p.sim.flights
+	f := p.sim.inFlight
 	f.mu.Lock()
 	if until, ok := f.deadlines[pod.UID]; ok {
-		f.waiting[pod.UID] = waiting{p.GetWaitingPod(pod.UID), until}
+		f.waiting[pod.UID] = permitWait{p.GetWaitingPod(pod.UID), until}
 	}
 	f.mu.Unlock()
 	status := p.Framework.WaitOnPermit(ctx, pod)
@@ -163,13 +163,13 @@ func (p *profile) WaitOnPermit(ctx context.Context, pod *v1.Pod) *fwk.Status {
 func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, statuses)
 	if status.IsSuccess() {
-		p.sim.flights.preempts(pod.UID)
+		p.sim.inFlight.preempts(pod.UID)
 	}
 	return result, status
 }
 
 // preempts notes that a pod or a group preempts.
-func (f *flights) preempts(uid types.UID) {
+func (f *inFlightWork) preempts(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.preempting[uid] = true
@@ -178,22 +178,22 @@ func (f *flights) preempts(uid types.UID) {
 // RunPostBindPlugins implements framework.Framework. The binding cycle's context ends with it.
 func (p *profile) RunPostBindPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	p.Framework.RunPostBindPlugins(ctx, state, pod, nodeName)
-	context.AfterFunc(ctx, func() { p.sim.flights.landed(pod.UID) })
+	context.AfterFunc(ctx, func() { p.sim.inFlight.endBinding(pod.UID) })
 }
 
-func (f *flights) landed(uid types.UID) {
+func (f *inFlightWork) endBinding(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.binding, uid)
 }
 
-// failed is the scheduler's failure handler. The context is that of the binding cycle, or of the scheduling cycle if there
+// onSchedulingFailure is the scheduler's failure handler. The context is that of the binding cycle, or of the scheduling cycle if there
 // was no binding cycle.
-func (s *Sim) failed(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+func (s *Sim) onSchedulingFailure(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 	uid := pod.Pod.UID
 	s.handleFailure(ctx, f, pod, status, nominating, start)
 	s.noteFailure(uid, status)
-	context.AfterFunc(ctx, func() { s.flights.landed(uid) })
+	context.AfterFunc(ctx, func() { s.inFlight.endBinding(uid) })
 }
 
 // GetNodeHint implements framework.Framework. It gives no hint, so that pods are not batched.
@@ -216,17 +216,17 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 		case scores[i].Name == preferred:
 			scores[i].Randomizer = math.MaxInt
 		case options.Seed != 0:
-			scores[i].Randomizer = int(draw(options.Seed, string(pod.UID), scores[i].Name) >> 2) //nolint:gosec // fits
+			scores[i].Randomizer = int(seededNumber(options.Seed, string(pod.UID), scores[i].Name) >> 2) //nolint:gosec // fits
 		case gangOf(pod) != "":
 			// PreFilter names nodes for members, which the framework then looks at in random order.
-			scores[i].Randomizer = int(draw(0, scores[i].Name) >> 2) //nolint:gosec // fits
+			scores[i].Randomizer = int(seededNumber(0, scores[i].Name) >> 2) //nolint:gosec // fits
 		}
 	}
 	return scores, status
 }
 
-// draw returns a number that depends only on the seed and on names.
-func draw(seed int64, names ...string) uint64 {
+// seededNumber returns a number that depends only on the seed and on names.
+func seededNumber(seed int64, names ...string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(strconv.FormatInt(seed, 36)))
 	for _, name := range names {
@@ -248,7 +248,7 @@ type seededPreemption struct {
 // GetOffsetAndNumCandidates implements preemption.Interface.
 func (p *seededPreemption) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) {
 	_, candidates = p.Interface.GetOffsetAndNumCandidates(nodes)
-	return int32(draw(p.options.Seed) % uint64(max(1, nodes))), candidates //nolint:gosec // less than nodes
+	return int32(seededNumber(p.options.Seed) % uint64(max(1, nodes))), candidates //nolint:gosec // less than nodes
 }
 
 // PodEligibleToPreemptOthers implements preemption.Interface. Preemption begins with it.
@@ -263,7 +263,7 @@ func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemption.Candid
 	const fractions = uint64(time.Second) - 1
 	out := p.Interface.CandidatesToVictimsMap(candidates)
 	for node, victims := range out {
-		fraction := draw(p.options.Seed, node) % fractions
+		fraction := seededNumber(p.options.Seed, node) % fractions
 		if node == p.preferred {
 			fraction = fractions
 		}
@@ -299,7 +299,7 @@ type volumeWrites struct {
 
 type volumeWritesKey struct{}
 
-func (w *volumeWrites) all() bool { return int(w.made.Load()) >= w.wanted }
+func (w *volumeWrites) allMade() bool { return int(w.made.Load()) >= w.wanted }
 
 // noteVolumeWrite is called for each write that a request with this context makes, with whether the volume controllers did their part.
 func noteVolumeWrite(ctx context.Context, done bool) {
@@ -329,7 +329,7 @@ func (b volumeBinder) BindPodVolumes(ctx context.Context, pod *v1.Pod, volumes *
 	switch {
 	case asked.failed.Load():
 		return fmt.Errorf("provisioning failed for a PVC of pod %q: its driver has not enough capacity there", pod.Name)
-	case asked.all():
+	case asked.allMade():
 		return nil
 	}
 	return err

@@ -29,34 +29,36 @@ func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInform
 	factory := informers.NewSharedInformerFactory(c, 0)
 	for _, example := range kinds.All() {
 		k := s.kinds[reflect.TypeOf(example)]
-		factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return &view{k.informer, k} })
+		factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			return &informerView{k.informer, k}
+		})
 	}
 	return factory
 }
 
-// view is the informer of a kind. Of the informer of client-go it has the store, which the copy fills; that informer never runs.
-type view struct {
+// informerView is the informer of a kind. Of the informer of client-go it has the store, which the copy fills; that informer never runs.
+type informerView struct {
 	cache.SharedIndexInformer
 	kind *kind
 }
 
 // AddEventHandler implements cache.SharedInformer.
-func (v *view) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (v *informerView) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer. There is no resync, since no event is lost.
-func (v *view) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (v *informerView) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (v *view) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (v *informerView) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
 
 // RemoveEventHandler implements cache.SharedInformer.
-func (v *view) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+func (v *informerView) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	if r, ok := handle.(*registration); ok {
 		r.kind.unregister(r)
 	}
@@ -64,7 +66,7 @@ func (v *view) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration)
 }
 
 // AddIndexers implements cache.SharedIndexInformer.
-func (v *view) AddIndexers(indexers cache.Indexers) error {
+func (v *informerView) AddIndexers(indexers cache.Indexers) error {
 	missing := maps.Clone(indexers)
 	known := v.GetIndexer().GetIndexers()
 	maps.DeleteFunc(missing, func(name string, _ cache.IndexFunc) bool { return known[name] != nil })
@@ -72,20 +74,22 @@ func (v *view) AddIndexers(indexers cache.Indexers) error {
 }
 
 // Run implements cache.SharedInformer.
-func (v *view) Run(stop <-chan struct{}) { <-stop }
+func (v *informerView) Run(stop <-chan struct{}) { <-stop }
 
 // RunWithContext implements cache.SharedInformer.
-func (v *view) RunWithContext(ctx context.Context) { <-ctx.Done() }
+func (v *informerView) RunWithContext(ctx context.Context) { <-ctx.Done() }
 
 // HasSynced implements cache.SharedInformer.
-func (v *view) HasSynced() bool {
+func (v *informerView) HasSynced() bool {
 	v.kind.store.mu.Lock()
 	defer v.kind.store.mu.Unlock()
 	return v.kind.store.started
 }
 
 // HasSyncedChecker implements cache.SharedInformer. The store exists before the informer.
-func (v *view) HasSyncedChecker() cache.DoneChecker { return &registration{kind: v.kind, done: closed} }
+func (v *informerView) HasSyncedChecker() cache.DoneChecker {
+	return &registration{kind: v.kind, done: closed}
+}
 
 var closed = func() chan struct{} {
 	c := make(chan struct{})
@@ -108,13 +112,13 @@ type registration struct {
 func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	r := &registration{kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial, origin: origin()}
+	r := &registration{kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial, origin: registrationOrigin()}
 	k.registrations = append(slices.Clone(k.registrations), r)
 	slices.SortStableFunc(k.registrations, func(a, b *registration) int { return strings.Compare(a.origin, b.origin) })
 	first := k.inOrderLocked()
-	k.store.tellLocked(event{kind: k, origin: r.origin, call: func() {
+	k.store.queueEventLocked(event{kind: k, origin: r.origin, call: func() {
 		for _, obj := range first {
-			k.store.each()
+			k.store.beforeEvent()
 			handler.OnAdd(obj, true)
 		}
 		close(r.done)
@@ -122,10 +126,10 @@ func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	return r
 }
 
-// origin names the calling functions, the innermost first. The framework builds its plugins, and the scheduler registers its
+// registrationOrigin names the calling functions, the innermost first. The framework builds its plugins, and the scheduler registers its
 // handlers, in random order; the order of these names is always the same. The scheduler's own handlers come last: they wake
 // pods, and the plugins must know of the event before that.
-func origin() string {
+func registrationOrigin() string {
 	callers := make([]uintptr, 64)
 	frames := goruntime.CallersFrames(callers[:goruntime.Callers(3, callers)])
 	var out strings.Builder
@@ -142,8 +146,8 @@ func origin() string {
 	}
 }
 
-// firstLocked orders the first lists of handlers by kind, and within a kind by handler.
-func (s *store) firstLocked() {
+// orderFirstListsLocked orders the first lists of handlers by kind, and within a kind by handler.
+func (s *store) orderFirstListsLocked() {
 	slices.SortStableFunc(s.pending, func(a, b event) int {
 		return cmp.Or(cmp.Compare(slices.Index(s.order, a.kind), slices.Index(s.order, b.kind)), strings.Compare(a.origin, b.origin))
 	})
@@ -157,7 +161,7 @@ func (k *kind) inOrderLocked() []any {
 		slices.SortFunc(k.sorted, func(a, b any) int {
 			x, y := a.(client.Object), b.(client.Object) //nolint:forcetypeassert // nothing else is put in
 			return cmp.Or(
-				cmp.Compare(hasNoNode(x), hasNoNode(y)), x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
+				cmp.Compare(unboundLast(x), unboundLast(y)), x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
 				strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()),
 			)
 		})
@@ -165,7 +169,7 @@ func (k *kind) inOrderLocked() []any {
 	return k.sorted
 }
 
-func hasNoNode(obj client.Object) int {
+func unboundLast(obj client.Object) int {
 	if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" {
 		return 1
 	}
@@ -178,7 +182,7 @@ func (k *kind) unregister(r *registration) {
 	k.registrations = slices.DeleteFunc(slices.Clone(k.registrations), func(other *registration) bool { return other == r })
 }
 
-func (r *registration) tell(e *event) {
+func (r *registration) handleEvent(e *event) {
 	switch {
 	case e.old == nil:
 		r.handler.OnAdd(e.new, false)
@@ -204,7 +208,7 @@ func (r *registration) Done() <-chan struct{} { return r.done }
 // source is the store as the pack's source of custom resources.
 type source struct {
 	*store
-	busy func() (done func())
+	beginRequest func() (done func())
 }
 
 var _ crd.Source = source{}
@@ -220,7 +224,7 @@ func (s source) Watch(ctx context.Context, obj client.Object, handler cache.Reso
 	}
 	if onChange != nil {
 		s.mu.Lock()
-		s.tellLocked(event{kind: k, call: func() { onChange(true) }})
+		s.queueEventLocked(event{kind: k, call: func() { onChange(true) }})
 		s.mu.Unlock()
 	}
 	r := k.register(handler)
@@ -230,7 +234,7 @@ func (s source) Watch(ctx context.Context, obj client.Object, handler cache.Reso
 
 // PatchStatus implements crd.Source.
 func (s source) PatchStatus(_ context.Context, before, after client.Object) error {
-	defer s.busy()()
+	defer s.beginRequest()()
 	k := s.kinds[reflect.TypeOf(after)]
 	_, err := s.update(k, keyOf(after), func(obj client.Object) error {
 		if obj.GetResourceVersion() != before.GetResourceVersion() {

@@ -69,6 +69,6 @@ func (s *Sim) retryGroups(members []*v1.Pod) (retried bool) {
 		return false
 	}
 	s.groupsTried = happened
-	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, byKey(members))
+	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, podsByKey(members))
 	return true
 }

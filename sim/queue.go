@@ -21,7 +21,7 @@ func (s *Sim) watchQueue() {
 func (p *profile) RunPodGroupPostFilterPlugins(ctx context.Context, state *framework.CycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	result, status := p.Framework.RunPodGroupPostFilterPlugins(ctx, state, group, schedule)
 	if status.IsSuccess() && group.GetPodGroup() != nil {
-		p.sim.flights.preempts(group.GetPodGroup().UID)
+		p.sim.inFlight.preempts(group.GetPodGroup().UID)
 	}
 	return result, status
 }

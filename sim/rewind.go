@@ -16,8 +16,8 @@ type mark struct {
 	made   map[types.UID]*v1.Pod
 }
 
-// noteLocked remembers an object before it is changed for the first time since the mark.
-func (s *store) noteLocked(k *kind, key string) {
+// rememberLocked remembers an object before it is changed for the first time since the mark.
+func (s *store) rememberLocked(k *kind, key string) {
 	if s.marked == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (s *store) noteLocked(k *kind, key string) {
 
 // Mark remembers the objects as they are now, in place of an earlier mark. From then on each change costs a look-up.
 func (s *Sim) Mark() {
-	made := s.Made()
+	made := s.Replaced()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.marked = &mark{before: map[*kind]map[string]client.Object{}, made: made}
@@ -92,10 +92,10 @@ func (s *Sim) Rewind() {
 		}
 	}
 	s.mu.Lock()
-	s.made = marked.made
+	s.replaced = marked.made
 	s.mu.Unlock()
 	s.Mark()
-	s.changed()
+	s.noteChange()
 }
 
 func sortedKeys(objects map[string]client.Object) []string {

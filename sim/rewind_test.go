@@ -27,7 +27,7 @@ func TestRewind(t *testing.T) {
 			if c.Before == nil {
 				made++
 				require.NotEmpty(t, c.After.Spec.NodeName)
-				require.Equal(t, node.Name, s.Made()[c.After.UID].Spec.NodeName)
+				require.Equal(t, node.Name, s.Replaced()[c.After.UID].Spec.NodeName)
 			}
 		}
 		require.Equal(t, []int{len(loss.Displaced), len(loss.Displaced)}, []int{gone, made})
@@ -35,7 +35,7 @@ func TestRewind(t *testing.T) {
 		s.Rewind()
 		require.NoError(t, s.Run(t.Context()))
 		require.Equal(t, before, s.Objects())
-		require.Empty(t, s.Made())
+		require.Empty(t, s.Replaced())
 	}
 }
 
@@ -50,7 +50,7 @@ func TestDisplace(t *testing.T) {
 	require.NoError(t, s.Run(t.Context()))
 	require.Len(t, sim.List[*v1.Pod](s), 7)
 	replaced := map[string]bool{}
-	for _, was := range s.Made() {
+	for _, was := range s.Replaced() {
 		replaced[was.Name] = true
 	}
 	require.Equal(t, map[string]bool{there.Name: true, "elsewhere": true}, replaced)
@@ -69,9 +69,9 @@ func TestAskAgain(t *testing.T) {
 	require.Equal(t, "node-a", p.Spec.NodeName)
 	before := s.Objects()
 	for range 2 {
-		answer, err := s.AskAgain(t.Context(), p)
+		answer, err := s.EvaluateBound(t.Context(), p)
 		require.NoError(t, err)
-		require.Len(t, answer.Fit(), 1)
+		require.Len(t, answer.FittingNodes(), 1)
 		require.Equal(t, "node-a", answer.Nodes[0].Node.Name)
 		require.Positive(t, answer.Nodes[0].Score)
 		require.NotEmpty(t, answer.Nodes[0].Scores)

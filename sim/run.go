@@ -64,7 +64,7 @@ const (
 // that could change something. An error is that of ctx, or says that the scheduler does not come to an end.
 func (s *Sim) Run(ctx context.Context) error {
 	s.progressed = s.clock.Now()
-	limit := s.cycles + 200*(len(s.pending())+100)
+	limit := s.cycles + 200*(len(s.waitingPods())+100)
 	var reported time.Time
 	for {
 		if err := s.settle(ctx); err != nil {
@@ -72,9 +72,9 @@ func (s *Sim) Run(ctx context.Context) error {
 		}
 		if s.options.Progress != nil && time.Since(reported) > progressInterval {
 			reported = time.Now()
-			s.report()
+			s.reportProgress()
 		}
-		if s.cycle() {
+		if s.scheduleNext() {
 			if s.cycles > limit {
 				return fmt.Errorf("the scheduler has made %d attempts and does not come to an end", s.cycles)
 			}
@@ -85,24 +85,24 @@ func (s *Sim) Run(ctx context.Context) error {
 		} else if retried {
 			continue
 		}
-		if waitUntilIdle(advanceRestLimit); s.atWork() || !s.store.quiet() {
+		if waitUntilIdle(advanceRestLimit); s.atWork() || !s.store.allDelivered() {
 			continue
 		}
-		if !s.advance() {
-			s.report()
+		if !s.advanceTime() {
+			s.reportProgress()
 			return nil
 		}
 	}
 }
 
-func (s *Sim) report() {
+func (s *Sim) reportProgress() {
 	if s.options.Progress != nil {
-		s.options.Progress(Progress{Cycles: s.cycles, Bound: int(s.bound.Load()), Waiting: len(s.pending()), Now: s.clock.Now()})
+		s.options.Progress(Progress{Cycles: s.cycles, Bound: int(s.bound.Load()), Waiting: len(s.waitingPods()), Now: s.clock.Now()})
 	}
 }
 
-// cycle schedules the next pod. It returns false when there is none.
-func (s *Sim) cycle() bool {
+// scheduleNext schedules the next pod. It returns false when there is none.
+func (s *Sim) scheduleNext() bool {
 	s.popped = false
 	s.scheduler.ScheduleOne(s.ctx)
 	if s.popped {
@@ -132,7 +132,7 @@ func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	if err := s.settle(ctx); err != nil {
 		return false, err
 	}
-	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, byKey(pods))
+	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, podsByKey(pods))
 	return true, nil
 }
 
@@ -140,12 +140,12 @@ func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 // time that is deferred, from one deadline to the next.
 func (s *Sim) settle(ctx context.Context) error {
 	for {
-		s.store.deliver()
-		if err := s.await(ctx, func() bool { return !s.store.quiet() || !s.atWork() }); err != nil {
+		s.store.deliverEvents()
+		if err := s.await(ctx, func() bool { return !s.store.allDelivered() || !s.atWork() }); err != nil {
 			return err
 		}
-		if s.store.quiet() {
-			if s.waitBeforeCycle(); s.store.quiet() && !s.atWork() && !s.clock.advanceDeferred() {
+		if s.store.allDelivered() {
+			if s.waitBeforeCycle(); s.store.allDelivered() && !s.atWork() && !s.clock.advanceDeferred() {
 				return nil
 			}
 		}
@@ -154,7 +154,7 @@ func (s *Sim) settle(ctx context.Context) error {
 
 // atWork reports whether a goroutine of the scheduler or of a plugin has something to do.
 func (s *Sim) atWork() bool {
-	return s.requests.Load() > 0 || s.clock.running.Load() > 0 || s.flights.busy() || !s.pack.Idle()
+	return s.requests.Load() > 0 || s.clock.running.Load() > 0 || s.inFlight.hasWork() || !s.pack.Idle()
 }
 
 // await waits in the machine's time until a condition is met. A worker that looks again and again, by the clock, sees time pass when
@@ -169,8 +169,8 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 		}
 		if since := time.Since(last); since > stuckLimit && waitUntilIdle(restLimit) || since > 10*stuckLimit {
 			last = time.Now()
-			if at, ok := s.clock.next(); ok && s.clock.until(at) <= pollInterval {
-				s.clock.advance(at)
+			if at, ok := s.clock.nextDeadline(); ok && s.clock.durationUntil(at) <= pollInterval {
+				s.clock.advanceTo(at)
 			}
 		}
 		select {
@@ -220,8 +220,8 @@ func idleSamples() []metrics.Sample {
 	return []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 }
 
-// advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.
-func (s *Sim) advance() bool {
+// advanceTime moves the time on to the next deadline. It returns false when nothing has happened for long enough.
+func (s *Sim) advanceTime() bool {
 	now := s.clock.Now()
 	s.mu.Lock()
 	if s.moved {
@@ -230,7 +230,7 @@ func (s *Sim) advance() bool {
 	stopping := s.stopping
 	s.mu.Unlock()
 	patience := reportInterval
-	waiting := s.pending()
+	waiting := s.waitingPods()
 	if len(waiting) > 0 {
 		patience = s.patience(waiting)
 	}
@@ -239,10 +239,10 @@ func (s *Sim) advance() bool {
 		end = stopping.Add(time.Millisecond)
 	}
 	next := end
-	if at, ok := s.clock.next(); ok && at.Before(next) {
+	if at, ok := s.clock.nextDeadline(); ok && at.Before(next) {
 		next = at
 	}
-	overdue, at := s.flights.overdue(now)
+	overdue, at := s.inFlight.overduePods(now)
 	for _, pod := range overdue {
 		for _, plugin := range pod.GetPendingPlugins()[:1] {
 			pod.Reject(plugin, "rejected due to timeout at plugin "+plugin)
@@ -255,7 +255,7 @@ func (s *Sim) advance() bool {
 		next = at
 	}
 	if flush := s.flushed.Add(flushInterval); len(waiting) > 0 && flush.Before(next) {
-		s.clock.advance(flush)
+		s.clock.advanceTo(flush)
 		s.flushed = s.clock.Now()
 		s.groupsTried = -1
 		s.scheduler.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Logger{}, framework.EventUnschedulableTimeout, nil, nil, nil)
@@ -264,7 +264,7 @@ func (s *Sim) advance() bool {
 	if !next.Before(end) {
 		return false
 	}
-	s.clock.advance(next)
+	s.clock.advanceTo(next)
 	return true
 }
 
@@ -292,8 +292,8 @@ func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
 	return patience
 }
 
-// pending returns the pods that wait for a node and are this scheduler's.
-func (s *Sim) pending() []*v1.Pod {
+// waitingPods returns the pods that wait for a node and are this scheduler's.
+func (s *Sim) waitingPods() []*v1.Pod {
 	unbound, _ := kindFor[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, "") // the index is there
 	var out []*v1.Pod
 	for _, obj := range unbound {
@@ -305,7 +305,7 @@ func (s *Sim) pending() []*v1.Pod {
 	return out
 }
 
-func byKey(pods []*v1.Pod) map[string]*v1.Pod {
+func podsByKey(pods []*v1.Pod) map[string]*v1.Pod {
 	out := make(map[string]*v1.Pod, len(pods))
 	for _, pod := range pods {
 		out[keyOf(pod)] = pod

@@ -96,7 +96,7 @@ type Sim struct {
 	informers informers.SharedInformerFactory
 	snapshot  *internalcache.Snapshot
 	pack      *plugins.Pack
-	flights   *flights
+	inFlight  *inFlightWork
 	// handleFailure is the scheduler's own failure handler.
 	handleFailure scheduler.FailureHandlerFn
 	// volumeKeys has the labels that tie the volumes of a class to nodes, as those of the cluster are. It does not change after the start.
@@ -122,7 +122,7 @@ type Sim struct {
 	failures map[types.UID]*fwk.Status
 	events   []Event
 	evicted  []*v1.Pod
-	made     map[types.UID]*v1.Pod
+	replaced map[types.UID]*v1.Pod
 	moved    bool
 	happened int // how many times something has happened that may help waiting pods
 	serial   int
@@ -174,8 +174,8 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 	}
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	s := &Sim{
-		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), flights: newFlights(),
-		failures: map[types.UID]*fwk.Status{}, made: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
+		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), inFlight: newInFlightWork(),
+		failures: map[types.UID]*fwk.Status{}, replaced: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
 	}
 	s.store = newStore(s.clock.countEvent)
 	if err := s.start(objects); err != nil {
@@ -200,7 +200,7 @@ func (s *Sim) start(objects []client.Object) error {
 	if s.options.Pods != nil {
 		objects = slices.Clone(objects)
 		for i, obj := range objects {
-			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" && !ended(pod) {
+			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" && !isEndedPod(pod) {
 				objects[i] = nil
 				if changed := s.options.Pods(pod); changed != nil {
 					objects[i] = changed
@@ -226,7 +226,7 @@ func (s *Sim) start(objects []client.Object) error {
 	if err != nil {
 		return err
 	}
-	s.pack = plugins.NewPack(plugins.WithClock(s.clock), plugins.WithSource(source{s.store, s.busy}))
+	s.pack = plugins.NewPack(plugins.WithClock(s.clock), plugins.WithSource(source{s.store, s.beginRequest}))
 	registry := frameworkruntime.Registry{}
 	for name, factory := range s.pack.Factories() {
 		registry[name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -265,28 +265,28 @@ func (s *Sim) start(objects []client.Object) error {
 		return fmt.Errorf("the scheduler cannot be built from its configuration: %w", err)
 	}
 	s.handleFailure = s.scheduler.FailureHandler
-	s.scheduler.FailureHandler = s.failed
+	s.scheduler.FailureHandler = s.onSchedulingFailure
 	for name, f := range s.scheduler.Profiles {
 		s.snapshot = f.SnapshotSharedLister().(*internalcache.Snapshot) // that of all profiles
-		s.scheduler.Profiles[name] = s.adopt(f)
+		s.scheduler.Profiles[name] = s.wrapFramework(f)
 	}
 	// A closed queue does not wait for pods: Pop returns nil if there is none.
 	s.scheduler.SchedulingQueue.Close()
 	s.watchQueue()
 
 	close(s.ready)
-	s.awaitEnds(objects)
+	s.endTerminatingPods(objects)
 	s.informers.Start(s.ctx.Done())
 	s.store.mu.Lock()
 	s.store.started = true
-	s.store.firstLocked()
+	s.store.orderFirstListsLocked()
 	s.store.mu.Unlock()
-	s.store.deliver()
+	s.store.deliverEvents()
 	for _, f := range s.scheduler.Profiles {
 		leader.Of(s.ctx, f).Cycle() // there is no other replica
 	}
 	for range 3 { // one worker's result may start another worker
-		s.store.deliver()
+		s.store.deliverEvents()
 		waitUntilIdle(startRestLimit) // before the time moves, so that what begins now is timed from now
 		if err := s.settle(s.ctx); err != nil {
 			return err
@@ -296,8 +296,8 @@ func (s *Sim) start(objects []client.Object) error {
 	return s.settle(s.ctx)
 }
 
-// busy counts a request until done is called.
-func (s *Sim) busy() (done func()) {
+// beginRequest counts a request until done is called.
+func (s *Sim) beginRequest() (done func()) {
 	s.requests.Add(1)
 	return func() { s.requests.Add(-1) }
 }
@@ -406,8 +406,8 @@ func (s *Sim) noteFailure(uid types.UID, status *fwk.Status) {
 	s.failures[uid] = status
 }
 
-// progress notes that something happened that may help waiting pods.
-func (s *Sim) progress() {
+// noteProgress notes that something happened that may help waiting pods.
+func (s *Sim) noteProgress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.progressLocked()

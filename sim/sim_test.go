@@ -92,18 +92,18 @@ func TestWhatFindsNoRoomSaysWhy(t *testing.T) {
 			require.Contains(t, s.Why(p), "0/9 nodes are available: 9 Insufficient cpu")
 		}
 	}
-	answer, err := s.Ask(t.Context(), pod("one-more", "web", "1"))
+	answer, err := s.Evaluate(t.Context(), pod("one-more", "web", "1"))
 	require.NoError(t, err)
 	require.Len(t, answer.Nodes, 9)
-	require.Empty(t, answer.Fit())
+	require.Empty(t, answer.FittingNodes())
 	for _, n := range answer.Nodes {
 		require.Equal(t, &sim.Refusal{Plugin: "NodeResourcesFit", Reasons: []string{"Insufficient cpu"}}, n.Refusal)
 	}
 	_, err = s.AddNodes(1, "node-0")
 	require.NoError(t, err)
-	answer, err = s.Ask(t.Context(), pod("one-more", "web", "1"))
+	answer, err = s.Evaluate(t.Context(), pod("one-more", "web", "1"))
 	require.NoError(t, err)
-	require.Len(t, answer.Fit(), 1)
+	require.Len(t, answer.FittingNodes(), 1)
 }
 
 // TestTheSameSeedGivesTheSame runs a copy several times: with one seed pods go to the same nodes, under the same UIDs and at the
@@ -148,7 +148,7 @@ func TestReplacements(t *testing.T) {
 	loss := s.Lose(func(*v1.Node) bool { return true })
 	require.Len(t, loss.Displaced, 5)
 	require.Equal(t, []string{"small", "large"}, []string{loss.Displaced[0].Name, loss.Displaced[4].Name})
-	made := s.Made()
+	made := s.Replaced()
 	require.Len(t, made, 5)
 	for i, p := range loss.Replacements {
 		require.Equal(t, loss.Displaced[i].UID, made[p.UID].UID)
@@ -206,7 +206,7 @@ func TestForkGivesNewNames(t *testing.T) {
 	t.Cleanup(fork.Close)
 	loss := fork.Lose(inZoneA)
 	require.Len(t, loss.Replacements, 1)
-	require.Contains(t, fork.Made(), loss.Replacements[0].UID, "%s is there", loss.Replacements[0].Name)
+	require.Contains(t, fork.Replaced(), loss.Replacements[0].UID, "%s is there", loss.Replacements[0].Name)
 }
 
 // TestAllNodesAreLost: without any node pods wait, and the copy comes to rest.

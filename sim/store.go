@@ -31,8 +31,8 @@ type store struct {
 	kinds      map[reflect.Type]*kind
 	byResource map[schema.GroupResource]*kind
 	order      []*kind
-	// each is called before handlers get an object.
-	each func()
+	// beforeEvent is called before handlers get an object.
+	beforeEvent func()
 
 	mu      sync.Mutex // guards everything below, and all changes of indexers
 	version int64
@@ -81,7 +81,7 @@ const (
 var podType = reflect.TypeFor[*v1.Pod]()
 
 func newStore(each func()) *store {
-	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, each: each}
+	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, beforeEvent: each}
 	clusterWide := map[string]bool{
 		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
 		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true, "ZoneSurvival": true,
@@ -154,18 +154,18 @@ func (k *kind) allLocked() []client.Object {
 	return out
 }
 
-// byIndex returns the objects of a kind that have a value in an index, in the order of their keys.
-func byIndex[T client.Object](s *store, index string, values ...string) []T {
+// objectsByIndex returns the objects of a kind that have a value in an index, in the order of their keys.
+func objectsByIndex[T client.Object](s *store, index string, values ...string) []T {
 	var keys []string
 	for _, value := range values {
 		more, _ := kindFor[T](s).indexer.IndexKeys(index, value) // the indexes are there
 		keys = append(keys, more...)
 	}
-	return inOrder[T](s, keys)
+	return objectsByKeys[T](s, keys)
 }
 
-// inOrder returns the objects with these keys in the order of the keys.
-func inOrder[T client.Object](s *store, keys []string) []T {
+// objectsByKeys returns the objects with these keys in the order of the keys.
+func objectsByKeys[T client.Object](s *store, keys []string) []T {
 	slices.Sort(keys)
 	out := make([]T, 0, len(keys))
 	for _, key := range keys {
@@ -190,9 +190,9 @@ func (s *store) stampLocked(obj client.Object) {
 
 func (k *kind) putLocked(obj client.Object) {
 	key := keyOf(obj)
-	k.store.noteLocked(k, key)
+	k.store.rememberLocked(k, key)
 	k.sorted = nil
-	if ended(obj) {
+	if isEndedPod(obj) {
 		k.finished[key] = obj
 		_ = k.indexer.Delete(obj)
 		return
@@ -201,8 +201,8 @@ func (k *kind) putLocked(obj client.Object) {
 	_ = k.indexer.Update(obj) // the key function does not fail for an object with metadata
 }
 
-// ended reports whether an object is a pod that holds no resources any more.
-func ended(obj client.Object) bool {
+// isEndedPod reports whether an object is a pod that holds no resources any more.
+func isEndedPod(obj client.Object) bool {
 	pod, ok := obj.(*v1.Pod)
 	return ok && pods.Ended(pod)
 }
@@ -230,7 +230,9 @@ func get[T client.Object](s *store, key string) (T, bool) {
 }
 
 // list returns all objects of a kind, pods that have ended left out, in the order of their keys.
-func list[T client.Object](s *store) []T { return inOrder[T](s, kindFor[T](s).indexer.ListKeys()) }
+func list[T client.Object](s *store) []T {
+	return objectsByKeys[T](s, kindFor[T](s).indexer.ListKeys())
+}
 
 // kindOf returns the kind of an object, or an error that names a kind that copies do not have.
 func (s *store) kindOf(obj client.Object) (*kind, error) {
@@ -240,8 +242,8 @@ func (s *store) kindOf(obj client.Object) (*kind, error) {
 	return nil, fmt.Errorf("%T: a simulation knows no such kind", obj)
 }
 
-// place returns where an object's kind stands among all kinds: what others refer to comes first.
-func (s *store) place(obj client.Object) int {
+// kindOrder returns where an object's kind stands among all kinds: what others refer to comes first.
+func (s *store) kindOrder(obj client.Object) int {
 	return slices.Index(s.order, s.kinds[reflect.TypeOf(obj)])
 }
 
@@ -284,14 +286,14 @@ func (s *store) put(obj client.Object) error {
 // replacedLocked queues the event that one object replaced another. Handlers do not see pods that have ended.
 func (k *kind) replacedLocked(old, obj client.Object) {
 	e := event{kind: k}
-	if old != nil && !ended(old) {
+	if old != nil && !isEndedPod(old) {
 		e.old = old
 	}
-	if obj != nil && !ended(obj) {
+	if obj != nil && !isEndedPod(obj) {
 		e.new = obj
 	}
 	if e.old != nil || e.new != nil {
-		k.store.tellLocked(e)
+		k.store.queueEventLocked(e)
 	}
 }
 
@@ -326,8 +328,8 @@ func (s *store) update(k *kind, key string, change func(obj client.Object) error
 	return obj, nil
 }
 
-// change is update for a known kind.
-func change[T client.Object](s *store, key string, f func(obj T) error) (T, error) {
+// changeObject is update for a known kind.
+func changeObject[T client.Object](s *store, key string, f func(obj T) error) (T, error) {
 	obj, err := s.update(kindFor[T](s), key, func(obj client.Object) error { return f(obj.(T)) }) //nolint:forcetypeassert // the kind is of T
 	if err != nil {
 		var none T
@@ -344,21 +346,21 @@ func (s *store) remove(k *kind, key string) {
 	if old == nil {
 		return
 	}
-	s.noteLocked(k, key)
+	s.rememberLocked(k, key)
 	k.sorted = nil
 	delete(k.finished, key)
 	_ = k.indexer.Delete(old)
 	k.replacedLocked(old, nil)
 }
 
-func (s *store) tellLocked(e event) {
+func (s *store) queueEventLocked(e event) {
 	s.serial++
 	e.serial = s.serial
 	s.pending = append(s.pending, e)
 }
 
-// deliver calls the handlers until no event is left.
-func (s *store) deliver() {
+// deliverEvents calls the handlers until no event is left.
+func (s *store) deliverEvents() {
 	for {
 		s.mu.Lock()
 		if len(s.pending) == 0 {
@@ -374,20 +376,20 @@ func (s *store) deliver() {
 				e.call()
 				continue
 			}
-			s.each()
+			s.beforeEvent()
 			s.mu.Lock()
 			registrations := e.kind.registrations
 			s.mu.Unlock()
 			for _, r := range registrations {
 				if r.serial < e.serial {
-					r.tell(e)
+					r.handleEvent(e)
 				}
 			}
 		}
 	}
 }
 
-func (s *store) quiet() bool {
+func (s *store) allDelivered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.pending) == 0

@@ -33,10 +33,10 @@ func (doorman) Permit(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.St
 	return fwk.NewStatus(fwk.Wait), time.Minute
 }
 
-// TestUpstreamWaitingPodsTellWhetherTheyAreDecided: waiting.decided reads fields of the framework's waitingPod.
+// TestUpstreamWaitingPodsTellWhetherTheyAreDecided: permitWait.isDecided reads fields of the framework's waitingPod.
 func TestUpstreamWaitingPodsTellWhetherTheyAreDecided(t *testing.T) {
 	const changed = "the framework's waitingPod has changed (pkg/scheduler/framework/runtime/waiting_pods_map.go): " +
-		"waiting.decided must find out in another way whether a pod that waits in Permit has been allowed or rejected"
+		"permitWait.isDecided must find out in another way whether a pod that waits in Permit has been allowed or rejected"
 	cfg, err := DefaultConfig()
 	require.NoError(t, err)
 	cfg.Profiles[0].Plugins.Permit.Enabled = append(cfg.Profiles[0].Plugins.Permit.Enabled, config.Plugin{Name: "Doorman"})
@@ -48,11 +48,11 @@ func TestUpstreamWaitingPodsTellWhetherTheyAreDecided(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	defer s.Close()
-	require.True(t, s.cycle())
+	require.True(t, s.scheduleNext())
 	for { // the binding cycle is on its way to the door
-		s.flights.mu.Lock()
-		pod, ok := s.flights.waiting["pod"]
-		s.flights.mu.Unlock()
+		s.inFlight.mu.Lock()
+		pod, ok := s.inFlight.waiting["pod"]
+		s.inFlight.mu.Unlock()
 		if !ok {
 			runtime.Gosched()
 			continue
@@ -61,9 +61,9 @@ func TestUpstreamWaitingPodsTellWhetherTheyAreDecided(t *testing.T) {
 		mu, hasMutex := fields.FieldByName("mu")
 		done, hasDone := fields.FieldByName("done")
 		require.True(t, hasMutex && hasDone && mu.Type == reflect.TypeFor[sync.RWMutex]() && done.Type.Kind() == reflect.Bool, changed)
-		require.False(t, pod.decided(), changed)
+		require.False(t, pod.isDecided(), changed)
 		pod.Reject("Doorman", "no")
-		require.True(t, pod.decided(), changed)
+		require.True(t, pod.isDecided(), changed)
 		break
 	}
 	require.NoError(t, s.settle(t.Context()))
@@ -95,7 +95,7 @@ func TestTheRuntimeTellsWhetherGoroutinesRest(t *testing.T) {
 	require.False(t, idle, changed)
 }
 
-// TestUpstreamRegistersItsHandlersWhereItDid: origin knows the scheduler's own handlers, which come last, by the function that registers them.
+// TestUpstreamRegistersItsHandlersWhereItDid: registrationOrigin knows the scheduler's own handlers, which come last, by the function that registers them.
 func TestUpstreamRegistersItsHandlersWhereItDid(t *testing.T) {
 	s, err := New(t.Context(), nil, Options{})
 	require.NoError(t, err)
@@ -103,6 +103,6 @@ func TestUpstreamRegistersItsHandlersWhereItDid(t *testing.T) {
 	pods := kindFor[*v1.Pod](s.store)
 	require.NotEmpty(t, pods.registrations)
 	require.True(t, strings.HasPrefix(pods.registrations[len(pods.registrations)-1].origin, "~"),
-		"the scheduler does not register its handlers in addAllEventHandlers any more: origin must find out in another way which handlers are its own, "+
+		"the scheduler does not register its handlers in addAllEventHandlers any more: registrationOrigin must find out in another way which handlers are its own, "+
 			"or a pod is woken before the plugins know of the event")
 }

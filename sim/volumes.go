@@ -21,7 +21,7 @@ import (
 // This file stands for what gives claims their volumes: the API server's default class, the volume controller, and the provisioners of
 // drivers, within the capacity that these publish.
 
-func (s *Sim) classes() storagelisters.StorageClassLister {
+func (s *Sim) classLister() storagelisters.StorageClassLister {
 	return storagelisters.NewStorageClassLister(kindFor[*storagev1.StorageClass](s.store).indexer)
 }
 
@@ -31,7 +31,7 @@ func (s *Sim) createClaim(claim *v1.PersistentVolumeClaim) error {
 	if metav1.HasAnnotation(claim.ObjectMeta, volume.AnnBindCompleted) {
 		return s.store.create(claim)
 	}
-	classes := s.classes()
+	classes := s.classLister()
 	if _, beta := claim.Annotations[v1.BetaStorageClassAnnotation]; !beta && claim.Spec.StorageClassName == nil {
 		if class := s.defaultClass(); class != nil {
 			claim.Spec.StorageClassName = &class.Name
@@ -85,7 +85,7 @@ func (s *Sim) matchingVolume(claim *v1.PersistentVolumeClaim, waits bool) *v1.Pe
 
 // bindVolume binds a volume and a claim to each other.
 func (s *Sim) bindVolume(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) {
-	pv, err := change(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
+	pv, err := changeObject(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
 		pv.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 		return nil
 	})
@@ -100,7 +100,7 @@ func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
 	if ref == nil || pv.Status.Phase == v1.VolumeBound {
 		return
 	}
-	_, err := change(s.store, ref.Namespace+"/"+ref.Name, func(claim *v1.PersistentVolumeClaim) error {
+	_, err := changeObject(s.store, ref.Namespace+"/"+ref.Name, func(claim *v1.PersistentVolumeClaim) error {
 		if claim.Spec.VolumeName != "" && claim.Spec.VolumeName != pv.Name {
 			return errUnchanged
 		}
@@ -111,7 +111,7 @@ func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
 	if err != nil {
 		return
 	}
-	_, _ = change(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
+	_, _ = changeObject(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
 		pv.Status.Phase = v1.VolumeBound
 		return nil
 	})
@@ -128,7 +128,7 @@ func (s *Sim) provisionSelected(claim *v1.PersistentVolumeClaim) bool {
 	if !ok || s.provision(claim, class, node) {
 		return true
 	}
-	_, _ = change(s.store, keyOf(claim), func(claim *v1.PersistentVolumeClaim) error {
+	_, _ = changeObject(s.store, keyOf(claim), func(claim *v1.PersistentVolumeClaim) error {
 		delete(claim.Annotations, volume.AnnSelectedNode)
 		return nil
 	})
@@ -152,7 +152,7 @@ func (s *Sim) provisionAtOnce(claim *v1.PersistentVolumeClaim) {
 			continue
 		}
 		var place strings.Builder
-		for _, r := range s.placeOf(class, node) {
+		for _, r := range s.topologyOf(class, node) {
 			place.WriteString(r.Values[0] + "\n")
 		}
 		if places[place.String()] == nil {
@@ -194,7 +194,7 @@ func (s *Sim) provision(claim *v1.PersistentVolumeClaim, class *storagev1.Storag
 		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
 	}
 	pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: pv.Name}
-	if place := s.placeOf(class, node); len(place) > 0 {
+	if place := s.topologyOf(class, node); len(place) > 0 {
 		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: place}}}}
 	}
 	if err := s.store.create(pv); err == nil {
@@ -222,9 +222,9 @@ func (s *Sim) hasDriver(class *storagev1.StorageClass, node *v1.Node) bool {
 	return !isDriver || s.driverOf(class, node) != nil
 }
 
-// placeOf returns what ties a volume of a class to where it is made on a node: the labels that the node's CSI driver names; of a provisioner
+// topologyOf returns what ties a volume of a class to where it is made on a node: the labels that the node's CSI driver names; of a provisioner
 // that is none, those of the class' other volumes; or else the zone.
-func (s *Sim) placeOf(class *storagev1.StorageClass, node *v1.Node) []v1.NodeSelectorRequirement {
+func (s *Sim) topologyOf(class *storagev1.StorageClass, node *v1.Node) []v1.NodeSelectorRequirement {
 	keys, known := s.volumeKeys[class.Name]
 	if driver := s.driverOf(class, node); driver != nil {
 		keys = driver.TopologyKeys
@@ -315,7 +315,7 @@ func (s *Sim) returnCapacity(claim *v1.PersistentVolumeClaim, nodeName string) {
 
 // changeCapacity changes what is left. No volume can be larger than that.
 func (s *Sim) changeCapacity(capacity *storagev1.CSIStorageCapacity, size resource.Quantity) {
-	_, _ = change(s.store, keyOf(capacity), func(c *storagev1.CSIStorageCapacity) error {
+	_, _ = changeObject(s.store, keyOf(capacity), func(c *storagev1.CSIStorageCapacity) error {
 		if c.Capacity == nil {
 			return errUnchanged
 		}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// watch serves the watches of plugins' own informers.
-func (a api) watch(k *kind, namespace string, r *http.Request) (any, error) {
+// watchObjects serves the watches of plugins' own informers.
+func (a api) watchObjects(k *kind, namespace string, r *http.Request) (any, error) {
 	selected, err := selection(k, namespace, r)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (a api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 	}
 	send := func(kind watch.EventType, obj any) {
 		if o, ok := obj.(client.Object); ok && selected(o) {
-			s.send(kind, k.typed(o))
+			s.sendEvent(kind, k.withKind(o))
 		}
 	}
 	since, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
@@ -71,7 +71,7 @@ func newStream(r *http.Request) (*stream, error) {
 	return &stream{PipeReader: body, encoder: json.NewEncoder(writer), stop: func() {}}, nil
 }
 
-func (s *stream) send(kind watch.EventType, obj client.Object) {
+func (s *stream) sendEvent(kind watch.EventType, obj client.Object) {
 	_ = s.encoder.Encode(struct {
 		Type   watch.EventType `json:"type"`
 		Object client.Object   `json:"object"`

@@ -67,24 +67,24 @@ type planner struct {
 type plan struct {
 	held amounts
 	// missing are pods for which there is no room, by zone and request; capped means that the limit keeps some of it from being held.
-	missing lacking
+	missing missingPods
 	capped  bool
 	// tight is what of held the replays have used in the end.
 	tight amounts
 }
 
-// lacking are pods for which there is no room, those together that ask for the same in the same zone.
-type lacking map[shape][]*v1.Pod
+// missingPods are pods for which there is no room, those together that ask for the same in the same zone.
+type missingPods map[shape][]*v1.Pod
 
 // shape is a zone, and what a pod asks for, in words.
 type shape struct{ zone, requests string }
 
-func (l lacking) add(zone string, pod *v1.Pod) {
-	key := shape{zone, asking(pod)}
+func (l missingPods) addPod(zone string, pod *v1.Pod) {
+	key := shape{zone, requestsText(pod)}
 	l[key] = append(l[key], pod)
 }
 
-func (l lacking) count() (pods int64) {
+func (l missingPods) podCount() (pods int64) {
 	for _, lack := range l {
 		pods += int64(len(lack))
 	}
@@ -126,7 +126,7 @@ func newPlanner(
 	}
 	p.late = latecomers(p.policies)
 	for i, pod := range p.pods {
-		s, request := p.sites[pod.Spec.NodeName], wants(pod)
+		s, request := p.sites[pod.Spec.NodeName], footprintOf(pod)
 		if s == nil {
 			continue
 		}
@@ -146,15 +146,15 @@ func newPlanner(
 			s.otherPods.Add(&request, 1)
 		}
 	}
-	c.choose(zones)
-	p.losses = p.worth(c.candidates(p, held, said))
+	c.selectZones(zones)
+	p.losses = p.displacingLosses(c.candidates(p, held, said))
 	most := int64(0)
 	for _, l := range p.losses {
 		demand := p.demandOf(l)
 		most = max(most, demand.Pods)
 	}
 	p.orders = thoroughness * options.replaysOf(int(most), DefaultReplays)
-	p.share(zones)
+	p.computeShares(zones)
 	if fraction := c.asked.Spec.MaxHeldFraction; fraction != nil {
 		f := fraction.AsApproximateFloat64()
 		p.limit = &ledger.Resources{MilliCPU: int64(f * float64(p.total.MilliCPU)), Memory: int64(f * float64(p.total.Memory))}
@@ -166,29 +166,29 @@ func newPlanner(
 func (p *planner) demandOf(l *loss) ledger.Resources {
 	var sum ledger.Resources
 	for name, demand := range p.demand {
-		if l.takes(p.sites[name].node) {
+		if l.includes(p.sites[name].node) {
 			sum.Add(&demand, 1)
 		}
 	}
 	return sum
 }
 
-// worth leaves out losses that displace nothing, and sorts the others: the one that displaces most is the first.
-func (p *planner) worth(losses []*loss) []*loss {
+// displacingLosses leaves out losses that displace nothing, and sorts the others: the one that displaces most is the first.
+func (p *planner) displacingLosses(losses []*loss) []*loss {
 	size := map[*loss]float64{}
 	losses = slices.DeleteFunc(losses, func(l *loss) bool {
 		demand := p.demandOf(l)
-		size[l] = p.size(demand)
+		size[l] = p.sizeOf(demand)
 		return demand.Pods == 0
 	})
 	slices.SortFunc(losses, func(a, b *loss) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key(), b.key())) })
 	return losses
 }
 
-// share works out how little can be held. What is held outside of a lost zone must be no less than what the zone displaces: with T in all,
+// computeShares works out how little can be held. What is held outside of a lost zone must be no less than what the zone displaces: with T in all,
 // a zone has at most T less its own demand. So T is no less than any demand, nor than all of them divided by the number of
 // the other zones, and no more than that is needed. For nodes T is divided evenly.
-func (p *planner) share(zones map[string]bool) {
+func (p *planner) computeShares(zones map[string]bool) {
 	var all ledger.Resources
 	byZone := map[string]ledger.Resources{}
 	nodes := false
@@ -216,12 +216,12 @@ func (p *planner) share(zones map[string]bool) {
 	}
 }
 
-// size measures an amount: the fraction of the cluster's CPU and that of its memory, added.
-func (p *planner) size(r ledger.Resources) float64 {
+// sizeOf measures an amount: the fraction of the cluster's CPU and that of its memory, added.
+func (p *planner) sizeOf(r ledger.Resources) float64 {
 	return float64(r.MilliCPU)/float64(max(1, p.total.MilliCPU)) + float64(r.Memory)/float64(max(1, p.total.Memory))
 }
 
-func (a amounts) sum() ledger.Resources {
+func (a amounts) total() ledger.Resources {
 	var sum ledger.Resources
 	for _, r := range a {
 		sum.Add(&r, 1)
@@ -229,8 +229,8 @@ func (a amounts) sum() ledger.Resources {
 	return sum
 }
 
-// raise makes the amount of a node no less than r.
-func (a amounts) raise(node string, r *ledger.Resources) {
+// raiseTo makes the amount of a node no less than r.
+func (a amounts) raiseTo(node string, r *ledger.Resources) {
 	held := a[node]
 	held = held.Clone()
 	held.SetMax(r)
@@ -249,40 +249,40 @@ func (a amounts) add(node string, r *ledger.Resources, times int64) {
 func (a amounts) raisedBy(placed []placement) amounts {
 	out, used := maps.Clone(a), amounts{}
 	for _, found := range placed {
-		request := wants(found.pod)
+		request := footprintOf(found.pod)
 		used.add(found.node, &request, 1)
 	}
 	for name, room := range used {
-		out.raise(name, &room)
+		out.raiseTo(name, &room)
 	}
 	return out
 }
 
-// plan begins with the amounts that there are, so that they stay, and with none if that comes out much smaller.
-func (p *planner) plan(ctx context.Context, held amounts) (*plan, error) {
-	first, err := p.grow(ctx, p.replay, p.holdable(held))
-	if err != nil || len(held) == 0 || p.size(first.tight.sum()) > worthwhile*p.size(first.held.sum()) {
+// computePlan begins with the amounts that there are, so that they stay, and with none if that comes out much smaller.
+func (p *planner) computePlan(ctx context.Context, held amounts) (*plan, error) {
+	first, err := p.growAmounts(ctx, p.replayLoss, p.holdable(held))
+	if err != nil || len(held) == 0 || p.sizeOf(first.tight.total()) > worthwhile*p.sizeOf(first.held.total()) {
 		return first, err
 	}
-	fresh, err := p.grow(ctx, p.replay, amounts{})
-	if err != nil || p.size(fresh.held.sum()) > worthwhile*p.size(first.held.sum()) || fresh.missing.count() > first.missing.count() {
+	fresh, err := p.growAmounts(ctx, p.replayLoss, amounts{})
+	if err != nil || p.sizeOf(fresh.held.total()) > worthwhile*p.sizeOf(first.held.total()) || fresh.missing.podCount() > first.missing.podCount() {
 		return first, err
 	}
 	return fresh, nil
 }
 
-// found is what one replay comes to.
-type found struct {
+// replayResult is what one replay comes to.
+type replayResult struct {
 	used, asks amounts // asks are what is used of nodes on which others have the room now
-	missing    lacking
+	missing    missingPods
 	capped     bool
 }
 
 // worstOf returns the first replay in which most pods lack room.
-func worstOf(replays []found) *found {
+func worstOf(replays []replayResult) *replayResult {
 	worst := &replays[0]
 	for i := range replays {
-		if replays[i].missing.count() > worst.missing.count() {
+		if replays[i].missing.podCount() > worst.missing.podCount() {
 			worst = &replays[i]
 		}
 	}
@@ -294,7 +294,7 @@ func (p *planner) holdable(held amounts) amounts {
 	out := amounts{}
 	for name, r := range held {
 		if s := p.sites[name]; s != nil && usable(s.node) {
-			room := s.room()
+			room := s.freeRoom()
 			r = r.Clone()
 			r.SetMin(&room)
 			r = r.Positive()
@@ -309,13 +309,13 @@ func (p *planner) holdable(held amounts) amounts {
 // replayFunc plays a loss, as replay does.
 type replayFunc func(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error)
 
-// grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
-func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*plan, error) {
-	out := &plan{held: held, missing: lacking{}}
+// growAmounts raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
+func (p *planner) growAmounts(ctx context.Context, replay replayFunc, held amounts) (*plan, error) {
+	out := &plan{held: held, missing: missingPods{}}
 	replays := len(p.losses) * p.orders
 	// Each pass replays the losses in other orders, until nothing was lacking in as many replays in a row as a pass has. Then come the first
 	// pass's orders again: with these the next plan begins, and it should find nothing lacking.
-	last, enough, settling := make([]found, replays), 0, false
+	last, enough, settling := make([]replayResult, replays), 0, false
 	for n := range maxPasses * replays {
 		if enough == replays {
 			if settling || n == replays {
@@ -328,35 +328,35 @@ func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*p
 			pass = 0
 		}
 		order := at % p.orders
-		placements, err := replay(ctx, p.losses[at/p.orders], order, p.seed(pass, order), held)
+		placements, err := replay(ctx, p.losses[at/p.orders], order, p.seedOf(pass, order), held)
 		if err != nil {
 			return nil, err
 		}
-		f := found{used: amounts{}, asks: amounts{}, missing: lacking{}}
+		f := replayResult{used: amounts{}, asks: amounts{}, missing: missingPods{}}
 		grew := false
 		for _, l := range placements {
-			request := wants(l.pod)
+			request := footprintOf(l.pod)
 			if l.node == "" {
-				f.missing.add("", l.pod)
+				f.missing.addPod("", l.pod)
 				continue
 			}
 			used := f.used[l.node]
 			used = used.Clone()
 			used.Add(&request, 1)
-			if p.exceeds(held, l.node, &used) {
+			if p.exceedsLimit(held, l.node, &used) {
 				f.capped = true
-				f.missing.add(p.sites[l.node].zone, l.pod)
+				f.missing.addPod(p.sites[l.node].zone, l.pod)
 				continue
 			}
 			f.used[l.node] = used
 			if l.foundAt == openAll {
-				f.missing.add(p.sites[l.node].zone, l.pod)
-				f.asks.raise(l.node, &used)
+				f.missing.addPod(p.sites[l.node].zone, l.pod)
+				f.asks.raiseTo(l.node, &used)
 				continue
 			}
 			if room := held[l.node]; used.Exceeds(&room) != "" {
 				grew = true
-				held.raise(l.node, &used)
+				held.raiseTo(l.node, &used)
 			}
 		}
 		last[at] = f
@@ -370,7 +370,7 @@ func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*p
 		f := &last[at]
 		out.capped = out.capped || f.capped
 		for node, used := range f.used {
-			out.tight.raise(node, &used)
+			out.tight.raiseTo(node, &used)
 		}
 		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for it elsewhere.
 		orders := last[at/p.orders*p.orders:][:p.orders]
@@ -383,18 +383,18 @@ func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*p
 			}
 		}
 		for _, node := range slices.Sorted(maps.Keys(f.asks)) {
-			if ask := f.asks[node]; p.exceeds(held, node, &ask) {
+			if ask := f.asks[node]; p.exceedsLimit(held, node, &ask) {
 				out.capped = true
 			} else {
-				held.raise(node, &ask)
+				held.raiseTo(node, &ask)
 			}
 		}
 	}
 	return out, nil
 }
 
-// seed is that of an order of a pass.
-func (p *planner) seed(pass, order int) int64 {
+// seedOf is that of an order of a pass.
+func (p *planner) seedOf(pass, order int) int64 {
 	if p.broken {
 		if pass--; pass < 0 {
 			return certificateSeeds + int64(order)
@@ -403,8 +403,8 @@ func (p *planner) seed(pass, order int) int64 {
 	return int64(pass*p.orders + order)
 }
 
-// exceeds reports whether more would be held than may be, if a node held as much.
-func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
+// exceedsLimit reports whether more would be held than may be, if a node held as much.
+func (p *planner) exceedsLimit(held amounts, node string, r *ledger.Resources) bool {
 	if p.limit == nil {
 		return false
 	}
@@ -414,20 +414,20 @@ func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
 	}
 	more := r.Minus(&has)
 	more = more.Positive()
-	sum := held.sum()
+	sum := held.total()
 	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU || more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory
 }
 
-// wants is what a pod takes of a node.
-func wants(pod *v1.Pod) ledger.Resources {
+// footprintOf is what a pod takes of a node.
+func footprintOf(pod *v1.Pod) ledger.Resources {
 	r := ledger.ResourcesOf(requestsOf(pod))
 	r.Pods = 1
 	return r
 }
 
-// asking puts into words what a pod asks for.
-func asking(pod *v1.Pod) string {
-	r := wants(pod)
+// requestsText puts into words what a pod asks for.
+func requestsText(pod *v1.Pod) string {
+	r := footprintOf(pod)
 	var requests []string
 	for name := range r.Named() {
 		if name != v1.ResourcePods {

@@ -17,7 +17,7 @@ func TestOrdersOfTheCertificate(t *testing.T) {
 	seeds := func(p *planner) (out []int64) {
 		for pass := range maxPasses {
 			for order := range p.orders {
-				out = append(out, p.seed(pass, order))
+				out = append(out, p.seedOf(pass, order))
 			}
 		}
 		return out
@@ -59,22 +59,22 @@ func TestTheNextPlanIsTheSame(t *testing.T) {
 		replays := 0
 		play := func(_ context.Context, l *loss, _ int, seed int64, held amounts) ([]placement, error) {
 			replays++
-			sum := held.sum()
+			sum := held.total()
 			r := rand.New(rand.NewPCG(cluster, uint64(seed)<<32+uint64(sum.MilliCPU)+uint64(l.zone[0]))) //nolint:gosec // not negative
 			cpu := *resource.NewQuantity(1+r.Int64N(2), resource.DecimalSI)
 			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: cpu}}}}}}
 			to := placement{pod: pod, node: nodes[r.IntN(len(nodes))], foundAt: openFree}
-			if is, request := held[to.node], wants(pod); request.Exceeds(&is) == "" {
+			if is, request := held[to.node], footprintOf(pod); request.Exceeds(&is) == "" {
 				to.foundAt = openHeld
 			}
 			return []placement{to}, nil
 		}
-		first, err := p.grow(t.Context(), play, amounts{})
+		first, err := p.growAmounts(t.Context(), play, amounts{})
 		require.NoError(t, err)
 		require.Less(t, replays, maxPasses*6)
 		held := maps.Clone(first.held)
 		replays = 0
-		again, err := p.grow(t.Context(), play, first.held)
+		again, err := p.growAmounts(t.Context(), play, first.held)
 		require.NoError(t, err)
 		require.Equal(t, held, again.held, "cluster %d", cluster)
 		require.Equal(t, 6, replays, "cluster %d", cluster)

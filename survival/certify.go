@@ -74,8 +74,8 @@ func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.Zon
 	return c.Certify(ctx, objects, asked, options)
 }
 
-// statuses are what certificates come to. failed, if not nil, is the condition of all that are valid.
-func statuses(certificates []*certificate, objects []client.Object, options *Options, failed *metav1.Condition) []v1alpha1.ZoneSurvivalStatus {
+// statusesOf are what certificates come to. failed, if not nil, is the condition of all that are valid.
+func statusesOf(certificates []*certificate, objects []client.Object, options *Options, failed *metav1.Condition) []v1alpha1.ZoneSurvivalStatus {
 	snapshot := v1alpha1.SurvivalSnapshot{Hash: options.Fingerprint}
 	if snapshot.Hash == "" {
 		snapshot.Hash = Fingerprint(objects)
@@ -92,7 +92,7 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 	impaired := NewImpaired(objects)
 	for i, c := range certificates {
 		c.status.Snapshot, c.status.ComputedAt = snapshot, metav1.Time{Time: options.Sim.Now}
-		condition := c.end()
+		condition := c.conclude()
 		if failed != nil && c.invalid == nil {
 			condition = *failed
 		}
@@ -110,8 +110,8 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 	return out
 }
 
-// roundOfReplays replays losses, and records for the certificates what they come to.
-type roundOfReplays struct {
+// replayRound replays losses, and records for the certificates what they come to.
+type replayRound struct {
 	base         *sim.Sim
 	before       *usage
 	options      *Options
@@ -133,29 +133,29 @@ func replayAll(ctx context.Context, objects []client.Object, certificates []*cer
 	}
 	nodes, pods := sim.List[*v1.Node](base), sim.List[*v1.Pod](base)
 	for _, c := range certificates {
-		c.begin(nodes, pods)
+		c.recordBaseline(nodes, pods)
 	}
-	p := &roundOfReplays{base: base, before: usageOf(nodes, pods), options: options, certificates: certificates, kept: map[string]*replayer{}}
-	err = p.zones(ctx)
+	p := &replayRound{base: base, before: usageOf(nodes, pods), options: options, certificates: certificates, kept: map[string]*replayer{}}
+	err = p.replayZones(ctx)
 	if err == nil {
-		err = p.nodes(ctx)
+		err = p.replayNodes(ctx)
 	}
 	if len(base.Evicted()) > 0 { // before any loss: the copies do not know which of their pods stand for those of the cluster
 		for zone := range p.kept {
-			p.drop(zone)
+			p.dropCopy(zone)
 		}
 	}
 	return p.kept, err
 }
 
-// drop gives up the copy that is kept for a zone.
-func (p *roundOfReplays) drop(zone string) {
+// dropCopy gives up the copy that is kept for a zone.
+func (p *replayRound) dropCopy(zone string) {
 	p.kept[zone].close()
 	delete(p.kept, zone)
 }
 
 // copyForOrder returns where losses are replayed in the order of that number; the first is the worst one.
-func (p *roundOfReplays) copyForOrder(number int) *replayer {
+func (p *replayRound) copyForOrder(number int) *replayer {
 	protects := func(pod *v1.Pod) bool {
 		return slices.ContainsFunc(p.certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) })
 	}
@@ -163,21 +163,21 @@ func (p *roundOfReplays) copyForOrder(number int) *replayer {
 	return newReplayer(p.base, p.before, p.options.Sim.Seed+certificateSeeds+int64(number), rank)
 }
 
-// zones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much as another copy.
-func (p *roundOfReplays) zones(ctx context.Context) error {
+// replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much as another copy.
+func (p *replayRound) replayZones(ctx context.Context) error {
 	wanted := map[string][]*certificate{}
 	for _, c := range p.certificates {
 		for _, zone := range c.zones {
 			wanted[zone] = append(wanted[zone], c)
 		}
 	}
-	displaced := podsIn(p.base)
+	displaced := displacedByZone(p.base)
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
 		l := &loss{zone: zone}
 		breaking := 0 // replays
 		for i := range p.options.replaysOf(displaced[zone], mostReplays) {
 			// A certificate that is broken needs no further replay of that loss.
-			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(l) })
+			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.isBroken(l) })
 			if len(open) == 0 {
 				break
 			}
@@ -189,8 +189,8 @@ func (p *roundOfReplays) zones(ctx context.Context) error {
 			}
 			waits := false
 			for _, c := range open {
-				c.record(l, r, err)
-				waits = waits || c.broken(l)
+				c.recordOutcome(l, r, err)
+				waits = waits || c.isBroken(l)
 			}
 			if waits {
 				breaking++
@@ -204,20 +204,20 @@ func (p *roundOfReplays) zones(ctx context.Context) error {
 			}
 		}
 		if breaking > 1 { // after each of these replays pods of another ZoneSurvival wait
-			p.drop(zone)
+			p.dropCopy(zone)
 		}
 	}
 	return nil
 }
 
-// nodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each node to be in one.
-func (p *roundOfReplays) nodes(ctx context.Context) error {
+// replayNodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each node to be in one.
+func (p *replayRound) replayNodes(ctx context.Context) error {
 	for _, c := range p.certificates {
 		n := int(ptr.Deref(c.asked.Spec.Survive.Nodes, 0))
 		if n == 0 || c.invalid != nil {
 			continue
 		}
-		loads := c.loadsOf(sim.List[*v1.Node](p.base), sim.List[*v1.Pod](p.base))
+		loads := c.nodeLoads(sim.List[*v1.Node](p.base), sim.List[*v1.Pod](p.base))
 		displaced := 0
 		for _, l := range loads {
 			displaced += l.pods
@@ -237,23 +237,23 @@ func (p *roundOfReplays) nodes(ctx context.Context) error {
 // loseNodes replays losses one after the other. An error is that of ctx.
 func (c *certificate) loseNodes(ctx context.Context, s *replayer, losses []*loss) error {
 	for _, l := range losses {
-		if c.broken(l) {
+		if c.isBroken(l) {
 			continue
 		}
 		r, err := s.replay(ctx, l)
 		if err == nil {
-			err = s.takeBack(ctx)
+			err = s.revert(ctx)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.record(l, r, err) // after an error, which spoils the copy, all losses are broken
+		c.recordOutcome(l, r, err) // after an error, which spoils the copy, all losses are broken
 	}
 	return nil
 }
 
-// podsIn returns how many pods each zone has that would be displaced.
-func podsIn(base *sim.Sim) map[string]int {
+// displacedByZone returns how many pods each zone has that would be displaced.
+func displacedByZone(base *sim.Sim) map[string]int {
 	out := map[string]int{}
 	for _, pod := range sim.List[*v1.Pod](base) {
 		if pod.Spec.NodeName == "" || !live(pod) || sim.NodeBound(pod) {
@@ -266,7 +266,7 @@ func podsIn(base *sim.Sim) map[string]int {
 	return out
 }
 
-func byName(a, b *v1.Pod) int {
+func compareByName(a, b *v1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
@@ -296,7 +296,7 @@ func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 	c.protects, c.invalid = Protected(asked)
 	for i := range asked.Spec.Workloads {
 		w := selection{}
-		_ = w.add(asked.Spec.Workloads[i].Namespace, &asked.Spec.Workloads[i].PodSelector) // else it is invalid
+		_ = w.addSelector(asked.Spec.Workloads[i].Namespace, &asked.Spec.Workloads[i].PodSelector) // else it is invalid
 		c.workloads = append(c.workloads, w)
 	}
 	c.status.ObservedGeneration = asked.Generation
@@ -307,17 +307,17 @@ func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 func Protected(asked *v1alpha1.ZoneSurvival) (func(*v1.Pod) bool, error) {
 	protected := selection{}
 	for i, w := range asked.Spec.Workloads {
-		if err := protected.add(w.Namespace, &w.PodSelector); err != nil {
+		if err := protected.addSelector(w.Namespace, &w.PodSelector); err != nil {
 			return nil, fmt.Errorf("spec.workloads[%d].podSelector: %w", i, err)
 		}
 	}
-	return func(pod *v1.Pod) bool { return protected.has(pod) && !sim.NodeBound(pod) }, nil
+	return func(pod *v1.Pod) bool { return protected.selects(pod) && !sim.NodeBound(pod) }, nil
 }
 
 // selection are the pods that one of its selectors selects; these are by namespace.
 type selection map[string][]labels.Selector
 
-func (s selection) add(namespace string, pods *metav1.LabelSelector) error {
+func (s selection) addSelector(namespace string, pods *metav1.LabelSelector) error {
 	selector, err := metav1.LabelSelectorAsSelector(pods)
 	if err != nil {
 		return err
@@ -326,12 +326,12 @@ func (s selection) add(namespace string, pods *metav1.LabelSelector) error {
 	return nil
 }
 
-func (s selection) has(pod *v1.Pod) bool {
+func (s selection) selects(pod *v1.Pod) bool {
 	return slices.ContainsFunc(s[pod.Namespace], func(pods labels.Selector) bool { return pods.Matches(labels.Set(pod.Labels)) })
 }
 
-// begin notes what there is before the losses.
-func (c *certificate) begin(nodes []*v1.Node, pods []*v1.Pod) {
+// recordBaseline notes what there is before the losses.
+func (c *certificate) recordBaseline(nodes []*v1.Node, pods []*v1.Pod) {
 	if c.invalid != nil {
 		return
 	}
@@ -354,11 +354,11 @@ func (c *certificate) begin(nodes []*v1.Node, pods []*v1.Pod) {
 			}
 		}
 	}
-	c.choose(zones)
+	c.selectZones(zones)
 }
 
-// choose notes which of the cluster's zones may be lost.
-func (c *certificate) choose(zones map[string]bool) {
+// selectZones notes which of the cluster's zones may be lost.
+func (c *certificate) selectZones(zones map[string]bool) {
 	if c.asked.Spec.Survive.Zones != nil {
 		c.zones = slices.Sorted(maps.Keys(zones))
 	}
@@ -372,25 +372,25 @@ func (c *certificate) choose(zones map[string]bool) {
 	slices.Sort(c.zones)
 }
 
-// replayed is what is known of a loss.
+// lossResult is what is known of a loss.
 type lossResult struct {
 	*loss
 	result v1alpha1.SurvivalLoss
 }
 
-// broken reports whether a pod waits after the loss, or it is unknown.
-func (c *certificate) broken(l *loss) bool {
+// isBroken reports whether a pod waits after the loss, or it is unknown.
+func (c *certificate) isBroken(l *loss) bool {
 	worst := c.losses[l.key()]
 	return worst != nil && worst.result.Waiting > 0 || c.failed != ""
 }
 
-// record looks at what has become of the protected pods in a replay, and keeps the worst.
-func (c *certificate) record(l *loss, r *outcome, err error) {
+// recordOutcome looks at what has become of the protected pods in a replay, and keeps the worst.
+func (c *certificate) recordOutcome(l *loss, r *outcome, err error) {
 	if err != nil {
 		c.failed = fmt.Sprintf("the loss of %s: %s", l, message.OneLine(err))
 		return
 	}
-	result := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
+	result := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margins(c.resources)}
 	for _, m := range r.moves {
 		if !c.protects(m.before) {
 			continue
@@ -414,7 +414,7 @@ func (c *certificate) record(l *loss, r *outcome, err error) {
 		c.losses[l.key()] = &lossResult{l, result}
 		return
 	}
-	least(result.Margin, previous.result.Margin)
+	lowerMargins(result.Margin, previous.result.Margin)
 	if result.Waiting > 0 || result.Displaced > previous.result.Displaced {
 		previous.result = result
 	} else {
@@ -422,8 +422,8 @@ func (c *certificate) record(l *loss, r *outcome, err error) {
 	}
 }
 
-// sorted returns the losses: zones by name; sets of nodes by how bad their loss is.
-func (c *certificate) sorted() []*lossResult {
+// sortedLosses returns the losses: zones by name; sets of nodes by how bad their loss is.
+func (c *certificate) sortedLosses() []*lossResult {
 	return slices.SortedFunc(maps.Values(c.losses), func(a, b *lossResult) int {
 		bad := 0
 		if a.nodes != nil && b.nodes != nil {
@@ -433,9 +433,9 @@ func (c *certificate) sorted() []*lossResult {
 	})
 }
 
-// end puts the losses into the status, of nodes the worst, and returns the condition.
-func (c *certificate) end() metav1.Condition {
-	losses := c.sorted()
+// conclude puts the losses into the status, of nodes the worst, and returns the condition.
+func (c *certificate) conclude() metav1.Condition {
+	losses := c.sortedLosses()
 	c.status.Replayed = int64(len(losses))
 	for _, l := range losses {
 		if l.nodes == nil || len(c.status.Losses) < maxNodeLosses {
@@ -443,12 +443,12 @@ func (c *certificate) end() metav1.Condition {
 		}
 	}
 	condition := c.condition(losses)
-	shorten(c.status.Losses)
+	fitIntoStatus(c.status.Losses)
 	return condition
 }
 
-// shorten leaves out of each loss what the status has no room for: witnesses beyond the first, and the zones that have most free.
-func shorten(losses []v1alpha1.SurvivalLoss) {
+// fitIntoStatus leaves out of each loss what the status has no room for: witnesses beyond the first, and the zones that have most free.
+func fitIntoStatus(losses []v1alpha1.SurvivalLoss) {
 	witnesses, margins, left := max(1, allWitnesses/max(1, len(losses))), max(2, allMargins/max(1, len(losses))), allWitnesses
 	for i := range losses {
 		l := &losses[i]
@@ -475,9 +475,9 @@ func leastFree(m *v1alpha1.SurvivalMargin) float64 {
 func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 	switch {
 	case c.invalid != nil:
-		return unknown(v1alpha1.ReasonInvalid, c.invalid.Error())
+		return unknownCondition(v1alpha1.ReasonInvalid, c.invalid.Error())
 	case c.status.Pods == 0:
-		return unknown(v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting))
+		return unknownCondition(v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting))
 	}
 	var most *lossResult
 	for _, l := range losses {
@@ -492,18 +492,18 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 	}
 	switch {
 	case c.failed != "":
-		return unknown(v1alpha1.ReasonReplayFailed, c.failed)
+		return unknownCondition(v1alpha1.ReasonReplayFailed, c.failed)
 	case len(c.absent) > 0:
-		return unknown(v1alpha1.ReasonNoZones, "spec.survive.zoneNames: no node is in "+strings.Join(c.absent, ", "))
+		return unknownCondition(v1alpha1.ReasonNoZones, "spec.survive.zoneNames: no node is in "+strings.Join(c.absent, ", "))
 	case most == nil:
-		return unknown(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
+		return unknownCondition(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, Message: fmt.Sprintf(
-		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.these(losses), c.status.Pods, most.result.Displaced, most.loss) + c.provided()}
+		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.lossesText(losses), c.status.Pods, most.result.Displaced, most.loss) + c.conditionsText()}
 }
 
-// provided says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
-func (c *certificate) provided() string {
+// conditionsText says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
+func (c *certificate) conditionsText() string {
 	var kinds []string
 	condition := ""
 	for _, kind := range slices.Sorted(maps.Keys(c.replacedBy)) {
@@ -524,8 +524,8 @@ func (c *certificate) provided() string {
 	return condition
 }
 
-// these names the losses.
-func (c *certificate) these(losses []*lossResult) string {
+// lossesText names the losses.
+func (c *certificate) lossesText(losses []*lossResult) string {
 	switch n := ptr.Deref(c.asked.Spec.Survive.Nodes, 0); n {
 	case 0:
 		return "the zones " + strings.Join(c.zones, ", ")
@@ -536,6 +536,6 @@ func (c *certificate) these(losses []*lossResult) string {
 	}
 }
 
-func unknown(reason, message string) metav1.Condition {
+func unknownCondition(reason, message string) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }

@@ -29,29 +29,29 @@ func Fingerprint(objects []client.Object) string {
 			continue
 		}
 		h := fnv.New64a()
-		write(h, fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
-		write(h, state(obj)...)
+		writeWords(h, fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
+		writeWords(h, decisiveState(obj)...)
 		sum += h.Sum64()
 	}
 	return strconv.FormatUint(sum, 16)
 }
 
-func write(w io.Writer, words ...string) {
+func writeWords(w io.Writer, words ...string) {
 	for _, word := range words {
 		_, _ = io.WriteString(w, word)
 		_, _ = w.Write([]byte{0})
 	}
 }
 
-// state returns what of an object may decide an answer. The generation stands for the spec, where the API server counts it.
-func state(obj client.Object) []string {
+// decisiveState returns what of an object may decide an answer. The generation stands for the spec, where the API server counts it.
+func decisiveState(obj client.Object) []string {
 	generation := strconv.FormatInt(obj.GetGeneration(), 10)
 	switch o := obj.(type) {
 	case *v1.Pod:
-		return append(pairs(o.Labels), generation, o.Spec.NodeName, strconv.FormatBool(live(o)), strconv.FormatBool(ended(o)))
+		return append(sortedPairs(o.Labels), generation, o.Spec.NodeName, strconv.FormatBool(live(o)), strconv.FormatBool(ended(o)))
 	case *v1.Node:
 		taints, _ := json.Marshal(o.Spec.Taints) // plain data
-		out := append(pairs(o.Labels), strconv.FormatBool(usable(o)), string(taints))
+		out := append(sortedPairs(o.Labels), strconv.FormatBool(usable(o)), string(taints))
 		for _, name := range slices.Sorted(maps.Keys(o.Status.Allocatable)) {
 			quantity := o.Status.Allocatable[name]
 			out = append(out, string(name), quantity.String())
@@ -77,7 +77,7 @@ func state(obj client.Object) []string {
 	return []string{cmp.Or(obj.GetResourceVersion(), generation)}
 }
 
-func pairs(of map[string]string) []string {
+func sortedPairs(of map[string]string) []string {
 	out := make([]string, 0, 2*len(of)+4)
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		out = append(out, key, of[key])

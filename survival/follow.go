@@ -61,12 +61,12 @@ func (k *Certifier) Certify(
 	}
 	var failed *metav1.Condition
 	if len(options.Missing) > 0 {
-		failed = ptr.To(unknown(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; ")))
+		failed = ptr.To(unknownCondition(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; ")))
 	} else {
 		var err error
 		k.kept, err = replayAll(ctx, objects, certificates, &options)
 		if err != nil {
-			failed = ptr.To(unknown(v1alpha1.ReasonReplayFailed, message.OneLine(err)))
+			failed = ptr.To(unknownCondition(v1alpha1.ReasonReplayFailed, message.OneLine(err)))
 		}
 	}
 	if ctx.Err() != nil {
@@ -78,12 +78,12 @@ func (k *Certifier) Certify(
 		c.status.ReplayedAt = k.at
 	}
 	if failed == nil {
-		k.asked, k.objects = asked, byKey(objects)
+		k.asked, k.objects = asked, objectsByKey(objects)
 	}
-	return statuses(certificates, objects, &options, failed), nil
+	return statusesOf(certificates, objects, &options, failed), nil
 }
 
-func byKey(objects []client.Object) map[objectKey]client.Object {
+func objectsByKey(objects []client.Object) map[objectKey]client.Object {
 	out := make(map[objectKey]client.Object, len(objects))
 	for _, obj := range objects {
 		out[keyOf(obj)] = obj
@@ -101,8 +101,8 @@ func (k *Certifier) Follow(
 	if len(k.kept) == 0 || len(options.Missing) > 0 {
 		return nil, false, nil
 	}
-	now := byKey(objects)
-	d := k.differences(now)
+	now := objectsByKey(objects)
+	d := k.compareWith(now)
 	if d == nil || len(d.pods) > maxFollowed {
 		return nil, false, nil
 	}
@@ -126,14 +126,14 @@ func (k *Certifier) Follow(
 	certificates := make([]*certificate, len(asked))
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
-		certificates[i].begin(nodes, pods)
-		if k.answers(s) && slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
+		certificates[i].recordBaseline(nodes, pods)
+		if k.covers(s) && slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
 			return nil, false, nil // its replay has failed
 		}
 	}
 	for zone, s := range k.kept {
 		l := &loss{zone: zone}
-		if err := s.follow(ctx, l, nodes, d); err != nil {
+		if err := s.followChanges(ctx, l, nodes, d); err != nil {
 			k.Close() // a copy may have followed in part
 			if ctx.Err() != nil {
 				return nil, false, context.Cause(ctx)
@@ -141,17 +141,17 @@ func (k *Certifier) Follow(
 			return nil, false, nil
 		}
 		all := sim.List[*v1.Pod](s.copy)
-		r := &outcome{nodes: s.nodes, moves: s.moves(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones}
+		r := &outcome{nodes: s.nodes, moves: s.movesOf(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones}
 		for _, c := range certificates {
 			if slices.Contains(c.zones, zone) {
-				c.record(l, r, nil)
+				c.recordOutcome(l, r, nil)
 			}
 		}
 	}
 	k.objects = now
-	out = statuses(certificates, objects, &options, nil)
+	out = statusesOf(certificates, objects, &options, nil)
 	for i := range out {
-		if !k.answers(asked[i]) {
+		if !k.covers(asked[i]) {
 			out[i] = *asked[i].Status.DeepCopy()
 			continue
 		}
@@ -160,8 +160,8 @@ func (k *Certifier) Follow(
 	return out, true, nil
 }
 
-// answers reports whether the copies are of losses that a ZoneSurvival asks for.
-func (k *Certifier) answers(asked *v1alpha1.ZoneSurvival) bool {
+// covers reports whether the copies are of losses that a ZoneSurvival asks for.
+func (k *Certifier) covers(asked *v1alpha1.ZoneSurvival) bool {
 	return asked.Spec.Survive.Nodes == nil && slices.ContainsFunc(k.asked, func(s *v1alpha1.ZoneSurvival) bool {
 		return s.UID == asked.UID && s.Generation == asked.Generation
 	})
@@ -173,32 +173,32 @@ type differences struct {
 	put  []client.Object // controllers
 }
 
-// differences compares with the cluster before. It returns nil if a copy cannot follow.
-func (k *Certifier) differences(now map[objectKey]client.Object) *differences {
+// compareWith compares with the cluster before. It returns nil if a copy cannot follow.
+func (k *Certifier) compareWith(now map[objectKey]client.Object) *differences {
 	d := &differences{}
 	for key, obj := range now {
-		if old := k.objects[key]; old != obj && !d.add(old, obj) {
+		if old := k.objects[key]; old != obj && !d.note(old, obj) {
 			return nil
 		}
 	}
 	for key, old := range k.objects {
-		if now[key] == nil && !d.add(old, nil) {
+		if now[key] == nil && !d.note(old, nil) {
 			return nil
 		}
 	}
-	slices.SortFunc(d.pods, func(a, b sim.Change[*v1.Pod]) int { return byName(oneOf(a), oneOf(b)) })
+	slices.SortFunc(d.pods, func(a, b sim.Change[*v1.Pod]) int { return compareByName(eitherOf(a), eitherOf(b)) })
 	return d
 }
 
-func oneOf(c sim.Change[*v1.Pod]) *v1.Pod {
+func eitherOf(c sim.Change[*v1.Pod]) *v1.Pod {
 	if c.After != nil {
 		return c.After
 	}
 	return c.Before
 }
 
-// add notes a change, and reports whether a copy can follow it. Either object may be nil.
-func (d *differences) add(before, after client.Object) bool {
+// note notes a change, and reports whether a copy can follow it. Either object may be nil.
+func (d *differences) note(before, after client.Object) bool {
 	either := after
 	if either == nil {
 		either = before
@@ -208,7 +208,7 @@ func (d *differences) add(before, after client.Object) bool {
 		var c sim.Change[*v1.Pod]
 		c.Before, _ = before.(*v1.Pod)
 		c.After, _ = after.(*v1.Pod)
-		if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID || !slices.Equal(state(c.Before), state(c.After)) {
+		if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID || !slices.Equal(decisiveState(c.Before), decisiveState(c.After)) {
 			d.pods = append(d.pods, c)
 		}
 		return true
@@ -232,12 +232,12 @@ func (d *differences) add(before, after client.Object) bool {
 			return a.Name == b.Name && a.State == b.State && a.RecoveringSince.Equal(b.RecoveringSince) && a.Since.Equal(b.Since) && len(a.Full) == len(b.Full)
 		})
 	}
-	return slices.Equal(state(before), state(after))
+	return slices.Equal(decisiveState(before), decisiveState(after))
 }
 
-// follow makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took the place of lost ones on a
+// followChanges makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took the place of lost ones on a
 // node that another pod has got in the cluster are placed again, as are the changed pods of lost nodes.
-func (s *replayer) follow(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
+func (s *replayer) followChanges(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
 	for _, obj := range d.put {
 		if err := s.copy.Put(obj); err != nil {
 			return err
@@ -245,11 +245,11 @@ func (s *replayer) follow(ctx context.Context, l *loss, nodes []*v1.Node, d *dif
 	}
 	lost := map[string]bool{}
 	for _, node := range nodes {
-		lost[node.Name] = l.takes(node)
+		lost[node.Name] = l.includes(node)
 	}
 	pods := sim.List[*v1.Pod](s.copy)
-	inPlaceOf := s.inPlaceOf(pods)
-	replaced := s.copy.Made()
+	inPlaceOf := s.successorsOf(pods)
+	replaced := s.copy.Replaced()
 	guests := map[string][]*v1.Pod{} // by node
 	for _, pod := range pods {
 		if replaced[pod.UID] != nil && pod.Spec.NodeName != "" {

@@ -57,14 +57,14 @@ func Hold(
 	var err error
 	switch c := newCertificate(asked); {
 	case c.invalid != nil:
-		condition = unknown(v1alpha1.ReasonInvalid, c.invalid.Error())
+		condition = unknownCondition(v1alpha1.ReasonInvalid, c.invalid.Error())
 	case len(options.Missing) > 0:
-		condition = unknown(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; "))
+		condition = unknownCondition(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; "))
 	case taken:
 		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReservationNotOwned, Message: fmt.Sprintf(
 			"ZoneReservation %s is not of this ZoneSurvival and is left alone; nothing is held", ReservationName(asked.Name))}
 	default:
-		condition, err = room.find(ctx, objects, c, &options, status)
+		condition, err = room.findRoom(ctx, objects, c, &options, status)
 	}
 	if err != nil {
 		return Room{}, err
@@ -75,30 +75,30 @@ func Hold(
 	return room, nil
 }
 
-// find finds out what to hold, and what to say of it.
-func (r *Room) find(
+// findRoom finds out what to hold, and what to say of it.
+func (r *Room) findRoom(
 	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (metav1.Condition, error) {
-	belongs := owned(objects, r.Present)
+	belongs := mayUseHeld(objects, r.Present)
 	own := requestsByNode(objects, func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) })
-	held := unusedOf(named(r.Present), own)
+	held := unusedOf(specifiedAmounts(r.Present), own)
 	p := newPlanner(objects, c, heldByOthers(objects, r.Present), belongs, options, held, status.Losses)
 	p.own = own
 	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
-	plan, err := p.plan(ctx, held)
+	plan, err := p.computePlan(ctx, held)
 	if ctx.Err() != nil {
 		return metav1.Condition{}, context.Cause(ctx)
 	}
 	if err != nil {
-		return unknown(v1alpha1.ReasonReplayFailed, message.OneLine(err)), nil
+		return unknownCondition(v1alpha1.ReasonReplayFailed, message.OneLine(err)), nil
 	}
 	r.Bound = p.least.List()
-	r.Wanted = reservation(c.asked, plan.held, own)
+	r.Wanted = newReservation(c.asked, plan.held, own)
 	status.Reservation = ""
 	if r.Wanted != nil {
 		status.Reservation = r.Wanted.Name
 	}
-	status.Missing = plan.report()
+	status.Missing = plan.missingByZone()
 	return r.condition(plan), nil
 }
 
@@ -107,7 +107,7 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 	not := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
-	pods := plan.missing.count()
+	pods := plan.missing.podCount()
 	switch {
 	case plan.capped:
 		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods))
@@ -138,14 +138,14 @@ func (r *Room) Same() bool {
 	return sameSpec(&r.Present.Spec, &r.Wanted.Spec)
 }
 
-// report lists what is missing, by zone.
-func (pl *plan) report() []v1alpha1.SurvivalMissing {
+// missingByZone lists what is missing, by zone.
+func (pl *plan) missingByZone() []v1alpha1.SurvivalMissing {
 	var out []v1alpha1.SurvivalMissing
 	for _, lacking := range slices.SortedFunc(maps.Keys(pl.missing), func(a, b shape) int {
 		return cmp.Or(strings.Compare(a.zone, b.zone), strings.Compare(a.requests, b.requests))
 	}) {
 		pods := pl.missing[lacking]
-		requests := wants(pods[0])
+		requests := footprintOf(pods[0])
 		m := v1alpha1.SurvivalMissing{Zone: lacking.zone, Pods: int64(len(pods)), Requests: requests.List()}
 		delete(m.Requests, v1.ResourcePods)
 		out = append(out, m)
@@ -177,9 +177,9 @@ func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (prese
 	return nil, false
 }
 
-// reservation returns the reservation that holds some amounts unused, nil for none. The amounts of a reservation include its owners on each
+// newReservation returns the reservation that holds some amounts unused, nil for none. The amounts of a reservation include its owners on each
 // node, which ask for own.
-func reservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1.ZoneReservation {
+func newReservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1.ZoneReservation {
 	out := &v1alpha1.ZoneReservation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
 		ObjectMeta: metav1.ObjectMeta{Name: ReservationName(asked.Name), OwnerReferences: []metav1.OwnerReference{{
@@ -219,8 +219,8 @@ func sameSpec(a, b *v1alpha1.ZoneReservationSpec) bool {
 	})
 }
 
-// named returns the amounts that a reservation names, by node.
-func named(r *v1alpha1.ZoneReservation) amounts {
+// specifiedAmounts returns the amounts that a reservation names, by node.
+func specifiedAmounts(r *v1alpha1.ZoneReservation) amounts {
 	out := amounts{}
 	if r == nil {
 		return out
@@ -253,7 +253,7 @@ func Unused(objects []client.Object, asked *v1alpha1.ZoneSurvival) map[string]v1
 		return nil
 	}
 	out := map[string]v1.ResourceList{}
-	for name, amount := range unusedOf(named(r), requestsByNode(objects, ownersOf(objects, r))) {
+	for name, amount := range unusedOf(specifiedAmounts(r), requestsByNode(objects, ownersOf(objects, r))) {
 		if !amount.IsZero() {
 			out[name] = amount.List()
 		}
@@ -266,7 +266,7 @@ func requestsByNode(objects []client.Object, selected func(*v1.Pod) bool) amount
 	out := amounts{}
 	for _, obj := range objects {
 		if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" && !ended(pod) && selected(pod) {
-			request := wants(pod)
+			request := footprintOf(pod)
 			out.add(pod.Spec.NodeName, &request, 1)
 		}
 	}
@@ -288,9 +288,9 @@ func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amount
 		unused = unused.Positive()
 		out.add(node, &unused, 1)
 	}
-	for _, r := range reservations(objects, own) {
+	for _, r := range otherReservations(objects, own) {
 		if len(r.Spec.Nodes) > 0 {
-			for name, unused := range unusedOf(heldOn(r), requestsByNode(objects, ownersOf(objects, r))) {
+			for name, unused := range unusedOf(heldByNode(r), requestsByNode(objects, ownersOf(objects, r))) {
 				add(name, unused)
 			}
 			continue
@@ -306,11 +306,11 @@ func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amount
 	return out
 }
 
-// heldOn returns what a reservation of amounts holds, by node. Nodes that its status leaves out hold what the spec says.
-func heldOn(r *v1alpha1.ZoneReservation) amounts {
+// heldByNode returns what a reservation of amounts holds, by node. Nodes that its status leaves out hold what the spec says.
+func heldByNode(r *v1alpha1.ZoneReservation) amounts {
 	out := amounts{}
 	if r.Status.ObservedGeneration == r.Generation {
-		out = named(r)
+		out = specifiedAmounts(r)
 	}
 	for i := range r.Status.Zones {
 		for _, n := range r.Status.Zones[i].Nodes {
@@ -322,15 +322,15 @@ func heldOn(r *v1alpha1.ZoneReservation) amounts {
 
 // ownersOf reports which pods belong to a reservation.
 func ownersOf(objects []client.Object, r *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
-	selected, belongs := selection{}, owned(objects, r)
+	selected, belongs := selection{}, mayUseHeld(objects, r)
 	for i := range r.Spec.Owners {
-		_ = selected.add(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
+		_ = selected.addSelector(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
 	}
-	return func(pod *v1.Pod) bool { return selected.has(pod) && belongs(pod) }
+	return func(pod *v1.Pod) bool { return selected.selects(pod) && belongs(pod) }
 }
 
-// reservations returns the other reservations that have not expired.
-func reservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1alpha1.ZoneReservation {
+// otherReservations returns the other reservations that have not expired.
+func otherReservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1alpha1.ZoneReservation {
 	var out []*v1alpha1.ZoneReservation
 	for _, obj := range objects {
 		r, ok := obj.(*v1alpha1.ZoneReservation)
@@ -341,16 +341,16 @@ func reservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1a
 	return out
 }
 
-// owned reports which pods may use what the own reservation holds: not those that belong to an older one.
-func owned(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
+// mayUseHeld reports which pods may use what the own reservation holds: not those that belong to an older one.
+func mayUseHeld(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
 	older := selection{}
-	for _, r := range reservations(objects, own) {
+	for _, r := range otherReservations(objects, own) {
 		if own != nil && cmp.Or(own.CreationTimestamp.Compare(r.CreationTimestamp.Time), strings.Compare(own.Name, r.Name)) < 0 {
 			continue
 		}
 		for i := range r.Spec.Owners {
-			_ = older.add(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
+			_ = older.addSelector(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
 		}
 	}
-	return func(pod *v1.Pod) bool { return !older.has(pod) }
+	return func(pod *v1.Pod) bool { return !older.selects(pod) }
 }

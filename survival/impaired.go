@@ -70,8 +70,8 @@ type workload struct {
 	pods     []*v1.Pod
 }
 
-// top returns the key of the object at the top of a pod's controllers, and how many pods that wants; known is false if it does not say.
-func (m *Impaired) top(pod *v1.Pod) (key controllerKey, replicas int, known bool) {
+// topController returns the key of the object at the top of a pod's controllers, and how many pods that wants; known is false if it does not say.
+func (m *Impaired) topController(pod *v1.Pod) (key controllerKey, replicas int, known bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return controllerKey{pod.Namespace, "Pod", pod.Name}, 1, true
@@ -112,7 +112,7 @@ func (m *Impaired) workloads(asked *v1alpha1.ZoneSurvival, protects func(*v1.Pod
 			if !protects(pod) {
 				continue
 			}
-			key, replicas, known := m.top(pod)
+			key, replicas, known := m.topController(pod)
 			w := found[key]
 			if w == nil {
 				w = &workload{controllerKey: key}
@@ -151,7 +151,7 @@ func (m *Impaired) Answer(asked *v1alpha1.ZoneSurvival, now metav1.Time, status 
 	if invalid == nil {
 		workloads = m.workloads(asked, protects)
 		for _, zone := range m.zonesOf(asked) {
-			if left := m.worst(workloads, zone, asked.Spec.Impaired); left != nil {
+			if left := m.leastServingWorkload(workloads, zone, asked.Spec.Impaired); left != nil {
 				status.Impaired = append(status.Impaired, *left)
 			}
 		}
@@ -160,7 +160,7 @@ func (m *Impaired) Answer(asked *v1alpha1.ZoneSurvival, now metav1.Time, status 
 	if asked.Spec.Impaired == nil {
 		return meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionServes) || changed
 	}
-	condition := serves(status.Impaired, asked.Spec.Impaired, invalid)
+	condition := servesCondition(status.Impaired, asked.Spec.Impaired, invalid)
 	condition.ObservedGeneration, condition.LastTransitionTime, condition.Message = asked.Generation, now, crd.Shortened(condition.Message)
 	return meta.SetStatusCondition(&status.Conditions, condition) || changed
 }
@@ -173,8 +173,8 @@ func (m *Impaired) zonesOf(asked *v1alpha1.ZoneSurvival) []string {
 	return slices.DeleteFunc(slices.Clone(m.zones), func(zone string) bool { return !slices.Contains(asked.Spec.Survive.ZoneNames, zone) })
 }
 
-// worst returns the workload of which least is left without a zone: of those below the bound if there are any, and then the smallest share.
-func (m *Impaired) worst(workloads []*workload, zone string, bound *v1alpha1.SurvivalImpairment) *v1alpha1.SurvivalServing {
+// leastServingWorkload returns the workload of which least is left without a zone: of those below the bound if there are any, and then the smallest share.
+func (m *Impaired) leastServingWorkload(workloads []*workload, zone string, bound *v1alpha1.SurvivalImpairment) *v1alpha1.SurvivalServing {
 	var worst *v1alpha1.SurvivalServing
 	for _, w := range workloads {
 		if w.replicas == 0 {
@@ -207,11 +207,11 @@ func leastServing(bound *v1alpha1.SurvivalImpairment, replicas int) int {
 	return n
 }
 
-// serves says whether enough is left without any one zone.
-func serves(left []v1alpha1.SurvivalServing, bound *v1alpha1.SurvivalImpairment, invalid error) metav1.Condition {
-	condition := unknown(v1alpha1.ReasonNoPods, "spec.workloads select no pod, or no node has a zone that may be cut off")
+// servesCondition says whether enough is left without any one zone.
+func servesCondition(left []v1alpha1.SurvivalServing, bound *v1alpha1.SurvivalImpairment, invalid error) metav1.Condition {
+	condition := unknownCondition(v1alpha1.ReasonNoPods, "spec.workloads select no pod, or no node has a zone that may be cut off")
 	if invalid != nil {
-		condition = unknown(v1alpha1.ReasonInvalid, invalid.Error())
+		condition = unknownCondition(v1alpha1.ReasonInvalid, invalid.Error())
 	}
 	var worst *v1alpha1.SurvivalServing
 	for i := range left {

@@ -40,8 +40,8 @@ func (l *loss) String() string {
 	}
 }
 
-// takes reports whether a node is lost.
-func (l *loss) takes(node *v1.Node) bool {
+// includes reports whether a node is lost.
+func (l *loss) includes(node *v1.Node) bool {
 	if l.nodes == nil {
 		return node.Labels[v1.LabelTopologyZone] == l.zone
 	}
@@ -64,8 +64,8 @@ type load struct {
 	workloads   []int            // how many of them each entry of spec.workloads selects
 }
 
-// loadsOf returns the loads of nodes, for a certificate.
-func (c *certificate) loadsOf(nodes []*v1.Node, pods []*v1.Pod) []*load {
+// nodeLoads returns the loads of nodes, for a certificate.
+func (c *certificate) nodeLoads(nodes []*v1.Node, pods []*v1.Pod) []*load {
 	out := make([]*load, len(nodes))
 	byName := map[string]*load{}
 	for i, node := range nodes {
@@ -79,11 +79,11 @@ func (c *certificate) loadsOf(nodes []*v1.Node, pods []*v1.Pod) []*load {
 		}
 		l.pods++
 		if c.protects(pod) {
-			request := wants(pod)
+			request := footprintOf(pod)
 			l.protected.Add(&request, 1)
 		}
 		for i := range c.workloads {
-			if c.workloads[i].has(pod) {
+			if c.workloads[i].selects(pod) {
 				l.workloads[i]++
 			}
 		}
@@ -178,12 +178,12 @@ func (c *certificate) candidates(p *planner, held amounts, said []v1alpha1.Survi
 	for i, s := range p.nodes {
 		nodes[i] = s.node
 	}
-	loads := c.loadsOf(nodes, p.pods)
+	loads := c.nodeLoads(nodes, p.pods)
 	out = c.heaviest(loads, n)
 	// addLargest adds the sets of the nodes that have most of something.
 	addLargest := func(parts map[string]ledger.Resources) {
 		names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.size(parts[b]), p.size(parts[a])), strings.Compare(a, b))
+			return cmp.Or(cmp.Compare(p.sizeOf(parts[b]), p.sizeOf(parts[a])), strings.Compare(a, b))
 		})
 		for sets := 0; sets < enough && len(names) > 0; sets++ {
 			out = append(out, lossOfNodes(names[:min(n, len(names))]))

@@ -42,9 +42,9 @@ const (
 	openings
 )
 
-// steps returns what is open in a replay, one after the other. While free room is being opened, no policy takes a zone for full. Then the free
+// openingSteps returns what is open in a replay, one after the other. While free room is being opened, no policy takes a zone for full. Then the free
 // room is closed and the steps start again with that allowed, for pods whose policy must first call a zone full.
-func (p *planner) steps() []opening {
+func (p *planner) openingSteps() []opening {
 	out := []opening{openHeld, openShare, openTopUp, openFree}
 	if len(p.policies) > 0 {
 		out = append(out, out...)
@@ -59,9 +59,9 @@ type placement struct {
 	foundAt opening // the first one with which it found a node
 }
 
-// replay replays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
+// replayLoss replays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
 // returns where the pods go, those that found room first coming first.
-func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error) {
+func (p *planner) replayLoss(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
 	for _, policy := range p.policies {
@@ -69,14 +69,14 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	}
 	otherPods, free := map[*site]*v1.Pod{}, amounts{}
 	for _, s := range p.nodes {
-		node, filler, room := s.open(openHeld, held[s.node.Name], 1)
+		node, filler, room := s.openRoom(openHeld, held[s.node.Name], 1)
 		objects, otherPods[s], free[s.node.Name] = append(objects, node, filler), filler, room
 	}
 	if r := p.holdOpen(free, 1); r != nil {
 		objects = append(objects, r)
 	}
 	for _, pod := range p.pods {
-		if s := p.sites[pod.Spec.NodeName]; s == nil || !l.takes(s.node) || p.protects(pod) {
+		if s := p.sites[pod.Spec.NodeName]; s == nil || !l.includes(s.node) || p.protects(pod) {
 			objects = append(objects, pod)
 		}
 	}
@@ -87,14 +87,14 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		return nil, err
 	}
 	defer s.Close()
-	loss := s.Lose(l.takes)
+	loss := s.Lose(l.includes)
 	displaced := map[types.UID]bool{}
 	for _, pod := range loss.Displaced {
 		displaced[pod.UID] = true
 	}
 	var out []placement
 	base := held // what is held, and what the pods use that have found room
-	for n, step := range p.steps() {
+	for n, step := range p.openingSteps() {
 		if len(displaced) == 0 {
 			break
 		}
@@ -112,9 +112,9 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		var opened map[*site]ledger.Resources
 		switch step {
 		case openShare:
-			opened = p.sharing(base)
+			opened = p.shareOpenings(base)
 		case openTopUp:
-			opened = p.topUp(l, base, out, waiting(loss.Displaced, displaced))
+			opened = p.topUpOpenings(l, base, out, stillDisplaced(loss.Displaced, displaced))
 		default:
 		}
 		serial := int64(n) + 2
@@ -127,7 +127,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 			more = more.Clone()
 			has := base[node.Name]
 			more.Add(&has, 1)
-			node, filler, room := at.open(step, more, serial)
+			node, filler, room := at.openRoom(step, more, serial)
 			s.Remove(otherPods[at])
 			if err := errors.Join(s.Put(node), s.Add(filler)); err != nil {
 				return nil, err
@@ -142,7 +142,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		if err := s.Run(ctx); err != nil {
 			return nil, err
 		}
-		replaced := s.Made()
+		replaced := s.Replaced()
 		for _, pod := range sim.List[*v1.Pod](s) {
 			if lost := replaced[pod.UID]; lost != nil && displaced[lost.UID] && pod.Spec.NodeName != "" {
 				delete(displaced, lost.UID)
@@ -150,7 +150,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 			}
 		}
 	}
-	for _, pod := range waiting(loss.Displaced, displaced) {
+	for _, pod := range stillDisplaced(loss.Displaced, displaced) {
 		out = append(out, placement{pod: pod, foundAt: openings})
 	}
 	return out, nil
@@ -164,25 +164,25 @@ func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
 	return &out
 }
 
-// room is what is free on the node.
-func (s *site) room() ledger.Resources { return s.allocatable.Minus(&s.requested) }
+// freeRoom is what is free on the node.
+func (s *site) freeRoom() ledger.Resources { return s.allocatable.Minus(&s.requested) }
 
 // holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among what is held.
 func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReservation {
-	r := reservation(p.asked, open, p.own)
+	r := newReservation(p.asked, open, p.own)
 	if r != nil {
 		r.UID, r.Generation = "zonewise-survival", generation
 	}
 	return r
 }
 
-// open returns the node, a filler on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
+// openRoom returns the node, a filler on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
 // scheduler then sees the node as it will be when others have taken all that they may have.
-func (s *site) open(step opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
+func (s *site) openRoom(step opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
 	node := *s.node
 	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
 	all := ledger.ResourcesOf(node.Status.Allocatable)
-	open := s.room()
+	open := s.freeRoom()
 	if step < openFree {
 		open.SetMin(&held)
 	}
@@ -213,9 +213,9 @@ func (s *site) open(step opening, held ledger.Resources, serial int64) (*v1.Node
 	}, open
 }
 
-// sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
+// shareOpenings chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
 // On few nodes fewer pieces are left that are too small.
-func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
+func (p *planner) shareOpenings(held amounts) map[*site]ledger.Resources {
 	rest, more := map[string]ledger.Resources{}, map[*site]ledger.Resources{}
 	for zone, share := range p.shares {
 		rest[zone] = share.Clone()
@@ -230,14 +230,14 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 		if !usable(s.node) {
 			continue
 		}
-		room := s.room()
+		room := s.freeRoom()
 		room.Add(&has, -1)
 		more[s] = room.Positive()
 		nodes = append(nodes, s)
 	}
 	slices.SortStableFunc(nodes, func(a, b *site) int {
 		x, y := held[a.node.Name], held[b.node.Name]
-		return cmp.Or(cmp.Compare(p.size(y), p.size(x)), cmp.Compare(p.size(more[b]), p.size(more[a])))
+		return cmp.Or(cmp.Compare(p.sizeOf(y), p.sizeOf(x)), cmp.Compare(p.sizeOf(more[b]), p.sizeOf(more[a])))
 	})
 	out := map[*site]ledger.Resources{}
 	for _, s := range nodes {
@@ -254,33 +254,33 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	return out
 }
 
-// topUp chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
+// topUpOpenings chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
 // pods have left that have found room.
-func (p *planner) topUp(lost *loss, held amounts, placed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
+func (p *planner) topUpOpenings(lost *loss, held amounts, placed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
 	left := amounts{}
 	for name, room := range held {
 		left[name] = room.Clone()
 	}
 	for _, found := range placed {
-		request := wants(found.pod)
+		request := footprintOf(found.pod)
 		left.add(found.node, &request, -1)
 	}
 	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return slices.Compare(smallFirst(b), smallFirst(a)) })
 	out := map[*site]ledger.Resources{}
 	for _, pod := range pods {
-		request := wants(pod)
+		request := footprintOf(pod)
 		var best *site
 		var least ledger.Resources
 		for _, s := range p.nodes {
-			if _, chosen := out[s]; chosen || lost.takes(s.node) || !usable(s.node) {
+			if _, chosen := out[s]; chosen || lost.includes(s.node) || !usable(s.node) {
 				continue
 			}
 			has, rest := held[s.node.Name], left[s.node.Name]
 			rest = rest.Positive()
-			more, room := request.Minus(&rest), s.room()
+			more, room := request.Minus(&rest), s.freeRoom()
 			room.Add(&has, -1)
 			more = more.Positive()
-			if more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
+			if more.Exceeds(&room) == "" && (best == nil || p.sizeOf(more) < p.sizeOf(least)) {
 				best, least = s, more
 			}
 		}
@@ -291,7 +291,7 @@ func (p *planner) topUp(lost *loss, held amounts, placed []placement, pods []*v1
 	return out
 }
 
-// waiting returns the pods that are still displaced.
-func waiting(pods []*v1.Pod, displaced map[types.UID]bool) []*v1.Pod {
+// stillDisplaced returns the pods that are still displaced.
+func stillDisplaced(pods []*v1.Pod, displaced map[types.UID]bool) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !displaced[pod.UID] })
 }

@@ -13,7 +13,7 @@ import (
 func latecomers(policies []*v1alpha1.ZoneSpreadPolicy) selection {
 	out := selection{}
 	for _, p := range policies {
-		_ = out.add(p.Namespace, &p.Spec.PodSelector) // an invalid one selects nothing
+		_ = out.addSelector(p.Namespace, &p.Spec.PodSelector) // an invalid one selects nothing
 	}
 	return out
 }
@@ -26,10 +26,10 @@ func rankOf(order int, late selection, protects func(pod *v1.Pod) bool) func(pod
 	switch {
 	case order == 0:
 		return func(pod *v1.Pod) []int64 {
-			return slices.Concat([]int64{lastIf(protects(pod)), lastIf(late.has(pod))}, smallFirst(pod))
+			return slices.Concat([]int64{rankLastIf(protects(pod)), rankLastIf(late.selects(pod))}, smallFirst(pod))
 		}
 	case order%2 == 1:
-		return func(pod *v1.Pod) []int64 { return []int64{lastIf(late.has(pod))} }
+		return func(pod *v1.Pod) []int64 { return []int64{rankLastIf(late.selects(pod))} }
 	}
 	return nil
 }
@@ -40,8 +40,8 @@ func smallFirst(pod *v1.Pod) []int64 {
 	return []int64{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
-// lastIf is the rank of what comes last if a condition holds, and first otherwise.
-func lastIf(condition bool) int64 {
+// rankLastIf is the rank of what comes last if a condition holds, and first otherwise.
+func rankLastIf(condition bool) int64 {
 	if condition {
 		return 1
 	}

@@ -82,7 +82,7 @@ func (p *purchaseSearch) count() {
 		}
 		node, exists := sim.Get[*v1.Node](p.base, "", pod.Spec.NodeName)
 		for i, l := range p.losses {
-			if exists && l.takes(node) {
+			if exists && l.includes(node) {
 				p.displaced[i]++
 				p.displacedByAll++
 			}
@@ -153,7 +153,7 @@ func (p *purchaseSearch) waits(ctx context.Context, t trial, bought map[string]i
 	if err := base.Run(ctx); err != nil {
 		return false, err
 	}
-	round := roundOfReplays{base: base, before: usageOf(nil, nil), options: p.options, certificates: []*certificate{p.certificate}}
+	round := replayRound{base: base, before: usageOf(nil, nil), options: p.options, certificates: []*certificate{p.certificate}}
 	s := round.copyForOrder(t.order)
 	defer s.close()
 	r, err := s.replay(ctx, t.loss)

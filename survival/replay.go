@@ -68,7 +68,7 @@ func (s *replayer) replay(ctx context.Context, l *loss) (*outcome, error) {
 		}
 		s.copy.Mark()
 	}
-	s.nodes = len(s.copy.Lose(l.takes).Nodes)
+	s.nodes = len(s.copy.Lose(l.includes).Nodes)
 	if err := s.copy.Run(ctx); err != nil {
 		return nil, err
 	}
@@ -82,12 +82,12 @@ func (s *replayer) replay(ctx context.Context, l *loss) (*outcome, error) {
 			now = append(now, c.After)
 		}
 	}
-	return &outcome{nodes: s.nodes, moves: s.moves(before, now), rooms: s.before.after(sim.Changes[*v1.Node](s.copy), changes)}, nil
+	return &outcome{nodes: s.nodes, moves: s.movesOf(before, now), rooms: s.before.afterChanges(sim.Changes[*v1.Node](s.copy), changes)}, nil
 }
 
-// moves says which of the pods that had a place have lost it, and what is there in place of them, which is among other pods.
-func (s *replayer) moves(before, now []*v1.Pod) []move {
-	inPlaceOf := s.inPlaceOf(now)
+// movesOf says which of the pods that had a place have lost it, and what is there in place of them, which is among other pods.
+func (s *replayer) movesOf(before, now []*v1.Pod) []move {
+	inPlaceOf := s.successorsOf(now)
 	var out []move
 	for _, pod := range before {
 		m := move{before: pod, now: inPlaceOf[pod.UID], elsewhere: s.copy.OfOtherScheduler(pod)}
@@ -101,14 +101,14 @@ func (s *replayer) moves(before, now []*v1.Pod) []move {
 		}
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b move) int { return byName(a.before, b.before) })
+	slices.SortFunc(out, func(a, b move) int { return compareByName(a.before, b.before) })
 	return out
 }
 
-// inPlaceOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod that a controller has
+// successorsOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod that a controller has
 // replaced by them.
-func (s *replayer) inPlaceOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
-	replaced := s.copy.Made()
+func (s *replayer) successorsOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
+	replaced := s.copy.Replaced()
 	out := make(map[types.UID]*v1.Pod, len(pods))
 	for _, pod := range pods {
 		if !live(pod) {
@@ -123,26 +123,26 @@ func (s *replayer) inPlaceOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 	return out
 }
 
-// takeBack makes the copy what it was before the loss. If a plugin then says something else in a status than before, it remembers the
+// revert makes the copy what it was before the loss. If a plugin then says something else in a status than before, it remembers the
 // loss, and the next replay has a new copy.
-func (s *replayer) takeBack(ctx context.Context) error {
+func (s *replayer) revert(ctx context.Context) error {
 	s.copy.Rewind()
 	if err := s.copy.Run(ctx); err != nil {
 		return err
 	}
-	if remembers(sim.Changes[*v1alpha1.ZoneSpreadPolicy](s.copy)) || remembers(sim.Changes[*v1alpha1.ZoneReservation](s.copy)) ||
-		remembers(sim.Changes[*schedulingv1alpha1.PodGroup](s.copy)) || remembers(sim.Changes[*kinds.NativePodGroup](s.copy)) {
+	if statusChanged(sim.Changes[*v1alpha1.ZoneSpreadPolicy](s.copy)) || statusChanged(sim.Changes[*v1alpha1.ZoneReservation](s.copy)) ||
+		statusChanged(sim.Changes[*schedulingv1alpha1.PodGroup](s.copy)) || statusChanged(sim.Changes[*kinds.NativePodGroup](s.copy)) {
 		s.close()
 	}
 	return nil
 }
 
-// remembers reports whether an object has another content than it had.
-func remembers[T client.Object](changes []sim.Change[T]) bool {
-	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool { return content(c.Before) != content(c.After) })
+// statusChanged reports whether an object has another content than it had.
+func statusChanged[T client.Object](changes []sim.Change[T]) bool {
+	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool { return statusContent(c.Before) != statusContent(c.After) })
 }
 
-func content(obj client.Object) string {
+func statusContent(obj client.Object) string {
 	var status any
 	switch o := obj.(type) {
 	case *schedulingv1alpha1.PodGroup:
@@ -150,23 +150,23 @@ func content(obj client.Object) string {
 	case *kinds.NativePodGroup:
 		status = kinds.ConditionsOf(o)
 	default:
-		return strings.Join(state(obj), "\n")
+		return strings.Join(decisiveState(obj), "\n")
 	}
 	data, _ := json.Marshal(status) // plain data
 	return string(data)
 }
 
-// margin returns what the zones have of some resources, by zone.
-func (r *outcome) margin(resources map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
+// margins returns what the zones have of some resources, by zone.
+func (r *outcome) margins(resources map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
 	var out []v1alpha1.SurvivalMargin
 	for _, zone := range slices.Sorted(maps.Keys(r.rooms)) {
-		out = append(out, r.rooms[zone].margin(zone, resources))
+		out = append(out, r.rooms[zone].marginOf(zone, resources))
 	}
 	return out
 }
 
-// least lowers margins to those of another replay of the same loss: the zones and resources are the same.
-func least(margins, others []v1alpha1.SurvivalMargin) {
+// lowerMargins lowers margins to those of another replay of the same loss: the zones and resources are the same.
+func lowerMargins(margins, others []v1alpha1.SurvivalMargin) {
 	for i := range margins {
 		for name, free := range others[i].Free {
 			if free.Cmp(margins[i].Free[name]) < 0 {

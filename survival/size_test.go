@@ -40,7 +40,7 @@ func TestStatusFitsIntoEtcd(t *testing.T) {
 			c.losses[l.key()] = &lossResult{l, lost}
 		}
 		c.status.Pods = 10
-		condition := c.end()
+		condition := c.conclude()
 		require.Equal(t, v1alpha1.ReasonPodsWait, condition.Reason)
 		require.Len(t, c.status.Losses, zones)
 		content, err := json.Marshal(&c.status)

@@ -32,7 +32,7 @@ type room struct {
 	free, allocatable ledger.Resources
 }
 
-func (r *room) add(n *nodeUsage, times int64) {
+func (r *room) addNode(n *nodeUsage, times int64) {
 	free := n.free(&n.used)
 	r.nodes += int(times)
 	r.free.Add(&free, times)
@@ -48,7 +48,7 @@ func usageOf(nodes []*v1.Node, pods []*v1.Pod) *usage {
 	}
 	for _, pod := range pods {
 		if n := u.nodes[pod.Spec.NodeName]; n != nil && !ended(pod) {
-			request := wants(pod)
+			request := footprintOf(pod)
 			n.used.Add(&request, 1)
 		}
 	}
@@ -56,13 +56,13 @@ func usageOf(nodes []*v1.Node, pods []*v1.Pod) *usage {
 		if u.zones[n.zone] == nil {
 			u.zones[n.zone] = &room{}
 		}
-		u.zones[n.zone].add(n, 1)
+		u.zones[n.zone].addNode(n, 1)
 	}
 	return u
 }
 
-// after returns what the zones have after changes. Zones without usable nodes are left out.
-func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) map[string]*room {
+// afterChanges returns what the zones have after changes. Zones without usable nodes are left out.
+func (u *usage) afterChanges(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) map[string]*room {
 	rooms := make(map[string]*room, len(u.zones))
 	for zone, now := range u.zones {
 		rooms[zone] = &room{nodes: now.nodes, free: now.free.Clone(), allocatable: now.allocatable.Clone()}
@@ -74,7 +74,7 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 		}
 		if n := u.nodes[c.Before.Name]; n != nil {
 			lost[c.Before.Name] = true
-			rooms[n.zone].add(n, -1)
+			rooms[n.zone].addNode(n, -1)
 		}
 	}
 	used := map[string]ledger.Resources{}
@@ -86,7 +86,7 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 		if !noted {
 			sum = u.nodes[pod.Spec.NodeName].used.Clone()
 		}
-		request := wants(pod)
+		request := footprintOf(pod)
 		sum.Add(&request, times)
 		used[pod.Spec.NodeName] = sum
 	}
@@ -108,8 +108,8 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 	return rooms
 }
 
-// margin returns what there is of some resources.
-func (r *room) margin(zone string, resources map[v1.ResourceName]bool) v1alpha1.SurvivalMargin {
+// marginOf returns what there is of some resources.
+func (r *room) marginOf(zone string, resources map[v1.ResourceName]bool) v1alpha1.SurvivalMargin {
 	m := v1alpha1.SurvivalMargin{Zone: zone, Free: v1.ResourceList{}, Allocatable: v1.ResourceList{}}
 	for name := range resources {
 		if n := r.allocatable.Amount(name); n > 0 {

@@ -31,13 +31,13 @@ type Census struct {
 	// Pods are those that neither terminate nor have ended, by namespace and name.
 	Pods []*Pod
 
-	byName   map[string]*Node
-	byPlace  map[string][]*Pod                    // by namespace
-	owners   map[types.UID]*metav1.OwnerReference // the controllers of the controllers of pods
-	groups   map[string]*schedv1alpha1.PodGroup   // by namespace/name, as the next two
-	members  map[string][]*Pod
-	finished map[string][]types.UID // the controllers of members that have succeeded
-	index    func() *counts.Index   // made when it is needed
+	byName      map[string]*Node
+	byNamespace map[string][]*Pod                    // by namespace
+	owners      map[types.UID]*metav1.OwnerReference // the controllers of the controllers of pods
+	groups      map[string]*schedv1alpha1.PodGroup   // by namespace/name, as the next two
+	members     map[string][]*Pod
+	finished    map[string][]types.UID // the controllers of members that have succeeded
+	index       func() *counts.Index   // made when it is needed
 }
 
 // Node is a node and what its pods ask for.
@@ -76,7 +76,7 @@ func (a Amounts) Add(other Amounts) {
 // Take counts a snapshot.
 func Take(s *snapshot.Snapshot) *Census {
 	c := &Census{
-		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byPlace: map[string][]*Pod{}, owners: map[types.UID]*metav1.OwnerReference{},
+		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byNamespace: map[string][]*Pod{}, owners: map[types.UID]*metav1.OwnerReference{},
 		groups: map[string]*schedv1alpha1.PodGroup{}, members: map[string][]*Pod{}, finished: map[string][]types.UID{},
 	}
 	c.index = sync.OnceValue(c.newIndex)
@@ -128,7 +128,7 @@ func (c *Census) takePod(pod *v1.Pod) {
 		p.On.Pods = append(p.On.Pods, p)
 	}
 	c.Pods = append(c.Pods, p)
-	c.byPlace[pod.Namespace] = append(c.byPlace[pod.Namespace], p)
+	c.byNamespace[pod.Namespace] = append(c.byNamespace[pod.Namespace], p)
 	if gang != "" {
 		c.members[gang] = append(c.members[gang], p)
 	}
@@ -139,8 +139,8 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
 
-// Said returns what the scheduler wrote into the condition PodScheduled of a pod that it has not placed, or nothing.
-func Said(pod *v1.Pod) v1.PodCondition {
+// Refusal returns what the scheduler wrote into the condition PodScheduled of a pod that it has not placed, or nothing.
+func Refusal(pod *v1.Pod) v1.PodCondition {
 	if c := pods.Condition(pod, v1.PodScheduled); c != nil && c.Status != v1.ConditionTrue {
 		return *c
 	}
@@ -153,20 +153,20 @@ func (p *Pod) Waits() bool { return p.Spec.NodeName == "" }
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// Node returns a node by its name, nil when there is none.
-func (c *Census) Node(name string) *Node { return c.byName[name] }
+// FindNode returns a node by its name, nil when there is none.
+func (c *Census) FindNode(name string) *Node { return c.byName[name] }
 
-// In returns the pods of a namespace, all pods when it is empty.
-func (c *Census) In(namespace string) []*Pod {
+// PodsIn returns the pods of a namespace, all pods when it is empty.
+func (c *Census) PodsIn(namespace string) []*Pod {
 	if namespace == "" {
 		return c.Pods
 	}
-	return c.byPlace[namespace]
+	return c.byNamespace[namespace]
 }
 
-// Find returns a pod by its namespace and name, nil when there is none.
-func (c *Census) Find(namespace, name string) *Pod {
-	for _, p := range c.byPlace[namespace] {
+// FindPod returns a pod by its namespace and name, nil when there is none.
+func (c *Census) FindPod(namespace, name string) *Pod {
+	for _, p := range c.byNamespace[namespace] {
 		if p.Name == name {
 			return p
 		}
@@ -174,8 +174,8 @@ func (c *Census) Find(namespace, name string) *Pod {
 	return nil
 }
 
-// Zones returns the names of the zones with nodes, in order. Nodes without a zone are in "".
-func (c *Census) Zones() []string {
+// ZoneNames returns the names of the zones with nodes, in order. Nodes without a zone are in "".
+func (c *Census) ZoneNames() []string {
 	zones := map[string]bool{}
 	for _, n := range c.Nodes {
 		zones[n.Zone] = true
@@ -183,8 +183,8 @@ func (c *Census) Zones() []string {
 	return slices.Sorted(maps.Keys(zones))
 }
 
-// Models returns a node of each zone that accepts pods, the first by name.
-func (c *Census) Models() []*Node {
+// NodePerZone returns a node of each zone that accepts pods, the first by name.
+func (c *Census) NodePerZone() []*Node {
 	var out []*Node
 	for _, n := range c.Nodes {
 		if nodes.Usable(n.Node) && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
@@ -202,8 +202,8 @@ type Room struct {
 	Requested, Allocatable Amounts
 }
 
-// Rooms returns what the zones have, by name.
-func (c *Census) Rooms() []Room {
+// ZoneRooms returns what the zones have, by name.
+func (c *Census) ZoneRooms() []Room {
 	rooms := map[string]*Room{}
 	for _, n := range c.Nodes {
 		r := rooms[n.Zone]

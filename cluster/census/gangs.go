@@ -74,8 +74,8 @@ func (c *Census) Gang(key string) *Gang {
 	return g
 }
 
-// Gangs returns the keys of the PodGroups, and of those that pods name, in order.
-func (c *Census) Gangs() []string {
+// GangKeys returns the keys of the PodGroups, and of those that pods name, in order.
+func (c *Census) GangKeys() []string {
 	keys := map[string]bool{}
 	for key := range c.groups {
 		keys[key] = true

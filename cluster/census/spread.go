@@ -33,7 +33,7 @@ func (s *Spread) Skew() int { return s.Most - s.Fewest }
 // name. The newest pod of a workload stands for all.
 func (c *Census) Spreads(namespace string) []Spread {
 	newest := map[string]*Pod{}
-	for _, p := range c.In(namespace) {
+	for _, p := range c.PodsIn(namespace) {
 		if !slices.ContainsFunc(pods.SpreadConstraints(p.Pod), OverZones) {
 			continue
 		}

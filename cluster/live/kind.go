@@ -21,7 +21,7 @@ type kind struct {
 
 func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 	tell := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { l.tell() }, UpdateFunc: func(_, _ any) { l.tell() }, DeleteFunc: func(any) { l.tell() },
+		AddFunc: func(any) { l.signalChange() }, UpdateFunc: func(_, _ any) { l.signalChange() }, DeleteFunc: func(any) { l.signalChange() },
 	}
 	k := &kind{resource: described.Resource, needed: described.Needed}
 	k.Watcher = watcher.New(watcher.Config{
@@ -31,8 +31,8 @@ func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 	return k
 }
 
-// reading says how the reading of a kind went.
-type reading struct {
+// readingState says how the reading of a kind went.
+type readingState struct {
 	watcher.State
 	// known: the kind has been listed, or need not be since the API server has refused.
 	known bool
@@ -40,17 +40,17 @@ type reading struct {
 	missing bool
 }
 
-func (k *kind) reading() reading {
+func (k *kind) readState() readingState {
 	state := k.State()
 	missing := state.Refused != "" && !k.needed
-	return reading{State: state, known: state.Listed || missing, missing: missing}
+	return readingState{State: state, known: state.Listed || missing, missing: missing}
 }
 
-// failing reports whether the API server should answer about the kind and does not.
-func (r *reading) failing() bool { return r.Err != nil && !r.missing }
+// isFailing reports whether the API server should answer about the kind and does not.
+func (r *readingState) isFailing() bool { return r.Err != nil && !r.missing }
 
-// lack returns what a snapshot of that time has to say about a kind, if anything.
-func (l *Live) lack(k *kind, r *reading, now time.Time) (snapshot.Missing, bool) {
+// missingKind returns what a snapshot of that time has to say about a kind, if anything.
+func (l *Live) missingKind(k *kind, r *readingState, now time.Time) (snapshot.Missing, bool) {
 	lack := snapshot.Missing{Resource: k.resource}
 	switch {
 	case r.missing:
@@ -60,7 +60,7 @@ func (l *Live) lack(k *kind, r *reading, now time.Time) (snapshot.Missing, bool)
 		if r.Err != nil {
 			lack.Detail = message.OneLine(r.Err)
 		}
-	case r.known && r.failing() && now.Sub(r.Since) >= l.patience:
+	case r.known && r.isFailing() && now.Sub(r.Since) >= l.patience:
 		lack.Reason, lack.Detail = snapshot.Outdated, fmt.Sprintf("%s: %s", clockTime(r.Since), message.OneLine(r.Err))
 	default:
 		return lack, false

@@ -64,7 +64,7 @@ func (l *Live) Sync(ctx context.Context) error {
 		l.mu.Unlock()
 		waiting := false
 		for _, k := range l.kinds {
-			r := k.reading()
+			r := k.readState()
 			if k.needed && !r.known && r.Err != nil {
 				return fmt.Errorf("list %s: %w", k.resource, r.Err)
 			}
@@ -91,8 +91,8 @@ func (l *Live) Snapshot() *snapshot.Snapshot {
 	now := time.Now().UTC()
 	s := snapshot.New(now)
 	for _, k := range l.kinds {
-		r := k.reading()
-		if lack, ok := l.lack(k, &r, now); ok {
+		r := k.readState()
+		if lack, ok := l.missingKind(k, &r, now); ok {
 			s.Missing = append(s.Missing, lack)
 		}
 		if !r.missing { // otherwise what was known of it may be gone
@@ -107,11 +107,11 @@ func (l *Live) Snapshot() *snapshot.Snapshot {
 func (l *Live) Lacks() []string {
 	var out []string
 	for _, k := range l.kinds {
-		r := k.reading()
-		lack, ok := l.lack(k, &r, time.Now())
+		r := k.readState()
+		lack, ok := l.missingKind(k, &r, time.Now())
 		switch {
 		case ok && lack.Reason != snapshot.NotInstalled:
-			out = append(out, lack.Words())
+			out = append(out, lack.Message())
 		case !r.known:
 			out = append(out, k.resource+" have not been read yet")
 		}
@@ -122,12 +122,12 @@ func (l *Live) Lacks() []string {
 // Troubles returns the reasons why what has been read is not current, one line each, the most important first.
 func (l *Live) Troubles() []string {
 	var out, listed []string
-	var first *reading
+	var first *readingState
 	var firstResource string
 	for _, k := range l.kinds {
-		r := k.reading()
+		r := k.readState()
 		switch {
-		case r.known && r.failing():
+		case r.known && r.isFailing():
 			if first == nil || r.Since.Before(first.Since) {
 				first, firstResource = &r, k.resource
 			}
@@ -147,18 +147,18 @@ func (l *Live) Troubles() []string {
 
 // stateChanged wakes callers of Sync, and signals a change.
 func (l *Live) stateChanged(k *kind) {
-	if r := k.reading(); r.failing() {
-		time.AfterFunc(l.patience, l.tell) // from then on snapshots say so
+	if r := k.readState(); r.isFailing() {
+		time.AfterFunc(l.patience, l.signalChange) // from then on snapshots say so
 	}
 	l.mu.Lock()
 	close(l.answered)
 	l.answered = make(chan struct{})
 	l.mu.Unlock()
-	l.tell()
+	l.signalChange()
 }
 
-// tell signals a change.
-func (l *Live) tell() {
+// signalChange signals a change.
+func (l *Live) signalChange() {
 	select {
 	case l.changed <- struct{}{}:
 	default:

@@ -53,7 +53,7 @@ var codecs = serializer.NewCodecFactory(kinds.Scheme)
 
 // Encode writes a snapshot as JSON documents, one on each line: a head, and the objects as in manifests.
 func Encode(w io.Writer, s *Snapshot) error {
-	out, objects := bufio.NewWriterSize(w, 1<<20), s.of(readable)
+	out, objects := bufio.NewWriterSize(w, 1<<20), s.objectsOf(readable)
 	first := head{TypeMeta: metav1.TypeMeta{APIVersion: fileVersion, Kind: fileKind}, TakenAt: s.TakenAt, Missing: s.Missing, Objects: len(objects)}
 	if err := json.NewEncoder(out).Encode(first); err != nil {
 		return err

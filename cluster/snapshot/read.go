@@ -42,7 +42,7 @@ func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, e
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(6)
 	for _, k := range slices.Backward(readable) { // pods first: there are most of them
-		group.Go(func() error { return r.read(ctx, k) })
+		group.Go(func() error { return r.readKind(ctx, k) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -62,15 +62,15 @@ type reader struct {
 	snapshot *Snapshot
 }
 
-// read reads all objects of a kind, in pages.
-func (r *reader) read(ctx context.Context, k Kind) error {
+// readKind reads all objects of a kind, in pages.
+func (r *reader) readKind(ctx context.Context, k Kind) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page := k.List()
 		if err := r.client.List(ctx, page, client.Limit(options.Limit), client.Continue(options.Continue)); err != nil {
 			return nil, err
 		}
-		r.count(meta.LenList(page))
-		return page, Each(page, Trim)
+		r.addRead(meta.LenList(page))
+		return page, ForEach(page, Trim)
 	})
 	list, _, err := pages.List(ctx, metav1.ListOptions{Limit: pageSize})
 	lack := Missing{Resource: k.Resource, Reason: string(watcher.RefusalOf(err))}
@@ -86,18 +86,18 @@ func (r *reader) read(ctx context.Context, k Kind) error {
 		r.snapshot.Missing = append(r.snapshot.Missing, lack)
 		return nil
 	}
-	return Each(list, func(obj client.Object) { r.snapshot.Add(obj) })
+	return ForEach(list, func(obj client.Object) { r.snapshot.Add(obj) })
 }
 
-// Each calls do for each object of a list.
-func Each(list runtime.Object, do func(client.Object)) error {
+// ForEach calls do for each object of a list.
+func ForEach(list runtime.Object, do func(client.Object)) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		do(item.(client.Object)) //nolint:forcetypeassert // the kinds are of objects
 		return nil
 	})
 }
 
-func (r *reader) count(objects int) {
+func (r *reader) addRead(objects int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.objects += objects

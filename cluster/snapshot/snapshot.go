@@ -38,9 +38,9 @@ func (s *Snapshot) Add(objects ...client.Object) {
 }
 
 // Objects returns the objects that a copy of the cluster has, kind by kind: all but those of AdmissionKinds.
-func (s *Snapshot) Objects() []client.Object { return s.of(every) }
+func (s *Snapshot) Objects() []client.Object { return s.objectsOf(every) }
 
-func (s *Snapshot) of(kinds []Kind) []client.Object {
+func (s *Snapshot) objectsOf(kinds []Kind) []client.Object {
 	var out []client.Object
 	for _, k := range kinds {
 		out = append(out, s.objects[k.goType]...)
@@ -87,8 +87,8 @@ const (
 	Outdated = "Outdated"
 )
 
-// Words describes it in one line.
-func (m Missing) Words() string {
+// Message describes it in one line.
+func (m Missing) Message() string {
 	switch m.Reason {
 	case NotInstalled:
 		return m.Resource + " are not installed in this cluster"
@@ -105,7 +105,7 @@ func (s *Snapshot) Notes() []string {
 	var out []string
 	for _, m := range s.Missing {
 		if m.Reason != NotInstalled || strings.Contains(m.Resource, ".zonewise.dev") || strings.Contains(m.Resource, ".x-k8s.io") {
-			out = append(out, m.Words())
+			out = append(out, m.Message())
 		}
 	}
 	return out

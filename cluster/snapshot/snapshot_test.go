@@ -201,9 +201,9 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		c := census.Take(s)
-		c.Rooms()
+		c.ZoneRooms()
 		c.Spreads("")
-		for _, key := range c.Gangs() {
+		for _, key := range c.GangKeys() {
 			c.Gang(key)
 		}
 	})

@@ -20,7 +20,7 @@ import (
 // of volumes become hashes, which are equal if the names are equal and are not comparable between processes.
 func Trim(obj client.Object) {
 	obj.SetManagedFields(nil)
-	obj.SetAnnotations(keptOf(obj.GetAnnotations()))
+	obj.SetAnnotations(keptAnnotationsOf(obj.GetAnnotations()))
 	switch o := obj.(type) {
 	case *v1.Pod:
 		trimPod(&o.Spec)
@@ -40,7 +40,7 @@ func Trim(obj client.Object) {
 		o.Status.Addresses, o.Status.NodeInfo, o.Status.Config = nil, v1.NodeSystemInfo{}, nil
 		for i := range o.Status.Images {
 			for j, name := range o.Status.Images[i].Names {
-				o.Status.Images[i].Names[j] = image(name)
+				o.Status.Images[i].Names[j] = hashedImage(name)
 			}
 		}
 	case *appsv1.Deployment:
@@ -89,8 +89,8 @@ var keptPrefixes = []string{
 	"zonewise.dev/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "karpenter.sh/", "descheduler.alpha.kubernetes.io/",
 }
 
-// keptOf returns those of the annotations that are kept.
-func keptOf(annotations map[string]string) map[string]string {
+// keptAnnotationsOf returns those of the annotations that are kept.
+func keptAnnotationsOf(annotations map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range annotations {
 		if slices.Contains(keptAnnotations, key) || slices.ContainsFunc(keptPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
@@ -103,8 +103,8 @@ func keptOf(annotations map[string]string) map[string]string {
 	return out
 }
 
-// image hashes an image's name, so that a snapshot shows only whether two images are the same.
-func image(name string) string {
+// hashedImage hashes an image's name, so that a snapshot shows only whether two images are the same.
+func hashedImage(name string) string {
 	if name == "" {
 		return ""
 	}
@@ -126,7 +126,7 @@ func hashed(name string) string {
 }
 
 func trimTemplate(t *v1.PodTemplateSpec) {
-	t.Annotations = keptOf(t.Annotations)
+	t.Annotations = keptAnnotationsOf(t.Annotations)
 	trimPod(&t.Spec)
 }
 
@@ -134,7 +134,7 @@ func trimPod(spec *v1.PodSpec) {
 	trim := func(list []v1.Container) {
 		for i := range list {
 			c := &list[i]
-			list[i] = v1.Container{Name: c.Name, Image: image(c.Image), Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
+			list[i] = v1.Container{Name: c.Name, Image: hashedImage(c.Image), Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
 		}
 	}
 	trim(spec.Containers)

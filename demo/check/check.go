@@ -111,9 +111,9 @@ func Broken(checks []Check) []Check {
 // checkServicesBound: every replica is bound, since the nodes are chosen to have room for all, also while a zone is lost.
 func checkServicesBound(e *Evidence, c *Check) {
 	bound, want := 0, e.Plan.Replicas()
-	for _, p := range e.Census.In(workload.ServiceNamespace) {
+	for _, p := range e.Census.PodsIn(workload.ServiceNamespace) {
 		if p.Waits() {
-			c.violation("%s waits: %s", p.Key(), cmp.Or(census.Said(p.Pod).Message, "no attempt is known"))
+			c.violation("%s waits: %s", p.Key(), cmp.Or(census.Refusal(p.Pod).Message, "no attempt is known"))
 		} else {
 			bound++
 		}
@@ -177,7 +177,7 @@ func checkCertified(e *Evidence, c *Check) {
 	for i := range s.Losses {
 		parts = append(parts, fmt.Sprintf("%s displaces %d", s.Losses[i].Zone, s.Losses[i].Displaced))
 	}
-	c.setEvidence("%s: %s of %d replicas; held for %s: %s", Answer(s), strings.Join(parts, ", "), s.Pods, e.Held.Name, e.Held.Room())
+	c.setEvidence("%s: %s of %d replicas; held for %s: %s", AnswerText(s), strings.Join(parts, ", "), s.Pods, e.Held.Name, e.Held.Room())
 	for _, s := range []*status.Survival{s, e.Held} {
 		if s.State != status.OK || s.Message != "" {
 			c.violation("ZoneSurvival %s: %s: %s", s.Name, s.State, s.Message)
@@ -188,8 +188,8 @@ func checkCertified(e *Evidence, c *Check) {
 	}
 }
 
-// Answer is what a certificate answers.
-func Answer(s *status.Survival) string {
+// AnswerText is what a certificate answers.
+func AnswerText(s *status.Survival) string {
 	switch s.State {
 	case status.OK:
 		return "yes"
@@ -246,7 +246,7 @@ func checkFirstAttempts(e *Evidence, c *Check) {
 
 // replacements are the replicas that were created since the loss. The API server's times are in whole seconds.
 func (e *Evidence) replacements() []*census.Pod {
-	return slices.DeleteFunc(slices.Clone(e.Census.In(workload.ServiceNamespace)), func(p *census.Pod) bool {
+	return slices.DeleteFunc(slices.Clone(e.Census.PodsIn(workload.ServiceNamespace)), func(p *census.Pod) bool {
 		return p.CreationTimestamp.Time.Before(e.LostAt.Truncate(time.Second))
 	})
 }
@@ -259,13 +259,13 @@ func checkBatchWork(e *Evidence, c *Check) {
 		return
 	}
 	bound, waiting, kept := 0, 0, 0
-	for _, p := range e.Census.In(workload.BatchNamespace) {
+	for _, p := range e.Census.PodsIn(workload.BatchNamespace) {
 		if !p.Waits() {
 			bound++
 			continue
 		}
 		waiting++
-		if strings.Contains(census.Said(p.Pod).Message, reservation) {
+		if strings.Contains(census.Refusal(p.Pod).Message, reservation) {
 			kept++
 		}
 	}
@@ -295,7 +295,7 @@ func checkGangs(e *Evidence, c *Check) {
 			waits++
 		}
 	}
-	for _, p := range e.Census.In(workload.GangNamespace) {
+	for _, p := range e.Census.PodsIn(workload.GangNamespace) {
 		if p.Waits() && p.Status.NominatedNodeName != "" {
 			c.violation("%s waits and has the node %s nominated", p.Key(), p.Status.NominatedNodeName)
 		}
@@ -318,7 +318,7 @@ func checkAllocated(e *Evidence, c *Check) {
 
 // checkNothingPreempted: no pod was preempted.
 func checkNothingPreempted(e *Evidence, c *Check) {
-	victims := e.Metrics.Victims()
+	victims := e.Metrics.PreemptionVictims()
 	c.setEvidence("scheduler_preemption_victims %v", victims)
 	if victims != 0 { // also if it is not exported
 		c.violation("%v pods were", victims)

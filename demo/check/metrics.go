@@ -21,8 +21,8 @@ func ParseMetrics(text []byte) (Metrics, error) {
 	return families, nil
 }
 
-// Victims returns how many pods were preempted, NaN if that is not exported.
-func (m Metrics) Victims() float64 {
+// PreemptionVictims returns how many pods were preempted, NaN if that is not exported.
+func (m Metrics) PreemptionVictims() float64 {
 	victims := m.histogram("scheduler_preemption_victims")
 	if len(victims) == 0 {
 		return math.NaN()
@@ -30,8 +30,8 @@ func (m Metrics) Victims() float64 {
 	return victims.GetAggregatedSampleSum()
 }
 
-// Waited returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling queue to a node.
-func (m Metrics) Waited(share float64) float64 {
+// WaitQuantile returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling queue to a node.
+func (m Metrics) WaitQuantile(share float64) float64 {
 	return m.histogram("scheduler_pod_scheduling_sli_duration_seconds").Quantile(share)
 }
 

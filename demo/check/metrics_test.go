@@ -28,10 +28,10 @@ scheduler_pod_scheduling_sli_duration_seconds_count{attempts="2"} 2
 func TestParseMetrics(t *testing.T) {
 	m, err := ParseMetrics([]byte(scraped))
 	require.NoError(t, err)
-	require.InDelta(t, 3, m.Victims(), 0)
-	require.True(t, math.IsNaN(Metrics{}.Victims()), "what is not exported is not 0")
-	require.InDelta(t, 0.625, m.Waited(0.5), 0.001)
-	require.InDelta(t, 1.95, m.Waited(0.99), 0.001)
+	require.InDelta(t, 3, m.PreemptionVictims(), 0)
+	require.True(t, math.IsNaN(Metrics{}.PreemptionVictims()), "what is not exported is not 0")
+	require.InDelta(t, 0.625, m.WaitQuantile(0.5), 0.001)
+	require.InDelta(t, 1.95, m.WaitQuantile(0.99), 0.001)
 	_, err = ParseMetrics([]byte("{"))
 	require.ErrorContains(t, err, "metrics: ")
 }

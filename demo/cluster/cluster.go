@@ -137,7 +137,7 @@ func (c *Cluster) start(running context.Context) error {
 		case running.Err() != nil:
 			return context.Cause(running)
 		case ctx.Err() != nil:
-			return fmt.Errorf("not ready after %s; the end of the log of etcd and kube-apiserver:\n%s", startLimit, tail(c.Log(planeLog)))
+			return fmt.Errorf("not ready after %s; the end of the log of etcd and kube-apiserver:\n%s", startLimit, lastLines(c.Log(planeLog)))
 		case err != nil:
 			return err
 		}
@@ -164,7 +164,7 @@ func (c *Cluster) startPlane(context.Context) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, tail(c.Log(planeLog)))
+		return fmt.Errorf("%w\n%s", err, lastLines(c.Log(planeLog)))
 	}
 	c.Config = rest.CopyConfig(c.plane.Config)
 	c.Config.QPS, c.Config.UserAgent = -1, "zonewise-demo"
@@ -277,7 +277,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	connected, err := connect(base, identity)
+	connected, err := withConnection(base, identity)
 	if err != nil {
 		return err
 	}
@@ -331,9 +331,9 @@ func (c *Cluster) SchedulerMetrics(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// connect returns the scheduler configuration with the connection of this cluster and without leader election, since there is
+// withConnection returns the scheduler configuration with the connection of this cluster and without leader election, since there is
 // one scheduler. Everything else stays as it is.
-func connect(profile []byte, kubeconfig string) ([]byte, error) {
+func withConnection(profile []byte, kubeconfig string) ([]byte, error) {
 	var config map[string]any
 	if err := yaml.UnmarshalStrict(profile, &config); err != nil {
 		return nil, fmt.Errorf("scheduler configuration: %w", err)
@@ -360,7 +360,7 @@ func (c *Cluster) Kubeconfig() string { return c.plane.Admin }
 func (c *Cluster) Log(component string) string { return filepath.Join(c.Dir, "logs", component+".log") }
 
 // SchedulerLog is the end of the scheduler's log.
-func (c *Cluster) SchedulerLog() string { return tail(c.Log(scheduler)) }
+func (c *Cluster) SchedulerLog() string { return lastLines(c.Log(scheduler)) }
 
 // data is the directory of data and certificates.
 func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }

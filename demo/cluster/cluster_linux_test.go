@@ -71,7 +71,7 @@ func TestStartRefusesABusyPort(t *testing.T) {
 }
 
 func TestConnectReplacesTheConnectionAndTheElectionOnly(t *testing.T) {
-	out, err := connect([]byte("kind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: x}]\nleaderElection: {leaderElect: true}\n"), "/k")
+	out, err := withConnection([]byte("kind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: x}]\nleaderElection: {leaderElect: true}\n"), "/k")
 	require.NoError(t, err)
 	var got map[string]any
 	require.NoError(t, yaml.Unmarshal(out, &got))
@@ -81,10 +81,10 @@ func TestConnectReplacesTheConnectionAndTheElectionOnly(t *testing.T) {
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"clientConnection": map[string]any{"kubeconfig": "/k", "qps": 500.0, "burst": 1000.0},
 	}, got)
-	_, err = connect([]byte("a: 1\na: 2"), "/k")
+	_, err = withConnection([]byte("a: 1\na: 2"), "/k")
 	require.ErrorContains(t, err, "scheduler configuration: ")
 	shipped, err := config.FS.ReadFile(profile)
 	require.NoError(t, err)
-	_, err = connect(shipped, "/k")
+	_, err = withConnection(shipped, "/k")
 	require.NoError(t, err)
 }

@@ -42,14 +42,14 @@ func exitError(component, log string, err error) error {
 	if err == nil {
 		err = errors.New("exit code 0")
 	}
-	return fmt.Errorf("%s ended with %w\n%s", component, err, tail(log))
+	return fmt.Errorf("%s ended with %w\n%s", component, err, lastLines(log))
 }
 
 // tailLines is how many lines of a log an error has.
 const tailLines = 12
 
-// tail returns the last lines of a file, indented, or an error text.
-func tail(path string) string {
+// lastLines returns the last lines of a file, indented, or an error text.
+func lastLines(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Sprintf("  (no log: %v)", err)

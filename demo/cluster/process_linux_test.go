@@ -54,7 +54,7 @@ func TestStartProcessNamesWhatItCannotStart(t *testing.T) {
 
 func TestTail(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
-	require.Contains(t, tail(file), "no log: ")
+	require.Contains(t, lastLines(file), "no log: ")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("a\n", 20)+"c\nd\n"), 0o600))
-	require.Equal(t, strings.Repeat("  a\n", tailLines-2)+"  c\n  d", tail(file))
+	require.Equal(t, strings.Repeat("  a\n", tailLines-2)+"  c\n  d", lastLines(file))
 }

@@ -75,7 +75,7 @@ func (d *demo) writeBoard() error {
 	if d.JSON {
 		err = show.Object(d.Out, show.JSON, b)
 	} else {
-		d.say("")
+		d.printLine("")
 		err = b.writeText(d.Out, show.StyleOf(d.Out))
 	}
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *demo) writeBoard() error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	d.say("\nThe board as a page is in %s", path)
+	d.printLine("\nThe board as a page is in %s", path)
 	return nil
 }
 

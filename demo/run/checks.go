@@ -38,7 +38,7 @@ func (d *demo) checksAt(at check.Moment) func(context.Context) error {
 				}
 			}
 			d.board.Status, d.board.Moments = e.Status, append(d.board.Moments, moment{at.String(), checks})
-			d.board.Median, d.board.Most = e.Metrics.Waited(0.5), e.Metrics.Waited(0.99)
+			d.board.Median, d.board.Most = e.Metrics.WaitQuantile(0.5), e.Metrics.WaitQuantile(0.99)
 			return "", nil
 		})
 	}

@@ -31,8 +31,8 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	return &progress{w: w, live: show.StyleOf(w).Color}
 }
 
-// say writes a line.
-func (p *progress) say(format string, args ...any) {
+// printLine writes a line.
+func (p *progress) printLine(format string, args ...any) {
 	if p.w != nil {
 		fmt.Fprintf(p.w, format+"\n", args...)
 	}
@@ -70,14 +70,14 @@ func (p *progress) begin(title string, status func() string) (end func(outcome s
 			show.Rewrite(p.w, "")
 			mark = show.NewPage(show.Style{Color: true}).Paint(color, mark)
 		}
-		p.say("%s  %s%s (%.1fs)", mark, title, outcome, time.Since(start).Seconds())
+		p.printLine("%s  %s%s (%.1fs)", mark, title, outcome, time.Since(start).Seconds())
 	}
 }
 
 func (p *progress) show(title, status string, since time.Duration) {
 	line := fmt.Sprintf("..  %s  %s", title, status)
 	if !p.live {
-		p.say("%s (%.0fs)", line, since.Seconds())
+		p.printLine("%s (%.0fs)", line, since.Seconds())
 		return
 	}
 	show.Rewrite(p.w, line)

@@ -57,6 +57,6 @@ func TestLiveProgressRewritesOneLineWithinTheTerminal(t *testing.T) {
 
 func TestQuietProgressSaysNothing(*testing.T) {
 	p := &progress{}
-	p.say("x")
+	p.printLine("x")
 	p.begin("place", func() string { panic("asked") })("done", nil)
 }

@@ -119,7 +119,7 @@ func (d *demo) serveBoard(ctx context.Context, running *sync.WaitGroup) (err err
 		return fmt.Errorf("serve the board: %w", err)
 	}
 	running.Go(func() { _ = server.Run(ctx, pageWithPhase{d.page, &d.doing}) }) // a page that cannot be served is no reason to end the demo
-	d.say("The cluster in a browser, live: %s\n", server.URL())
+	d.printLine("The cluster in a browser, live: %s\n", server.URL())
 	return nil
 }
 

@@ -24,7 +24,7 @@ func (d *demo) census() *census.Census { return census.Take(d.live.Snapshot()) }
 // countPods counts the bound pods, also by zone, and the waiting ones.
 func countPods(c *census.Census) (bound, waiting int, zones string) {
 	var byZone []string
-	for _, zone := range c.Rooms() {
+	for _, zone := range c.ZoneRooms() {
 		bound += zone.Pods
 		byZone = append(byZone, fmt.Sprintf("%s %d", zone.Zone, zone.Pods))
 	}
@@ -51,7 +51,7 @@ func (d *demo) unsettled(c *census.Census) string {
 		}
 	}
 	for _, p := range c.Pods {
-		refused := p.Namespace == workload.BatchNamespace && census.Said(p.Pod).Status == corev1.ConditionFalse
+		refused := p.Namespace == workload.BatchNamespace && census.Refusal(p.Pod).Status == corev1.ConditionFalse
 		if p.Waits() && !refused && p.Namespace != workload.GangNamespace {
 			return fmt.Sprintf("pod %s waits", p.Key())
 		}
@@ -62,7 +62,7 @@ func (d *demo) unsettled(c *census.Census) string {
 			available += int(deployment.Status.AvailableReplicas)
 		}
 	}
-	replicas, workers, want := len(c.In(workload.ServiceNamespace)), len(c.In(workload.BatchNamespace)), d.Plan.Replicas()
+	replicas, workers, want := len(c.PodsIn(workload.ServiceNamespace)), len(c.PodsIn(workload.BatchNamespace)), d.Plan.Replicas()
 	if replicas != want || available != want || workers != d.workers {
 		return fmt.Sprintf("%d of %d replicas exist, %d are available; %d of %d batch workers exist", replicas, want, available, workers, d.workers)
 	}
@@ -81,9 +81,9 @@ func (d *demo) unsettled(c *census.Census) string {
 // stallLimit is how long something may be in progress while no pod is bound. It is longer than a gang's longest backoff.
 const stallLimit = time.Minute
 
-// settle waits until nothing is in progress. If no pod has been bound for stallLimit, it says what is missing and stops
+// awaitSettled waits until nothing is in progress. If no pod has been bound for stallLimit, it says what is missing and stops
 // waiting: the checks, which come next, say better what is wrong than a timeout.
-func (d *demo) settle(ctx context.Context) error {
+func (d *demo) awaitSettled(ctx context.Context) error {
 	last, since, stalled := -1, time.Now(), ""
 	err := waitFor(ctx, func() (string, error) {
 		c := d.census()
@@ -97,7 +97,7 @@ func (d *demo) settle(ctx context.Context) error {
 		return missing, nil
 	})
 	if stalled != "" {
-		d.say("\nnothing was bound for %s: %s", stallLimit, stalled)
+		d.printLine("\nnothing was bound for %s: %s", stallLimit, stalled)
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func (d *demo) createWorkload(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.settle(ctx)
+	return d.awaitSettled(ctx)
 }
 
 // holdRoom creates the ZoneSurvivals, and waits until the room is held.
@@ -126,7 +126,7 @@ func (d *demo) holdRoom(ctx context.Context) error {
 	d.state.Store("the losses are replayed, to find out how much is needed")
 	return waitFor(ctx, func() (string, error) {
 		for _, r := range status.Build(d.census(), "").Reservations {
-			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.Shares(r.SlotCounts, r.Amounts)))
+			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.SharesText(r.SlotCounts, r.Amounts)))
 			if r.State == status.OK {
 				return "", nil
 			}
@@ -152,7 +152,7 @@ func (d *demo) awaitCertificates(ctx context.Context) error {
 				d.certificate = status.SurvivalOf(asked, c.Now)
 			}
 		}
-		d.state.Store("do the services survive the loss of any zone? " + check.Answer(&d.certificate))
+		d.state.Store("do the services survive the loss of any zone? " + check.AnswerText(&d.certificate))
 		return "", nil
 	})
 }
@@ -163,7 +163,7 @@ func (d *demo) createBatch(ctx context.Context) error {
 		return err
 	}
 	d.workers = d.Plan.Workers
-	return d.settle(ctx)
+	return d.awaitSettled(ctx)
 }
 
 // loseZone takes the zone away: its kubelets are killed, and its nodes are marked at once as node-lifecycle-controller would
@@ -189,7 +189,7 @@ func (d *demo) loseZone(ctx context.Context) error {
 		var going []*corev1.Pod
 		c := d.census()
 		for _, pod := range snapshot.List[*corev1.Pod](c.Snapshot) {
-			if node := c.Node(pod.Spec.NodeName); node == nil || node.Zone != workload.LostZone {
+			if node := c.FindNode(pod.Spec.NodeName); node == nil || node.Zone != workload.LostZone {
 				continue
 			}
 			left++
@@ -205,7 +205,7 @@ func (d *demo) loseZone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.settle(ctx)
+	return d.awaitSettled(ctx)
 }
 
 // forceDelete removes a pod that no kubelet finishes, if it has not been removed since it was read.
@@ -225,7 +225,7 @@ func (d *demo) returnZone(ctx context.Context) error {
 	if err := d.awaitNodes(ctx); err != nil {
 		return err
 	}
-	return d.settle(ctx)
+	return d.awaitSettled(ctx)
 }
 
 // workers is how many requests the demo sends at a time.

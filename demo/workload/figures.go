@@ -31,8 +31,8 @@ var largest = Resources{CPU: 32_000, Memory: 256 << 10}
 // line is a line of a table, by column.
 type line map[string]string
 
-// table returns the lines of an embedded file.
-func table(text string) []line {
+// linesOf returns the lines of an embedded file.
+func linesOf(text string) []line {
 	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	utilruntime.Must(err) // the files do not change, and the tests read them
 	lines := make([]line, 0, len(records))
@@ -53,9 +53,9 @@ func (l line) number(column string, unit float64) int64 {
 	return int64(math.Round(value * unit))
 }
 
-// services returns the services of the trace in the order of its file. Lines of one service and role are joined under the
+// servicesOf returns the services of the trace in the order of its file. Lines of one service and role are joined under the
 // shape that most of its instances have, and what no node can hold is split.
-func services(lines []line, scale float64) []Service {
+func servicesOf(lines []line, scale float64) []Service {
 	var out []Service
 	instances := map[Service]int{} // of each service and shape
 	for _, l := range lines {
@@ -121,8 +121,8 @@ type Shape struct {
 // pool has the shapes of nodes without devices, or of those with devices. The numbers of the two are chosen separately.
 type pool []Shape
 
-// pools returns the pool without devices and the one with devices, each with the most common shape first.
-func pools(lines []line) [2]pool {
+// poolsOf returns the pool without devices and the one with devices, each with the most common shape first.
+func poolsOf(lines []line) [2]pool {
 	var out [2]pool
 	for _, l := range lines {
 		s := Shape{Model: l["gpu_model"], count: int(l.number("nodes", 1)), Capacity: Resources{
@@ -135,7 +135,7 @@ func pools(lines []line) [2]pool {
 		} else {
 			s.Instance = fmt.Sprintf("%s-%dx-%s", strings.ToLower(s.Model), s.Capacity[GPU], s.Instance)
 		}
-		home := homeOf(s.Capacity)
+		home := poolIndex(s.Capacity)
 		out[home] = append(out[home], s)
 	}
 	for _, p := range out {
@@ -144,16 +144,16 @@ func pools(lines []line) [2]pool {
 	return out
 }
 
-// homeOf returns the index of the pool for which the resources are.
-func homeOf(each Resources) int {
+// poolIndex returns the index of the pool for which the resources are.
+func poolIndex(each Resources) int {
 	if each.HasGPU() {
 		return 1
 	}
 	return 0
 }
 
-// mix returns n nodes of a pool in the trace's proportion: each next one is of the shape that is furthest behind its share.
-func (p pool) mix(n int) []Shape {
+// nodeMix returns n nodes of a pool in the trace's proportion: each next one is of the shape that is furthest behind its share.
+func (p pool) nodeMix(n int) []Shape {
 	total := 0
 	for _, s := range p {
 		total += s.count

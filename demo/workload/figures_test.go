@@ -11,7 +11,7 @@ import (
 // The totals are those that the traces' own papers and the README state.
 func TestEmbeddedFiguresHaveThePublishedTotals(t *testing.T) {
 	apps, instances := map[string]bool{}, 0
-	for _, l := range table(servicesCSV) {
+	for _, l := range linesOf(servicesCSV) {
 		apps[l["app"]] = true
 		instances += int(l.number("instances", 1))
 		require.Positive(t, l.number("instances", 1))
@@ -25,7 +25,7 @@ func TestEmbeddedFiguresHaveThePublishedTotals(t *testing.T) {
 	require.Equal(t, tracedInstances, instances)
 
 	nodes := 0
-	for i, p := range pools(table(nodesCSV)) {
+	for i, p := range poolsOf(linesOf(nodesCSV)) {
 		for _, s := range p {
 			nodes += s.count
 			require.Equal(t, i == 1, s.Capacity[GPU] > 0)
@@ -46,7 +46,7 @@ func given(changes line) line {
 
 func TestServicesHaveTheMostCommonShapeAndAllInstances(t *testing.T) {
 	small, large := Resources{CPU: 1000, Memory: 1024}, Resources{CPU: 2500, Memory: 1024}
-	got := services([]line{
+	got := servicesOf([]line{
 		given(line{"instances": "10"}),
 		given(line{"instances": "6", "cpu": "2.5"}),
 		given(line{"instances": "5", "cpu": "2.5"}),
@@ -106,8 +106,8 @@ func TestSplitKeepsWhatIsAskedFor(t *testing.T) {
 		if parts.Each[CPU] > largest[CPU] || parts.Each[Memory] > largest[Memory] {
 			t.Fatalf("a part of %+v is still too large", parts.Each)
 		}
-		before, after := Resources{}.add(whole.Each, int64(whole.Instances)), Resources{}.add(parts.Each, int64(parts.Instances))
-		if !after.holds(before) {
+		before, after := Resources{}.plus(whole.Each, int64(whole.Instances)), Resources{}.plus(parts.Each, int64(parts.Instances))
+		if !after.fits(before) {
 			t.Fatalf("asked for %+v, the parts ask for %+v", before, after)
 		}
 	})
@@ -123,7 +123,7 @@ func TestMixSharesAllNodesInProportion(t *testing.T) {
 		}
 		n := rapid.IntRange(0, 500).Draw(t, "n")
 		got := map[string]int{}
-		for _, s := range p.mix(n) {
+		for _, s := range p.nodeMix(n) {
 			got[s.Instance]++
 		}
 		sum := 0

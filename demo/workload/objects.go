@@ -38,8 +38,8 @@ var templates = template.Must(template.New("objects").Funcs(template.FuncMap{
 	},
 }).ParseFS(objects, "objects/*.yaml"))
 
-// object fills in the template of an object.
-func object[T any](name string, data any) *T {
+// fillTemplate fills in the template of an object.
+func fillTemplate[T any](name string, data any) *T {
 	var text bytes.Buffer
 	out := new(T)
 	err := templates.ExecuteTemplate(&text, name+".yaml", data)
@@ -53,35 +53,37 @@ func object[T any](name string, data any) *T {
 }
 
 // Object is the node as it registers: ready, with its whole capacity allocatable.
-func (n Node) Object() *corev1.Node { return object[corev1.Node]("node", n) }
+func (n Node) Object() *corev1.Node { return fillTemplate[corev1.Node]("node", n) }
 
 // Deployment is spread over the zones by a hard constraint unless a policy does that, with at most MaxPerNode replicas on one node.
-func (s Service) Deployment() *appsv1.Deployment { return object[appsv1.Deployment]("service", s) }
+func (s Service) Deployment() *appsv1.Deployment {
+	return fillTemplate[appsv1.Deployment]("service", s)
+}
 
 // Batch returns the batch workers.
 func (p *Plan) Batch() *appsv1.Deployment {
-	return object[appsv1.Deployment]("batch", map[string]any{"Workers": p.Workers, "Worker": worker})
+	return fillTemplate[appsv1.Deployment]("batch", map[string]any{"Workers": p.Workers, "Worker": worker})
 }
 
 // Policy gives zone-a twice the share of each of the others.
 func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
-	return object[v1alpha1.ZoneSpreadPolicy]("policy", nil)
+	return fillTemplate[v1alpha1.ZoneSpreadPolicy]("policy", nil)
 }
 
 // Survival asks whether all services survive the loss of any zone.
 func (p *Plan) Survival() *v1alpha1.ZoneSurvival {
-	return object[v1alpha1.ZoneSurvival]("survival", nil)
+	return fillTemplate[v1alpha1.ZoneSurvival]("survival", nil)
 }
 
 // Hold holds the room that the service on the shared nodes needs for that.
 func (p *Plan) Hold() *v1alpha1.ZoneSurvival {
-	return object[v1alpha1.ZoneSurvival]("hold", nil)
+	return fillTemplate[v1alpha1.ZoneSurvival]("hold", nil)
 }
 
 // PodGroup says that all members are bound or none.
 func (g Gang) PodGroup() *schedv1alpha1.PodGroup {
-	return object[schedv1alpha1.PodGroup]("podgroup", g)
+	return fillTemplate[schedv1alpha1.PodGroup]("podgroup", g)
 }
 
 // StatefulSet runs the gang's members.
-func (g Gang) StatefulSet() *appsv1.StatefulSet { return object[appsv1.StatefulSet]("gang", g) }
+func (g Gang) StatefulSet() *appsv1.StatefulSet { return fillTemplate[appsv1.StatefulSet]("gang", g) }

@@ -104,18 +104,18 @@ var fitting = []Gang{
 // NewPlan derives a plan from the embedded figures. scale is the share of the trace's live population, and seed decides the order in which the
 // workload arrives.
 func NewPlan(scale float64, seed uint64) *Plan {
-	pools := pools(table(nodesCSV))
+	pools := poolsOf(linesOf(nodesCSV))
 	// A replica that fits only on an empty node has none after a loss. No node holds two of it.
-	plan := &Plan{Services: slices.DeleteFunc(services(table(servicesCSV), scale), func(s Service) bool {
-		return !slices.ContainsFunc(slices.Concat(pools[:]...), func(n Shape) bool { return n.Capacity.times(s.Each) >= 2 })
+	plan := &Plan{Services: slices.DeleteFunc(servicesOf(linesOf(servicesCSV), scale), func(s Service) bool {
+		return !slices.ContainsFunc(slices.Concat(pools[:]...), func(n Shape) bool { return n.Capacity.countOf(s.Each) >= 2 })
 	})}
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(plan.Services), func(i, j int) {
 		plan.Services[i], plan.Services[j] = plan.Services[j], plan.Services[i]
 	})
-	for _, s := range sizes(pools, len(Zones), plan.claims()) {
+	for _, s := range zoneNodes(pools, len(Zones), plan.claims()) {
 		plan.addNodes(s, strings.ToLower(cmp.Or(s.Model, "cpu")), false)
 	}
-	plan.share(pools[0][0])
+	plan.addSharedNodes(pools[0][0])
 	for i := range plan.Services {
 		plan.Services[i].Domains = len(plan.Nodes) + 1
 	}
@@ -145,11 +145,11 @@ func (p *Plan) claims() []claim {
 	return claims
 }
 
-// share adds the nodes that a service shares with batch work: in each zone as many as it needs once a zone is lost, and half as
+// addSharedNodes adds the nodes that a service shares with batch work: in each zone as many as it needs once a zone is lost, and half as
 // many again.
-func (p *Plan) share(s Shape) {
+func (p *Plan) addSharedNodes(s Shape) {
 	service := p.Shared()
-	perNode := s.Capacity.times(service.Each)
+	perNode := s.Capacity.countOf(service.Each)
 	if service.MaxPerNode > 0 {
 		perNode = min(perNode, service.MaxPerNode)
 	}
@@ -157,7 +157,7 @@ func (p *Plan) share(s Shape) {
 	needed := (service.Replicas + left - 1) / left
 	for range needed + max(2, needed/2) {
 		p.addNodes(s, "shared", true)
-		p.Workers += len(Zones) * s.Capacity.times(worker)
+		p.Workers += len(Zones) * s.Capacity.countOf(worker)
 	}
 }
 
@@ -170,7 +170,7 @@ func (p *Plan) tooLarge() Gang {
 		g.Each[GPU] = max(g.Each[GPU], n.Capacity[GPU])
 	}
 	for _, n := range p.Nodes {
-		if n.Capacity.holds(g.Each) {
+		if n.Capacity.fits(g.Each) {
 			g.Members++
 		}
 	}

@@ -45,19 +45,19 @@ func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T
 		p := NewPlan(scale, uint64(seed))
 		var asked, offered Resources
 		for _, s := range p.Services {
-			asked = asked.add(s.Each, int64(s.Replicas))
+			asked = asked.plus(s.Each, int64(s.Replicas))
 		}
 		for _, g := range p.Gangs {
 			if g.Fits {
-				asked = asked.add(g.Each, int64(g.Members))
+				asked = asked.plus(g.Each, int64(g.Members))
 			}
 		}
 		for _, n := range p.Nodes {
 			if n.Zone != LostZone {
-				offered = offered.add(n.Capacity, 1)
+				offered = offered.plus(n.Capacity, 1)
 			}
 		}
-		require.True(t, offered.holds(asked), "asked %+v, offered %+v", asked, offered)
+		require.True(t, offered.fits(asked), "asked %+v, offered %+v", asked, offered)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 	for _, g := range p.Gangs {
 		slots := 0
 		for _, n := range p.Nodes {
-			for free := n.Capacity; free.holds(g.Each); free = free.add(g.Each, -1) {
+			for free := n.Capacity; free.fits(g.Each); free = free.plus(g.Each, -1) {
 				slots++
 			}
 		}
@@ -97,8 +97,8 @@ func TestSharedNodesHaveRoomForTheServiceInTwoZones(t *testing.T) {
 			replicas := 0
 			for _, n := range p.Nodes {
 				if n.Shared && n.Zone == zone {
-					replicas += n.Capacity.times(service.Each)
-					workers += n.Capacity.times(worker)
+					replicas += n.Capacity.countOf(service.Each)
+					workers += n.Capacity.countOf(worker)
 				}
 			}
 			require.GreaterOrEqual(t, 2*replicas, service.Replicas, zone)

@@ -36,16 +36,16 @@ var described = [len(Resources{})]struct {
 // HasGPU reports whether there are devices.
 func (r Resources) HasGPU() bool { return r[GPU] > 0 }
 
-// add returns r plus n times o.
-func (r Resources) add(o Resources, n int64) Resources {
+// plus returns r plus n times o.
+func (r Resources) plus(o Resources, n int64) Resources {
 	for i := range r {
 		r[i] += n * o[i]
 	}
 	return r
 }
 
-// holds reports whether o fits into r in every dimension.
-func (r Resources) holds(o Resources) bool {
+// fits reports whether o fits into r in every dimension.
+func (r Resources) fits(o Resources) bool {
 	for i := range r {
 		if o[i] > r[i] {
 			return false
@@ -54,10 +54,10 @@ func (r Resources) holds(o Resources) bool {
 	return true
 }
 
-// times returns how many of o fit into r.
-func (r Resources) times(o Resources) int {
+// countOf returns how many of o fit into r.
+func (r Resources) countOf(o Resources) int {
 	n := 0
-	for ; r.holds(o); r = r.add(o, -1) {
+	for ; r.fits(o); r = r.plus(o, -1) {
 		n++
 	}
 	return n

@@ -16,27 +16,27 @@ const (
 	slackNodes = 8
 )
 
-// sizes returns the nodes of one zone. Each pod takes its share of a node of its pool; with these the claims fit while one zone is
+// zoneNodes returns the nodes of one zone. Each pod takes its share of a node of its pool; with these the claims fit while one zone is
 // lost. Where a pod can go is left to the scheduler.
-func sizes(pools [2]pool, zones int, claims []claim) []Shape {
+func zoneNodes(pools [2]pool, zones int, claims []claim) []Shape {
 	var nodes []Shape
 	for home, p := range pools {
 		needed := 0.0
 		for _, c := range claims {
-			if homeOf(c.each) == home {
-				needed += float64(c.replicas) / float64(zones-1) / p.holds(c)
+			if poolIndex(c.each) == home {
+				needed += float64(c.replicas) / float64(zones-1) / p.meanPodsPerNode(c)
 			}
 		}
-		nodes = append(nodes, p.mix(int(math.Ceil(needed+max(slackNodes, slack*needed))))...)
+		nodes = append(nodes, p.nodeMix(int(math.Ceil(needed+max(slackNodes, slack*needed))))...)
 	}
 	return nodes
 }
 
-// holds returns how many pods of a claim a node of the pool holds in the mean.
-func (p pool) holds(c claim) float64 {
+// meanPodsPerNode returns how many pods of a claim a node of the pool holds in the mean.
+func (p pool) meanPodsPerNode(c claim) float64 {
 	pods, nodes := 0, 0
 	for _, s := range p {
-		fit := s.Capacity.times(c.each)
+		fit := s.Capacity.countOf(c.each)
 		if c.maxPerNode > 0 {
 			fit = min(fit, c.maxPerNode)
 		}

@@ -25,7 +25,7 @@ func TestSizesHaveRoomForAllInWhatIsLeft(t *testing.T) {
 		{"with a device", claim{each: Resources{GPU: 1}, replicas: 80}, 0, slackNodes, 40 + 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			nodes := sizes([2]pool{{small, large}, {gpu}}, 3, []claim{tc.claim})
+			nodes := zoneNodes([2]pool{{small, large}, {gpu}}, 3, []claim{tc.claim})
 			require.Len(t, nodes, tc.nodes+tc.extra+tc.device)
 			require.Equal(t, gpu, nodes[len(nodes)-tc.device])
 			require.NotEqual(t, gpu, nodes[len(nodes)-tc.device-1])

@@ -94,7 +94,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 	needed := []string{"nodes", "pods", "events.events.k8s.io"}
 	for _, m := range s.Missing {
 		require.Equal(t, snapshot.Forbidden, m.Reason, m.Resource)
-		require.Contains(t, errs, m.Words())
+		require.Contains(t, errs, m.Message())
 		needed = append(needed, m.Resource)
 	}
 	var granted []string
@@ -143,7 +143,7 @@ func (c *cluster) testExplainPod(t *testing.T, viewer string) {
 	var report *explain.Report
 	until(t, "the scheduler has said why", func(context.Context) (bool, error) {
 		report = decode[explain.Report](t, c.ok(t, viewer, "explain", "web-3", "-n", namespace, "-o", "json"))
-		return slices.ContainsFunc(report.Said, func(s explain.Said) bool {
+		return slices.ContainsFunc(report.Said, func(s explain.SchedulerMessage) bool {
 			return s.Reason == "FailedScheduling" && strings.Contains(s.Words, "policy shop/web: zone a holds 1 of 4")
 		}), nil
 	})

@@ -52,7 +52,7 @@ func (c *cluster) testTrueReasons(t *testing.T, viewer string) {
 			var report *explain.Report
 			until(t, "the scheduler has said why", func(context.Context) (bool, error) {
 				report = decode[explain.Report](t, c.ok(t, viewer, "explain", tc.pod.Name, "-n", namespace, "-o", "json"))
-				return slices.ContainsFunc(report.Said, func(s explain.Said) bool { return strings.Contains(s.Words, "3 "+tc.words) }), nil
+				return slices.ContainsFunc(report.Said, func(s explain.SchedulerMessage) bool { return strings.Contains(s.Words, "3 "+tc.words) }), nil
 			})
 			require.Equal(t, explain.Waiting, report.Pod.Verdict)
 			require.Len(t, report.Zone, 3)

@@ -196,9 +196,9 @@ func (l *loss) fill() {
 	fillers := deployment(workload.BatchNamespace, "filler", asked, each)
 	l.make(fillers)
 	l.until("all fillers are bound or refused", func(c *census.Census) bool {
-		fillers := c.In(workload.BatchNamespace)
+		fillers := c.PodsIn(workload.BatchNamespace)
 		return len(fillers) == asked && !slices.ContainsFunc(fillers, func(p *census.Pod) bool {
-			return p.Waits() && census.Said(p.Pod).Status != corev1.ConditionFalse
+			return p.Waits() && census.Refusal(p.Pod).Status != corev1.ConditionFalse
 		})
 	})
 	taken := corev1.ResourceList{}
@@ -212,7 +212,7 @@ func (l *loss) fill() {
 	}
 	run := bound(l.census(), workload.BatchNamespace)
 	l.require(l.cluster.Client.Patch(l.ctx, fillers, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, run))), fillers.Name)
-	l.until("fillers that wait are gone", func(c *census.Census) bool { return len(c.In(workload.BatchNamespace)) == run })
+	l.until("fillers that wait are gone", func(c *census.Census) bool { return len(c.PodsIn(workload.BatchNamespace)) == run })
 	l.Logf("%d of %d fillers run; pods take %s of the CPU and %s of the memory", run, asked,
 		l.share(taken, workload.CPU), l.share(taken, workload.Memory))
 }
@@ -251,9 +251,9 @@ func (l *loss) lose(said v1alpha1.SurvivalLoss) map[string]float64 {
 	l.Logf("loss of zone %s: %d replicas displaced, %d wait; the certificate said %d and %d", l.zone, w.displaced, r.waiting, said.Displaced, said.Waiting)
 	l.Logf("seconds after the loss: the last replica was created after %.1f; the last one without a policy was bound after %.1f, with a policy after %.1f (%d of them); "+
 		"no later than %.1f seconds after its creation", r.created, r.plain, r.spread, r.withPolicy, r.queued)
-	for _, p := range l.census().In(workload.ServiceNamespace) {
+	for _, p := range l.census().PodsIn(workload.ServiceNamespace) {
 		if p.Waits() {
-			l.Logf("%s waits: %s", p.Key(), census.Said(p.Pod).Message)
+			l.Logf("%s waits: %s", p.Key(), census.Refusal(p.Pod).Message)
 		}
 	}
 	require.LessOrEqual(l, int64(r.waiting), said.Waiting, "more replicas wait than the certificate said")
@@ -304,7 +304,7 @@ func (l *loss) share(of corev1.ResourceList, which int) string {
 // bound counts the pods of a namespace that have a node.
 func bound(c *census.Census, namespace string) int {
 	n := 0
-	for _, p := range c.In(namespace) {
+	for _, p := range c.PodsIn(namespace) {
 		if !p.Waits() {
 			n++
 		}

@@ -36,7 +36,7 @@ type replica struct {
 // watch begins to watch.
 func (l *loss) watch() *watcher {
 	w := &watcher{loss: l, seen: map[types.UID]*replica{}}
-	for _, p := range l.census().In(workload.ServiceNamespace) {
+	for _, p := range l.census().PodsIn(workload.ServiceNamespace) {
 		if p.On != nil && p.On.Zone == l.zone {
 			w.displaced++
 		}

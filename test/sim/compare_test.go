@@ -376,7 +376,7 @@ func (x *comparison) compare(what string, c *simulation.Sim, after bool) {
 	x.Helper()
 	copies.Lock()
 	// The scheduler is held up while pods come and nodes go: by its first cycle the plugins have seen it all.
-	err := c.Pass(x.Context(), settleTime)
+	err := c.PassTime(x.Context(), settleTime)
 	if err == nil {
 		err = c.Run(x.Context())
 	}
@@ -470,19 +470,19 @@ func (x *comparison) compareReasons() {
 		if pod.Spec.NodeName != "" || !strings.Contains(words, " nodes are available: ") || pod.Labels[schedulingv1alpha1.PodGroupLabel] != "" {
 			continue
 		}
-		answer, err := c.Ask(x.Context(), pod)
+		answer, err := c.Evaluate(x.Context(), pod)
 		require.NoError(x, err)
-		require.Empty(x, answer.Fit(), "%s fits by the copy; the cluster says %q", pod.Name, words)
+		require.Empty(x, answer.FittingNodes(), "%s fits by the copy; the cluster says %q", pod.Name, words)
 		expected := sentence(answer)
 		require.True(x, strings.HasPrefix(words, expected), "%s: the cluster says %q, the copy %q", pod.Name, words, expected)
 	}
 }
 
 // sentence is an answer in the scheduler's words, see framework.FitError.
-func sentence(answer *simulation.Answer) string {
+func sentence(answer *simulation.Evaluation) string {
 	out := fmt.Sprintf("0/%d nodes are available: ", len(answer.Nodes))
 	if answer.All != nil {
-		return out + answer.All.Words() + "."
+		return out + answer.All.Message() + "."
 	}
 	count := map[string]int{}
 	for _, n := range answer.Nodes {

@@ -44,7 +44,7 @@ func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneReb
 		case snapshot.Forbidden:
 			missing = append(missing, "the controller may not list "+m.Resource)
 		default:
-			missing = append(missing, m.Words())
+			missing = append(missing, m.Message())
 		}
 	}
 	if reason := c.shared.TooLarge(cluster); reason != "" {

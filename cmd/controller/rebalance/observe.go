@@ -57,7 +57,7 @@ func (l *look) podOf(pod *v1.Pod) act.Pod {
 	if over := metav1.GetControllerOfNoCopy(pod); over != nil {
 		out.Controller = over.UID
 	}
-	if node := l.census.Node(pod.Spec.NodeName); node != nil {
+	if node := l.census.FindNode(pod.Spec.NodeName); node != nil {
 		out.Zone = node.Zone
 	}
 	for i := range pod.Status.Conditions {

@@ -53,7 +53,7 @@ func (w *running) schedule() {
 // pass lets time pass.
 func (w *running) pass(d time.Duration) {
 	w.t.Helper()
-	require.NoError(w.t, w.sim.Pass(w.t.Context(), d))
+	require.NoError(w.t, w.sim.PassTime(w.t.Context(), d))
 }
 
 // turn gives the part a turn, and returns after how long it wants the next one.

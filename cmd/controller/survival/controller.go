@@ -41,15 +41,15 @@ type Controller struct {
 	certify   survival.Options // without what belongs to one snapshot
 	shared    parts.Shared
 	certifier survival.Certifier
-	// rounds bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
+	// fullBudget bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
 	// to follow it: half as much, so that the next full round comes after twice the time at most.
-	rounds, follows parts.Meter
-	// replayed is the question that the last full round answered, and at what time, and answered that of the last answer; empty if it was
+	fullBudget, followBudget parts.Meter
+	// hashOfFullRound is the question that the last full round answered, and at what time, and answered that of the last answer; empty if it was
 	// not written everywhere.
-	replayed, answered string
-	at                 time.Time
-	// took is how long the last full round took.
-	took time.Duration
+	hashOfFullRound, hashOfStatuses string
+	fullRoundAt                     time.Time
+	// fullRoundTook is how long the last full round took.
+	fullRoundTook time.Duration
 
 	mu      sync.Mutex // guards answers
 	answers map[string]answer
@@ -59,72 +59,72 @@ type Controller struct {
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
-		answers: map[string]answer{}, rounds: shared.NewMeter(1), follows: shared.NewMeter(0.5),
+		answers: map[string]answer{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
 	}
 }
 
-// answer renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
+// renewAnswers renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
 // changes, if they can be followed. It returns after how long it wants to be called again if nothing changes.
-func (c *Controller) answer(ctx context.Context, read func() *snapshot.Snapshot) (wait time.Duration, err error) {
+func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Snapshot) (wait time.Duration, err error) {
 	began := time.Now()
-	untilRound := c.rounds.Next().Sub(began)
-	if until := c.idle(began); until > 0 {
+	untilRound := c.fullBudget.Next().Sub(began)
+	if until := c.untilBudget(began); until > 0 {
 		return until, nil // to read the cluster costs CPU, too
 	}
-	c.follows.Begin(began)
-	defer c.follows.End()
+	c.followBudget.Begin(began)
+	defer c.followBudget.End()
 	cluster := read()
-	r := c.round(cluster)
-	question := r.question()
-	age := cluster.TakenAt.Sub(c.at)
+	r := c.newRound(cluster)
+	question := r.questionHash()
+	age := cluster.TakenAt.Sub(c.fullRoundAt)
 	if len(r.options.Missing) > 0 {
-		if r.outdate(ctx) {
-			c.answered = question
+		if r.markOutdated(ctx) {
+			c.hashOfStatuses = question
 		}
 		return c.options.RefreshInterval, ctx.Err()
 	}
 	r.recountServing(ctx, cluster.TakenAt)
 	switch {
-	case question == c.replayed && question == c.answered && age < c.options.RefreshInterval:
+	case question == c.hashOfFullRound && question == c.hashOfStatuses && age < c.options.RefreshInterval:
 		return c.options.RefreshInterval - age, nil
 	case untilRound > 0:
-		return min(untilRound, c.options.RefreshInterval), r.follow(ctx)
-	case c.at.IsZero() || c.took > slowRound:
-		if err := r.follow(ctx); err != nil {
+		return min(untilRound, c.options.RefreshInterval), r.followChanges(ctx)
+	case c.fullRoundAt.IsZero() || c.fullRoundTook > slowRound:
+		if err := r.followChanges(ctx); err != nil {
 			return 0, err
 		}
 	}
-	c.replayed, c.at, c.answered = question, cluster.TakenAt, question
-	if err := c.inRound(func() error { return r.replay(ctx) }); err != nil {
+	c.hashOfFullRound, c.fullRoundAt, c.hashOfStatuses = question, cluster.TakenAt, question
+	if err := c.runFullRound(func() error { return r.replayLosses(ctx) }); err != nil {
 		return 0, err
 	}
-	c.took = time.Since(began)
+	c.fullRoundTook = time.Since(began)
 	if !r.written {
-		c.replayed = "" // once more, with the newer objects
+		c.hashOfFullRound = "" // once more, with the newer objects
 	}
 	if len(r.asked) > 0 {
-		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.took, "cpu", c.rounds.Used())
-		declared.RoundDuration.Observe(c.took.Seconds())
+		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.fullRoundTook, "cpu", c.fullBudget.Used())
+		declared.RoundDuration.Observe(c.fullRoundTook.Seconds())
 	}
 	return c.options.RefreshInterval, nil
 }
 
-// inRound runs a full round. What it uses counts in its own budget, and not in the other one.
-func (c *Controller) inRound(run func() error) error {
-	c.rounds.Begin(time.Now())
+// runFullRound runs a full round. What it uses counts in its own budget, and not in the other one.
+func (c *Controller) runFullRound(run func() error) error {
+	c.fullBudget.Begin(time.Now())
 	err := run()
-	c.follows.Begin(time.Now())
+	c.followBudget.Begin(time.Now())
 	return err
 }
 
-// idle is for how long neither budget allows anything.
-func (c *Controller) idle(now time.Time) time.Duration {
-	return min(c.rounds.Next().Sub(now), c.follows.Next().Sub(now))
+// untilBudget is for how long neither budget allows anything.
+func (c *Controller) untilBudget(now time.Time) time.Duration {
+	return min(c.fullBudget.Next().Sub(now), c.followBudget.Next().Sub(now))
 }
 
-// follow answers without a full round, if it can. Else the answers that do not fit the cluster any more say so.
-func (r *round) follow(ctx context.Context) error {
-	if r.question() == r.answered {
+// followChanges answers without a full round, if it can. Else the answers that do not fit the cluster any more say so.
+func (r *round) followChanges(ctx context.Context) error {
+	if r.questionHash() == r.hashOfStatuses {
 		return nil
 	}
 	began := time.Now()
@@ -133,14 +133,14 @@ func (r *round) follow(ctx context.Context) error {
 		return err
 	}
 	if !followed {
-		r.answered = "" // once the cluster is again as it was, there is something to write
-		r.outdate(ctx)
+		r.hashOfStatuses = "" // once the cluster is again as it was, there is something to write
+		r.markOutdated(ctx)
 		return ctx.Err()
 	}
 	r.keepUnfollowed(statuses)
-	r.answered = r.question()
-	if !r.write(ctx, statuses) {
-		r.answered = ""
+	r.hashOfStatuses = r.questionHash()
+	if !r.writeStatuses(ctx, statuses) {
+		r.hashOfStatuses = ""
 	}
 	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
 	return ctx.Err()
@@ -150,7 +150,7 @@ func (r *round) follow(ctx context.Context) error {
 func (r *round) keepUnfollowed(statuses []v1alpha1.ZoneSurvivalStatus) {
 	for i, s := range r.asked {
 		if !statuses[i].ComputedAt.Time.Equal(r.options.Sim.Now) {
-			statuses[i] = r.last(s.Name).computed
+			statuses[i] = r.lastAnswer(s.Name).computed
 		}
 	}
 }
@@ -166,7 +166,7 @@ type round struct {
 	written bool
 }
 
-func (c *Controller) round(cluster *snapshot.Snapshot) *round {
+func (c *Controller) newRound(cluster *snapshot.Snapshot) *round {
 	r := &round{Controller: c, objects: cluster.Objects(), options: c.certify}
 	for _, s := range snapshot.List[*v1alpha1.ZoneSurvival](cluster) {
 		r.asked = append(r.asked, s.DeepCopy())
@@ -178,7 +178,7 @@ func (c *Controller) round(cluster *snapshot.Snapshot) *round {
 		case snapshot.Forbidden:
 			r.options.Missing = append(r.options.Missing, "the controller may not list "+m.Resource)
 		default:
-			r.options.Missing = append(r.options.Missing, m.Words())
+			r.options.Missing = append(r.options.Missing, m.Message())
 		}
 	}
 	if reason := c.shared.TooLarge(cluster); reason != "" {
@@ -187,8 +187,8 @@ func (c *Controller) round(cluster *snapshot.Snapshot) *round {
 	return r
 }
 
-// question is what is asked and of which cluster, as one text.
-func (r *round) question() string {
+// questionHash is what is asked and of which cluster, as one text.
+func (r *round) questionHash() string {
 	var out strings.Builder
 	out.WriteString(r.options.Fingerprint)
 	for _, s := range r.asked {
@@ -197,9 +197,9 @@ func (r *round) question() string {
 	return out.String() + strings.Join(r.options.Missing, " ")
 }
 
-// replay replays all losses and writes the certificates. Then it finds out what to hold and what would have to be bought, which takes far longer, and
+// replayLosses replays all losses and writes the certificates. Then it finds out what to hold and what would have to be bought, which takes far longer, and
 // writes that.
-func (r *round) replay(ctx context.Context) error {
+func (r *round) replayLosses(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
 		var err error
@@ -210,7 +210,7 @@ func (r *round) replay(ctx context.Context) error {
 	} else {
 		r.certifier.Close()
 	}
-	r.written = r.write(ctx, statuses)
+	r.written = r.writeStatuses(ctx, statuses)
 	for i, s := range r.asked {
 		certified := statuses[i].DeepCopy()
 		held, err := r.hold(ctx, r.objects, s, r.options, &statuses[i])
@@ -222,19 +222,19 @@ func (r *round) replay(ctx context.Context) error {
 			return err
 		}
 		if !equality.Semantic.DeepEqual(certified, &statuses[i]) {
-			held = r.writeStatus(ctx, s, answer{statuses[i], marked(&statuses[i], s, &r.options)}) && held
+			held = r.writeStatus(ctx, s, answer{statuses[i], asShown(&statuses[i], s, &r.options)}) && held
 		}
 		r.written = r.written && held
 	}
 	return ctx.Err()
 }
 
-// write writes the statuses, and reports whether all are written.
-func (r *round) write(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatus) bool {
+// writeStatuses writes the statuses, and reports whether all are written.
+func (r *round) writeStatuses(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatus) bool {
 	r.forgetOthers()
 	all := true
 	for i, s := range r.asked {
-		all = r.writeStatus(ctx, s, answer{statuses[i], marked(&statuses[i], s, &r.options)}) && all
+		all = r.writeStatus(ctx, s, answer{statuses[i], asShown(&statuses[i], s, &r.options)}) && all
 	}
 	return all
 }
@@ -272,10 +272,10 @@ func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvi
 	*asked = *written
 	for _, reasons := range events {
 		old, condition := meta.FindStatusCondition(before, reasons.condition), meta.FindStatusCondition(status.Conditions, reasons.condition)
-		if condition == nil || told(old) == told(condition) {
+		if condition == nil || toldStatus(old) == toldStatus(condition) {
 			continue
 		}
-		if err := c.shared.Client.Create(ctx, reasons.event(written, condition)); err != nil {
+		if err := c.shared.Client.Create(ctx, reasons.newEvent(written, condition)); err != nil {
 			return err
 		}
 	}
@@ -302,7 +302,7 @@ var events = []eventReasons{
 	{v1alpha1.ConditionServes, "EnoughServing", "TooFewServing", "ServingUnknown"},
 }
 
-func (r *eventReasons) event(about *v1alpha1.ZoneSurvival, condition *metav1.Condition) *eventsv1.Event {
+func (r *eventReasons) newEvent(about *v1alpha1.ZoneSurvival, condition *metav1.Condition) *eventsv1.Event {
 	kind, reason := v1.EventTypeNormal, r.yes
 	switch condition.Status {
 	case metav1.ConditionFalse:

@@ -23,15 +23,15 @@ type answer struct {
 	computed, shown v1alpha1.ZoneSurvivalStatus
 }
 
-// marked returns an answer as it is shown: a certificate that is True does not stay so if it is about another cluster than the one of now, about
+// asShown returns an answer as it is shown: a certificate that is True does not stay so if it is about another cluster than the one of now, about
 // another spec, or if not all of the cluster is known. One that is False stays: what is wrong is worth a warning until it is known to be mended.
-func marked(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival, now *survival.Options) v1alpha1.ZoneSurvivalStatus {
+func asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival, now *survival.Options) v1alpha1.ZoneSurvivalStatus {
 	shown := *computed.DeepCopy()
 	survives := meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionSurvives)
 	switch {
 	case len(now.Missing) > 0:
-		mark(&shown, v1alpha1.ConditionHeld, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
-		mark(&shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+		setUnknown(&shown, v1alpha1.ConditionHeld, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+		setUnknown(&shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
 		if survives == nil { // it has never been answered
 			shown.ComputedAt, shown.ReplayedAt = metav1.Time{Time: now.Sim.Now}, metav1.Time{Time: now.Sim.Now}
 			shown.ObservedGeneration = asked.Generation
@@ -39,19 +39,19 @@ func marked(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival,
 				Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, ObservedGeneration: asked.Generation,
 			})
 		}
-		mark(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
 	case survives != nil && survives.ObservedGeneration != asked.Generation:
-		mark(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
+		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
 			"at computedAt every loss was survived; the spec has changed since, and only the next full round can answer it", now)
 	case shown.Snapshot.Hash != now.Fingerprint:
-		mark(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
+		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
 			"at computedAt every loss was survived; the cluster has changed since, and only the next full round can say whether that is still so", now)
 	}
 	return shown
 }
 
-// mark makes a condition that is True Unknown.
-func mark(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message string, now *survival.Options) {
+// setUnknown makes a condition that is True Unknown.
+func setUnknown(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message string, now *survival.Options) {
 	c := meta.FindStatusCondition(status.Conditions, condition)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return
@@ -62,12 +62,12 @@ func mark(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message string
 	})
 }
 
-// outdate shows which of the last answers do not fit the cluster, and reports whether all that was to be written is.
-func (r *round) outdate(ctx context.Context) bool {
+// markOutdated shows which of the last answers do not fit the cluster, and reports whether all that was to be written is.
+func (r *round) markOutdated(ctx context.Context) bool {
 	all := true
 	for _, s := range r.asked {
-		last := r.last(s.Name)
-		shown := marked(&last.computed, s, &r.options)
+		last := r.lastAnswer(s.Name)
+		shown := asShown(&last.computed, s, &r.options)
 		if !equality.Semantic.DeepEqual(shown, last.shown) {
 			all = r.writeStatus(ctx, s, answer{last.computed, shown}) && all
 		}
@@ -75,16 +75,16 @@ func (r *round) outdate(ctx context.Context) bool {
 	return all
 }
 
-// last returns the last answer about a ZoneSurvival, an empty one if there is none.
-func (c *Controller) last(name string) answer {
+// lastAnswer returns the last answer about a ZoneSurvival, an empty one if there is none.
+func (c *Controller) lastAnswer(name string) answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.answers[name]
 	return answer{*last.computed.DeepCopy(), *last.shown.DeepCopy()}
 }
 
-// remember takes the answers of another process for the last ones, so that their metrics go on before the first round is over.
-func (c *Controller) remember(asked []*v1alpha1.ZoneSurvival) {
+// rememberWritten takes the answers of another process for the last ones, so that their metrics go on before the first round is over.
+func (c *Controller) rememberWritten(asked []*v1alpha1.ZoneSurvival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range asked {
@@ -92,8 +92,8 @@ func (c *Controller) remember(asked []*v1alpha1.ZoneSurvival) {
 	}
 }
 
-// told is what events have told of a condition: that a certificate which was True waits for the next round is no news.
-func told(c *metav1.Condition) metav1.ConditionStatus {
+// toldStatus is what events have told of a condition: that a certificate which was True waits for the next round is no news.
+func toldStatus(c *metav1.Condition) metav1.ConditionStatus {
 	switch {
 	case c == nil:
 		return ""

@@ -44,7 +44,7 @@ var _ parts.Part = &Controller{}
 
 // Start implements parts.Part.
 func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
-	c.remember(snapshot.List[*v1alpha1.ZoneSurvival](cluster))
+	c.rememberWritten(snapshot.List[*v1alpha1.ZoneSurvival](cluster))
 	metrics.MustRegister(declared.RoundDuration)
 	collector.Export(ctx, c)
 	klog.FromContext(ctx).V(2).Info("ZoneSurvivals are answered")
@@ -52,7 +52,7 @@ func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
 
 // Turn implements parts.Part: it renews the answers if the cluster has changed, or if they are old.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.answer(ctx, read)
+	return c.renewAnswers(ctx, read)
 }
 
 // Close implements parts.Part.

@@ -119,7 +119,7 @@ func (s *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1
 	}
 	cluster := snapshot.New(clitest.Now)
 	cluster.Add(objects...)
-	return c.round(cluster)
+	return c.newRound(cluster)
 }
 
 // TestCertificatesComeFirst: room is planned, and what would have to be bought is searched, only when all certificates are written. That then has writes
@@ -128,7 +128,7 @@ func TestCertificatesComeFirst(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
 	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
-	require.NoError(t, r.replay(t.Context()))
+	require.NoError(t, r.replayLosses(t.Context()))
 	require.Equal(t, []string{"web", "big", "reservation", "web", "big"}, to.wrote)
 	require.True(t, r.written)
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
@@ -138,7 +138,7 @@ func TestCertificatesComeFirst(t *testing.T) {
 	require.Len(t, big.WouldSurviveWith.Nodes, 2, "one more node would be lost with its zone")
 	require.Nil(t, to.statuses["web"].WouldSurviveWith)
 
-	require.NoError(t, to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false)).follow(t.Context()))
+	require.NoError(t, to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false)).followChanges(t.Context()))
 	require.Equal(t, big.WouldSurviveWith, to.statuses["big"].WouldSurviveWith, "it stays while the answer does")
 }
 
@@ -148,8 +148,8 @@ func answered(t *testing.T, to *server, objects []client.Object) *Controller {
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{RefreshInterval: time.Hour})
 	t.Cleanup(c.certifier.Close)
 	r := to.look(c, objects, protecting("web", false), protecting("big", false))
-	require.NoError(t, r.replay(t.Context()))
-	c.answered = r.question()
+	require.NoError(t, r.replayLosses(t.Context()))
+	c.hashOfStatuses = r.questionHash()
 	require.Equal(t, []string{"web Survives", "big DoesNotSurvive"}, to.events)
 	to.wrote, to.events = nil, nil
 	return c
@@ -170,7 +170,7 @@ func TestChangedClusterIsUnknown(t *testing.T) {
 		}
 	}
 	for range 2 {
-		require.NoError(t, to.look(c, changed, protecting("web", false), protecting("big", false)).follow(t.Context()))
+		require.NoError(t, to.look(c, changed, protecting("web", false), protecting("big", false)).followChanges(t.Context()))
 		require.Equal(t, []string{"web"}, to.wrote)
 		require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
 		require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
@@ -179,7 +179,7 @@ func TestChangedClusterIsUnknown(t *testing.T) {
 	require.Equal(t, v1alpha1.ReasonClusterChanged, web.Conditions[0].Reason)
 	require.Equal(t, first, web.Snapshot, "what is known is of the former cluster")
 
-	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).follow(t.Context()))
+	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).followChanges(t.Context()))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Empty(t, to.events)
 }
@@ -190,7 +190,7 @@ func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
 	c := answered(t, to, before)
 	edited, added := protecting("big", false), protecting("more", false)
 	edited.Generation = 2
-	require.NoError(t, to.look(c, before, protecting("web", false), edited, added).follow(t.Context()))
+	require.NoError(t, to.look(c, before, protecting("web", false), edited, added).followChanges(t.Context()))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives), "its answer is that of the former spec")
 	require.Empty(t, to.statuses["more"].Conditions)
@@ -198,7 +198,7 @@ func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
 
 	edited = protecting("web", false)
 	edited.Generation = 2
-	require.NoError(t, to.look(c, before, edited, protecting("big", false)).follow(t.Context()))
+	require.NoError(t, to.look(c, before, edited, protecting("big", false)).followChanges(t.Context()))
 	require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
 	require.Contains(t, to.statuses["web"].Conditions[0].Message, "the spec has changed since")
 }
@@ -234,7 +234,7 @@ func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 	require.Equal(t, int64(1), to.statuses["new"].ObservedGeneration)
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
 
-	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).follow(t.Context()))
+	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).followChanges(t.Context()))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 }
 
@@ -244,7 +244,7 @@ func TestRestartKeepsMetrics(t *testing.T) {
 	s.Status.ComputedAt = metav1.Unix(1000, 0)
 	s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}}
 	c := New(parts.Shared{CPUFraction: 1}, Options{})
-	c.remember([]*v1alpha1.ZoneSurvival{s})
+	c.rememberWritten([]*v1alpha1.ZoneSurvival{s})
 	got := map[*metrics.Desc]float64{}
 	c.collect(func(of *metrics.Desc, value float64, _ ...string) { got[of] = value })
 	require.Equal(t, map[*metrics.Desc]float64{declared.Survives: 0, declared.Computed: 1000}, got)
@@ -259,7 +259,7 @@ func TestReadinessIsFollowed(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1000}, Options{RefreshInterval: time.Hour}) // each look may run at once
 	look := func() {
-		_, err := c.answer(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+		_, err := c.renewAnswers(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
 		require.NoError(t, err)
 		status := to.statuses["web"]
 		asked.Status, asked.ResourceVersion = *status.DeepCopy(), strconv.Itoa(to.versions["web"])

@@ -16,7 +16,7 @@ func (r *round) recountServing(ctx context.Context, now time.Time) {
 	}
 	impaired := survival.NewImpaired(r.objects)
 	for _, s := range r.asked {
-		last := r.last(s.Name)
+		last := r.lastAnswer(s.Name)
 		if len(last.shown.Conditions) == 0 {
 			continue
 		}

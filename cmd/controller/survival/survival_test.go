@@ -21,23 +21,23 @@ import (
 func TestBudgetsAreApart(t *testing.T) {
 	used := time.Duration(0)
 	c := New(parts.Shared{CPUFraction: 0.2}, Options{})
-	c.rounds.CPU = func() time.Duration { return used }
-	c.follows.CPU = c.rounds.CPU
+	c.fullBudget.CPU = func() time.Duration { return used }
+	c.followBudget.CPU = c.fullBudget.CPU
 	start := time.Now()
-	require.Negative(t, c.idle(start), "nothing has been answered")
-	c.follows.Begin(start)
-	require.NoError(t, c.inRound(func() error { used += 10 * time.Minute; return nil }))
-	c.follows.End()
-	end := c.follows.Next()
+	require.Negative(t, c.untilBudget(start), "nothing has been answered")
+	c.followBudget.Begin(start)
+	require.NoError(t, c.runFullRound(func() error { used += 10 * time.Minute; return nil }))
+	c.followBudget.End()
+	end := c.followBudget.Next()
 	used += time.Minute
-	require.Equal(t, end, c.follows.Next())
-	require.Zero(t, c.idle(end))
-	c.follows.Begin(end)
+	require.Equal(t, end, c.followBudget.Next())
+	require.Zero(t, c.untilBudget(end))
+	c.followBudget.Begin(end)
 	used += time.Second
-	c.follows.End()
-	require.Equal(t, end.Add(10*time.Second), c.follows.Next())
-	require.Equal(t, 10*time.Second, c.idle(end))
-	require.InDelta(t, 55*time.Minute+5*time.Second, c.rounds.Next().Sub(end), float64(time.Second))
+	c.followBudget.End()
+	require.Equal(t, end.Add(10*time.Second), c.followBudget.Next())
+	require.Equal(t, 10*time.Second, c.untilBudget(end))
+	require.InDelta(t, 55*time.Minute+5*time.Second, c.fullBudget.Next().Sub(end), float64(time.Second))
 }
 
 // TestUnfollowedAnswersStay: an answer that is not followed stays the last one, also if its status could not be written.

@@ -40,24 +40,24 @@ func Build(c *census.Census, opts Options) *Page {
 	report := status.Build(c, opts.Namespace)
 	p := &Page{Cluster: opts.Cluster, At: c.Now}
 	for _, note := range report.Notes {
-		p.note(note)
+		p.addNote(note)
 	}
 	if len(c.Nodes) == 0 {
-		p.note("the cluster has no nodes")
+		p.addNote("the cluster has no nodes")
 	}
-	p.Zones = zonesOf(c, report.Reservations)
+	p.Zones = zonesViewOf(c, report.Reservations)
 	for _, z := range p.Zones.Zones {
 		p.Columns = append(p.Columns, z.Name)
 	}
 	b := &builder{Census: c, opts: opts, page: p}
-	b.survivals(report.Survivals)
-	b.policies(report.Policies)
-	b.reservations(report.Reservations)
-	b.workloads()
+	b.addSurvivals(report.Survivals)
+	b.addPolicies(report.Policies)
+	b.addReservations(report.Reservations)
+	b.addWorkloads()
 	b.rebalances(report.Rebalances)
-	p.sum(report)
-	b.gangs(report.Gangs)
-	b.waiting()
+	p.addSummary(report)
+	b.addGangs(report.Gangs)
+	b.addWaiting()
 	return p
 }
 
@@ -68,15 +68,15 @@ type builder struct {
 	page *Page
 }
 
-// note adds a remark.
-func (p *Page) note(text string) {
+// addNote adds a remark.
+func (p *Page) addNote(text string) {
 	if len(p.Notes) < mostNotes {
-		p.Notes = append(p.Notes, clip(text))
+		p.Notes = append(p.Notes, clipText(text))
 	}
 }
 
-// sum adds the tiles with the most important numbers, and says the same in a sentence.
-func (p *Page) sum(r *status.Report) {
+// addSummary adds the tiles with the most important numbers, and says the same in a sentence.
+func (p *Page) addSummary(r *status.Report) {
 	nodes, ready, pods, dead := 0, 0, 0, 0
 	for _, z := range r.Zones {
 		nodes += z.Nodes
@@ -91,10 +91,10 @@ func (p *Page) sum(r *status.Report) {
 		unused += int(max(0, r.Reservations[i].Held-r.Reservations[i].Used))
 		desired += int(r.Reservations[i].Desired)
 	}
-	unsatisfied := notOK(r.Policies, func(x *status.Policy) string { return x.State })
-	incomplete := notOK(r.Reservations, func(x *status.Reservation) string { return x.State })
-	uncertain := notOK(r.Survivals, func(x *status.Survival) string { return x.State })
-	partial := notOK(r.Gangs, func(x *status.Gang) string { return x.State })
+	unsatisfied := countNotOK(r.Policies, func(x *status.Policy) string { return x.State })
+	incomplete := countNotOK(r.Reservations, func(x *status.Reservation) string { return x.State })
+	uncertain := countNotOK(r.Survivals, func(x *status.Survival) string { return x.State })
+	partial := countNotOK(r.Gangs, func(x *status.Gang) string { return x.State })
 	slots := "of " + number(desired) + " wanted"
 	var summary []string
 	for _, t := range []struct {
@@ -126,8 +126,8 @@ func (p *Page) sum(r *status.Report) {
 	p.Summary = strings.Join(summary, ", ") + "."
 }
 
-// notOK counts the objects whose state is not OK.
-func notOK[T any](all []T, state func(*T) string) (n int) {
+// countNotOK counts the objects whose state is not OK.
+func countNotOK[T any](all []T, state func(*T) string) (n int) {
 	for i := range all {
 		if state(&all[i]) != status.OK {
 			n++
@@ -136,10 +136,10 @@ func notOK[T any](all []T, state func(*T) string) (n int) {
 	return n
 }
 
-// badge shows a state of package status.
-func badge(state string) Badge {
+// stateBadge shows a state of package status.
+func stateBadge(state string) Badge {
 	b := Badge{Text: state, Tone: Mild}
-	switch status.State(state).Color {
+	switch status.StateCell(state).Color {
 	case show.Green:
 		b.Tone = Good
 	case show.Red:
@@ -148,22 +148,22 @@ func badge(state string) Badge {
 	return b
 }
 
-// worst sorts bad states before good ones.
-func worst(a, b Badge) int {
+// compareTones sorts bad states before good ones.
+func compareTones(a, b Badge) int {
 	order := []Tone{Bad, Mild, Good}
 	return slices.Index(order, a.Tone) - slices.Index(order, b.Tone)
 }
 
-// keep returns the first rows, and how many are left out.
-func keep[T any](rows []T, most int) ([]T, int) {
+// firstRows returns the first rows, and how many are left out.
+func firstRows[T any](rows []T, most int) ([]T, int) {
 	if len(rows) <= most {
 		return rows, 0
 	}
 	return slices.Clip(rows[:most]), len(rows) - most
 }
 
-// clip shortens text that users or plugins wrote.
-func clip(text string) string {
+// clipText shortens text that users or plugins wrote.
+func clipText(text string) string {
 	n, last := 0, 0
 	for at := range text {
 		switch n++; n {

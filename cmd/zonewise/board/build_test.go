@@ -329,9 +329,9 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 
 func TestClip(t *testing.T) {
 	longest := strings.Repeat("ä", mostText)
-	require.Equal(t, longest, clip(longest))
-	require.Equal(t, strings.Repeat("ä", mostText-1)+"…", clip(longest+"ö"))
-	require.Equal(t, strings.Repeat("ä", mostText-1)+"…", clip(longest+longest))
+	require.Equal(t, longest, clipText(longest))
+	require.Equal(t, strings.Repeat("ä", mostText-1)+"…", clipText(longest+"ö"))
+	require.Equal(t, strings.Repeat("ä", mostText-1)+"…", clipText(longest+longest))
 }
 
 func TestNumbers(t *testing.T) {

@@ -85,28 +85,28 @@ func (f *feed) wake() {
 	}
 }
 
-// current returns the newest frame, and a channel that is closed when there is a newer one.
-func (f *feed) current() (*frame, <-chan struct{}) {
+// currentFrame returns the newest frame, and a channel that is closed when there is a newer one.
+func (f *feed) currentFrame() (*frame, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last, f.next
 }
 
-// frame makes a frame and returns it.
-func (f *feed) frame(ctx context.Context) (*frame, error) {
-	_, next := f.current()
+// nextFrame makes a frame and returns it.
+func (f *feed) nextFrame(ctx context.Context) (*frame, error) {
+	_, next := f.currentFrame()
 	f.wake()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-next:
 	}
-	last, _ := f.current()
+	last, _ := f.currentFrame()
 	return last, nil
 }
 
-// changes returns the parts of a frame that differ from those that a viewer has, and records that the viewer has them.
-func (fr *frame) changes(have map[string]template.HTML) map[string]template.HTML {
+// changesFor returns the parts of a frame that differ from those that a viewer has, and records that the viewer has them.
+func (fr *frame) changesFor(have map[string]template.HTML) map[string]template.HTML {
 	out := map[string]template.HTML{}
 	for _, s := range fr.Parts {
 		if old, ok := have[s.ID]; !ok || old != s.HTML {

@@ -49,10 +49,10 @@ type frame struct {
 }
 
 // contentPolicy admits only the page's own style and script, and its stream of events.
-var contentPolicy = "default-src 'none'; style-src " + digest(pageStyle) + "; script-src " + digest(pageScript) +
+var contentPolicy = "default-src 'none'; style-src " + sourceDigest(pageStyle) + "; script-src " + sourceDigest(pageScript) +
 	"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
 
-func digest(text string) string {
+func sourceDigest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
@@ -73,9 +73,9 @@ func (p *Page) render() *frame {
 }
 
 // HTML writes the page as a document that loads nothing and does not change.
-func (p *Page) HTML(w io.Writer) error { return p.render().write(w) }
+func (p *Page) HTML(w io.Writer) error { return p.render().writePage(w) }
 
 // WriteFile writes the page to a file, see program.WriteFile.
 func (p *Page) WriteFile(path string) error { return program.WriteFile(path, p.HTML) }
 
-func (f *frame) write(w io.Writer) error { return templates.ExecuteTemplate(w, "page", f) }
+func (f *frame) writePage(w io.Writer) error { return templates.ExecuteTemplate(w, "page", f) }

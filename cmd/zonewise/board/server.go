@@ -120,9 +120,9 @@ func (s *Server) handler() http.Handler {
 		case !slash:
 			http.Redirect(w, r, "/"+s.token+"/", http.StatusPermanentRedirect)
 		case path == "":
-			s.page(w, r)
+			s.servePage(w, r)
 		case path == "events":
-			s.events(w, r)
+			s.serveEvents(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -150,9 +150,9 @@ func (s *Server) isToken(token string) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// page sends the whole page.
-func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	f, err := s.feed.frame(r.Context())
+// servePage sends the whole page.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	f, err := s.feed.nextFrame(r.Context())
 	if err != nil {
 		return // nobody waits any more
 	}
@@ -160,7 +160,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	live := *f
 	live.Events = "events"
-	_ = live.write(w) // only the connection can fail now: the error cannot be reported
+	_ = live.writePage(w) // only the connection can fail now: the error cannot be reported
 }
 
 // update is what an event carries.
@@ -169,8 +169,8 @@ type update struct {
 	Sections map[string]template.HTML `json:"sections"`
 }
 
-// events sends what changes, as server-sent events.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+// serveEvents sends what changes, as server-sent events.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer s.feed.viewers.Add(-1)
 	if s.feed.viewers.Add(1) > mostViewers {
 		http.Error(w, fmt.Sprintf("%d pages are open: close one.", mostViewers), http.StatusServiceUnavailable)
@@ -191,9 +191,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer alive.Stop()
 	s.feed.wake()
 	for {
-		f, next := s.feed.current()
+		f, next := s.feed.currentFrame()
 		if f != nil {
-			if changes := f.changes(have); len(changes) > 0 {
+			if changes := f.changesFor(have); len(changes) > 0 {
 				// Marshal escapes line ends, which would end the event.
 				data, err := json.Marshal(update{Title: f.Title, Sections: changes})
 				if err != nil || !write("event: board\ndata: "+string(data)+"\n\n") {

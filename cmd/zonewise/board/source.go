@@ -34,7 +34,7 @@ type Following struct {
 func (f Following) Page() *Page {
 	p := Build(census.Take(f.Snapshot()), f.Options)
 	for _, trouble := range f.Troubles() {
-		p.note(trouble)
+		p.addNote(trouble)
 	}
 	return p
 }

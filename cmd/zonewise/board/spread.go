@@ -14,9 +14,9 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// row makes a row with one cell for each column, and lists the zones that have no column.
-func (b *builder) row(name, message string, of map[string]Share, figures ...Badge) Row {
-	row := Row{Name: name, Message: clip(message), Figures: figures}
+// zonesRow makes a row with one cell for each column, and lists the zones that have no column.
+func (b *builder) zonesRow(name, message string, of map[string]Share, figures ...Badge) Row {
+	row := Row{Name: name, Message: clipText(message), Figures: figures}
 	for _, zone := range b.page.Columns {
 		share, ok := of[zone]
 		share.None = !ok
@@ -28,7 +28,7 @@ func (b *builder) row(name, message string, of map[string]Share, figures ...Badg
 			rest = append(rest, strings.TrimSpace(zone+" "+of[zone].Text+" "+of[zone].State))
 		}
 	}
-	kept, hidden := keep(rest, mostColumns)
+	kept, hidden := firstRows(rest, mostColumns)
 	row.Others = strings.Join(kept, ", ")
 	if hidden > 0 {
 		row.Others += fmt.Sprintf(" and %d more", hidden)
@@ -36,17 +36,17 @@ func (b *builder) row(name, message string, of map[string]Share, figures ...Badg
 	return row
 }
 
-// fill gives a list the rows of objects, the worst states first, and limits them.
-func (l *List) fill(rows []Row) {
+// setRows gives a list the rows of objects, the worst states first, and limits them.
+func (l *List) setRows(rows []Row) {
 	for i := range rows {
 		rows[i].Key = rows[i].Name
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int { return worst(a.Figures[0], b.Figures[0]) })
+	slices.SortStableFunc(rows, func(a, b Row) int { return compareTones(a.Figures[0], b.Figures[0]) })
 	l.All, l.Order, l.Elsewhere = len(rows), "the worst", "zonewise status"
-	l.Rows, l.Hidden = keep(rows, mostRows)
+	l.Rows, l.Hidden = firstRows(rows, mostRows)
 }
 
-func (b *builder) policies(all []status.Policy) {
+func (b *builder) addPolicies(all []status.Policy) {
 	caps := map[string]func(zone string, replicas int64) (int64, bool){}
 	for _, object := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](b.Snapshot) {
 		if compiled, errs := policy.Compile(object); len(errs) == 0 {
@@ -72,20 +72,20 @@ func (b *builder) policies(all []status.Policy) {
 					}
 				}
 			}
-			shares[status.Name(z.Name)] = share
+			shares[status.ZoneText(z.Name)] = share
 		}
-		figures := []Badge{badge(s.State), {Text: fmt.Sprintf("%d of %d", s.Pods, s.Replicas)}, skew(s.Skew, s.MaxSkew, Bad)}
-		rows = append(rows, b.row(name, s.Message, shares, figures...))
+		figures := []Badge{stateBadge(s.State), {Text: fmt.Sprintf("%d of %d", s.Pods, s.Replicas)}, skewBadge(s.Skew, s.MaxSkew, Bad)}
+		rows = append(rows, b.zonesRow(name, s.Message, shares, figures...))
 	}
 	b.page.Policies = List{
 		Empty: "No ZoneSpreadPolicy.", Heads: append([]string{"Policy", "State", "Pods", "Skew"}, b.page.Columns...),
 		Caption: "ZoneSpreadPolicies: pods / desired pods in each zone, and the cap where there is one",
 	}
-	b.page.Policies.fill(rows)
+	b.page.Policies.setRows(rows)
 }
 
-// skew is a figure, or a badge if it exceeds most.
-func skew(n int64, most int32, exceeded Tone) Badge {
+// skewBadge is a figure, or a badge if it exceeds most.
+func skewBadge(n int64, most int32, exceeded Tone) Badge {
 	b := Badge{Text: fmt.Sprintf("%d of %d", n, most)}
 	if n > int64(most) {
 		b.Tone = exceeded
@@ -93,11 +93,11 @@ func skew(n int64, most int32, exceeded Tone) Badge {
 	return b
 }
 
-// workloads shows those with topologySpreadConstraints over zones, the most uneven first.
-func (b *builder) workloads() {
+// addWorkloads shows those with topologySpreadConstraints over zones, the most uneven first.
+func (b *builder) addWorkloads() {
 	spreads := b.Spreads(b.opts.Namespace)
 	slices.SortStableFunc(spreads, func(x, y census.Spread) int {
-		return cmp.Or(cmp.Compare(over(y), over(x)), cmp.Compare(y.Skew(), x.Skew()), cmp.Compare(y.Pods, x.Pods))
+		return cmp.Or(cmp.Compare(excessSkew(y), excessSkew(x)), cmp.Compare(y.Skew(), x.Skew()), cmp.Compare(y.Pods, x.Pods))
 	})
 	bySkew := map[int]int{}
 	l := &b.page.Workloads
@@ -119,50 +119,50 @@ func (b *builder) workloads() {
 		}
 		shares := map[string]Share{}
 		for zone, n := range s.Zones {
-			shares[status.Name(zone)] = Share{Text: fmt.Sprint(n), Percent: percent(int64(n), int64(s.Most)), Tone: Good}
+			shares[status.ZoneText(zone)] = Share{Text: fmt.Sprint(n), Percent: percent(int64(n), int64(s.Most)), Tone: Good}
 		}
-		l.Rows = append(l.Rows, b.row(s.Workload, "", shares, skew(int64(s.Skew()), s.MaxSkew, exceeded), Badge{Text: rule}))
+		l.Rows = append(l.Rows, b.zonesRow(s.Workload, "", shares, skewBadge(int64(s.Skew()), s.MaxSkew, exceeded), Badge{Text: rule}))
 	}
 	var lead []string
-	lowest, _ := keep(slices.Sorted(maps.Keys(bySkew)), 6)
+	lowest, _ := firstRows(slices.Sorted(maps.Keys(bySkew)), 6)
 	for _, n := range lowest {
 		lead = append(lead, fmt.Sprintf("%d with skew %d", bySkew[n], n))
 	}
 	l.Lead = strings.Join(lead, ", ") + "."
 }
 
-// over returns by how much a constraint is exceeded.
-func over(s census.Spread) int {
+// excessSkew returns by how much a constraint is exceeded.
+func excessSkew(s census.Spread) int {
 	if !s.Hard {
 		return 0
 	}
 	return max(0, s.Skew()-int(s.MaxSkew))
 }
 
-func (b *builder) reservations(all []status.Reservation) {
+func (b *builder) addReservations(all []status.Reservation) {
 	rows := make([]Row, 0, len(all))
 	for i := range all {
 		s := &all[i]
-		figures := []Badge{badge(s.State), {Text: s.Mode}}
+		figures := []Badge{stateBadge(s.State), {Text: s.Mode}}
 		for _, n := range []int64{s.Used, s.Held, s.Desired} {
 			figures = append(figures, Badge{Text: fmt.Sprint(n)})
 		}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
-			held, missing := status.Held(z.SlotCounts, z.Amounts)
-			share := Share{Text: status.Shares(z.SlotCounts, z.Amounts), Percent: percent(held, 100), Tone: Good}
+			held, missing := status.HeldShare(z.SlotCounts, z.Amounts)
+			share := Share{Text: status.SharesText(z.SlotCounts, z.Amounts), Percent: percent(held, 100), Tone: Good}
 			if missing != "" {
 				share.Tone, share.State = Mild, missing+" missing"
 			}
-			shares[status.Name(z.Name)] = share
+			shares[status.ZoneText(z.Name)] = share
 		}
-		rows = append(rows, b.row(s.Name, s.Message, shares, figures...))
+		rows = append(rows, b.zonesRow(s.Name, s.Message, shares, figures...))
 	}
 	b.page.Reservations = List{
 		Empty: "No ZoneReservation: no capacity is held.", Caption: "ZoneReservations: slots, or amounts and places for pods, used / held / desired",
 		Heads: append([]string{"Reservation", "State", "Mode", "Used", "Held", "Desired"}, b.page.Columns...),
 	}
-	b.page.Reservations.fill(rows)
+	b.page.Reservations.setRows(rows)
 }
 
 // rebalances shows how the moves of ZoneRebalances stand.
@@ -170,15 +170,15 @@ func (b *builder) rebalances(all []status.Rebalance) {
 	rows := make([]Row, 0, len(all))
 	for i := range all {
 		s := &all[i]
-		figures := []Badge{badge(s.State), {Text: s.Mode}}
+		figures := []Badge{stateBadge(s.State), {Text: s.Mode}}
 		for _, n := range []int64{s.Excess, s.Planned, s.UnderWay} {
 			figures = append(figures, Badge{Text: fmt.Sprint(n)})
 		}
-		rows = append(rows, Row{Name: s.Name, Message: clip(s.Message), Figures: figures})
+		rows = append(rows, Row{Name: s.Name, Message: clipText(s.Message), Figures: figures})
 	}
 	b.page.Rebalances = List{
 		Empty: "No ZoneRebalance: no moves are planned.", Caption: "ZoneRebalances: pods that are too many in their zones, and moves",
 		Heads: []string{"Rebalance", "State", "Mode", "Too many", "Planned", "Under way"},
 	}
-	b.page.Rebalances.fill(rows)
+	b.page.Rebalances.setRows(rows)
 }

@@ -14,18 +14,18 @@ import (
 	"zonewise.dev/internal/amount"
 )
 
-// survivals shows the certificates, with a card for each loss.
-func (b *builder) survivals(all []status.Survival) {
+// addSurvivals shows the certificates, with a card for each loss.
+func (b *builder) addSurvivals(all []status.Survival) {
 	p := b.page
 	for i := range all {
 		p.Survivals = append(p.Survivals, survivalOf(&all[i]))
 	}
-	slices.SortStableFunc(p.Survivals, func(a, b Survival) int { return worst(a.State, b.State) })
-	p.Survivals, p.SurvivalsHidden = keep(p.Survivals, mostSurvivals)
+	slices.SortStableFunc(p.Survivals, func(a, b Survival) int { return compareTones(a.State, b.State) })
+	p.Survivals, p.SurvivalsHidden = firstRows(p.Survivals, mostSurvivals)
 }
 
 func survivalOf(s *status.Survival) Survival {
-	out := Survival{Name: s.Name, State: badge(s.State), Message: clip(s.Message)}
+	out := Survival{Name: s.Name, State: stateBadge(s.State), Message: clipText(s.Message)}
 	if s.State == status.OK {
 		out.State.Text = "Survives"
 	}
@@ -35,7 +35,7 @@ func survivalOf(s *status.Survival) Survival {
 	if s.Holds {
 		out.Figures += "; held: " + s.Room()
 	}
-	missing, more := keep(s.Missing, mostNext)
+	missing, more := firstRows(s.Missing, mostNext)
 	for i := range missing {
 		m := &missing[i]
 		out.Missing = append(out.Missing, fmt.Sprintf("%s of %s in %s", countOf(int(m.Pods), "pod"),
@@ -46,7 +46,7 @@ func survivalOf(s *status.Survival) Survival {
 	}
 	losses := slices.Clone(s.Losses)
 	slices.SortStableFunc(losses, func(a, b v1alpha1.SurvivalLoss) int { return cmp.Compare(b.Waiting, a.Waiting) })
-	losses, out.Hidden = keep(losses, mostColumns)
+	losses, out.Hidden = firstRows(losses, mostColumns)
 	for i := range losses {
 		out.Losses = append(out.Losses, lossOf(&losses[i]))
 	}
@@ -55,7 +55,7 @@ func survivalOf(s *status.Survival) Survival {
 
 func lossOf(loss *v1alpha1.SurvivalLoss) Loss {
 	out := Loss{
-		Zone: loss.What(), State: Badge{Text: "all run again", Tone: Good}, Margin: margin(loss.Margin),
+		Zone: loss.What(), State: Badge{Text: "all run again", Tone: Good}, Margin: marginShares(loss.Margin),
 		Facts: []string{countOf(int(loss.Nodes), "node"), countOf(int(loss.Displaced), "pod") + " displaced"},
 	}
 	if loss.Waiting > 0 {
@@ -63,19 +63,19 @@ func lossOf(loss *v1alpha1.SurvivalLoss) Loss {
 	}
 	if len(loss.Witnesses) > 0 {
 		first := &loss.Witnesses[0]
-		out.Witness, out.Said = first.Namespace+"/"+first.Name, clip(first.Why)
+		out.Witness, out.Said = first.Namespace+"/"+first.Name, clipText(first.Why)
 	}
 	return out
 }
 
-// margin returns, for each resource, what is free in the zone that has the smallest part of it free.
-func margin(zones []v1alpha1.SurvivalMargin) []Share {
+// marginShares returns, for each resource, what is free in the zone that has the smallest part of it free.
+func marginShares(zones []v1alpha1.SurvivalMargin) []Share {
 	least := map[corev1.ResourceName]Share{}
 	for i := range zones {
 		for name, all := range zones[i].Allocatable {
 			free := percent(amount.Of(name, zones[i].Free[name]), amount.Of(name, all))
 			if known, ok := least[name]; !ok || free < known.Percent {
-				least[name] = Share{Label: string(name), Text: fmt.Sprintf("%d%% free in %s", free, status.Name(zones[i].Zone)), Percent: free, Tone: Good}
+				least[name] = Share{Label: string(name), Text: fmt.Sprintf("%d%% free in %s", free, status.ZoneText(zones[i].Zone)), Percent: free, Tone: Good}
 			}
 		}
 	}
@@ -83,6 +83,6 @@ func margin(zones []v1alpha1.SurvivalMargin) []Share {
 	for _, name := range slices.Sorted(maps.Keys(least)) {
 		out = append(out, least[name])
 	}
-	out, _ = keep(out, mostResources)
+	out, _ = firstRows(out, mostResources)
 	return out
 }

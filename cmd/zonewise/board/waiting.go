@@ -13,13 +13,13 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// gangs shows the gangs, and what the scheduler says of those that wait.
-func (b *builder) gangs(all []status.Gang) {
+// addGangs shows the gangs, and what the scheduler says of those that wait.
+func (b *builder) addGangs(all []status.Gang) {
 	var whole []Row
 	var waiting []Card
 	for i := range all {
 		s := &all[i]
-		name, state, zones := s.Namespace+"/"+s.Name, badge(s.State), status.Zones(s.Zones)
+		name, state, zones := s.Namespace+"/"+s.Name, stateBadge(s.State), status.ZonesText(s.Zones)
 		if s.State == status.OK {
 			state.Text = "Whole"
 			whole = append(whole, Row{Name: name, Figures: []Badge{state, {Text: fmt.Sprint(s.Bound)}, {Text: fmt.Sprint(s.MinMember)}, {Text: zones}}})
@@ -27,12 +27,12 @@ func (b *builder) gangs(all []status.Gang) {
 		}
 		card := Card{
 			Name: name, State: state, Figures: fmt.Sprintf("%d of %d bound, %d exist", s.Bound, s.MinMember, s.Members),
-			Needs: s.Message, Command: b.explain("podgroup/", name),
+			Needs: s.Message, Command: b.explainCommand("podgroup/", name),
 		}
 		if missing := b.Gang(name).Missing(); missing > 0 {
 			card.Needs = fmt.Sprintf("%d more to be bound at once. %s", missing, s.Message)
 		}
-		card.Needs = clip(card.Needs)
+		card.Needs = clipText(card.Needs)
 		if zones != "" {
 			card.Figures += "; " + zones
 		}
@@ -43,24 +43,24 @@ func (b *builder) gangs(all []status.Gang) {
 		Empty: "No PodGroup, and no pod that names one.", Lead: fmt.Sprintf("%d of %d whole.", len(whole), len(all)),
 		Caption: "Gangs that are whole", Heads: []string{"Gang", "State", "Bound", "Needed", "Zones"},
 	}
-	g.fill(whole)
-	slices.SortStableFunc(waiting, func(a, b Card) int { return worst(a.State, b.State) })
+	g.setRows(whole)
+	slices.SortStableFunc(waiting, func(a, b Card) int { return compareTones(a.State, b.State) })
 	var hidden int
-	g.Cards, hidden = keep(waiting, mostWaiting)
+	g.Cards, hidden = firstRows(waiting, mostWaiting)
 	g.All, g.Hidden = len(all), g.Hidden+hidden
 }
 
-// explain is the command that says why a pod or a gang waits.
-func (b *builder) explain(kind, key string) string {
+// explainCommand is the command that says why a pod or a gang waits.
+func (b *builder) explainCommand(kind, key string) string {
 	namespace, name, _ := strings.Cut(key, "/")
 	return fmt.Sprintf("%s explain %s%s -n %s", cmp.Or(b.opts.Command, "zonewise"), kind, name, namespace)
 }
 
-// waiting shows the waiting pods that are in no gang, and what the scheduler has said of the oldest of each workload.
-func (b *builder) waiting() {
+// addWaiting shows the waiting pods that are in no gang, and what the scheduler has said of the oldest of each workload.
+func (b *builder) addWaiting() {
 	groups := map[string][]*census.Pod{}
 	pods := 0
-	for _, p := range b.In(b.opts.Namespace) {
+	for _, p := range b.PodsIn(b.opts.Namespace) {
 		if p.Waits() && census.GangOf(p.Pod) == "" {
 			name := b.Workload(p.Pod)
 			groups[name] = append(groups[name], p)
@@ -72,12 +72,12 @@ func (b *builder) waiting() {
 	names := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
 		return cmp.Or(cmp.Compare(len(groups[y]), len(groups[x])), strings.Compare(x, y))
 	})
-	names, w.Hidden = keep(names, mostWaiting)
+	names, w.Hidden = firstRows(names, mostWaiting)
 	for _, name := range names {
 		oldest := slices.MinFunc(groups[name], func(x, y *census.Pod) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
 		card := Card{
 			Name: name, Figures: fmt.Sprintf("%d waiting", len(groups[name])),
-			Said: clip(census.Said(oldest.Pod).Message), Command: b.explain("pod/", oldest.Key()),
+			Said: clipText(census.Refusal(oldest.Pod).Message), Command: b.explainCommand("pod/", oldest.Key()),
 		}
 		if !oldest.CreationTimestamp.IsZero() {
 			card.Figures += ", the oldest for " + duration.HumanDuration(b.Now.Sub(oldest.CreationTimestamp.Time))

@@ -23,10 +23,10 @@ var (
 	mixed    = Badge{"partly", Mild}
 )
 
-// zonesOf makes the columns.
-func zonesOf(c *census.Census, reservations []status.Reservation) ZonesView {
+// zonesViewOf makes the columns.
+func zonesViewOf(c *census.Census, reservations []status.Reservation) ZonesView {
 	v := ZonesView{PerCell: 1, Cards: len(c.Nodes) <= mostCards}
-	rooms, hidden := keep(c.Rooms(), mostColumns)
+	rooms, hidden := firstRows(c.ZoneRooms(), mostColumns)
 	v.Hidden = hidden
 	nodes := 0
 	for i := range rooms {
@@ -49,7 +49,7 @@ func zonesOf(c *census.Census, reservations []status.Reservation) ZonesView {
 			ready = number(room.Ready) + " ready"
 		}
 		z := Zone{
-			Name: status.Name(room.Zone), State: stateOf(room.Nodes), Bars: barsOf(room),
+			Name: status.ZoneText(room.Zone), State: stateOf(room.Nodes), Bars: barsOf(room),
 			Facts: []string{countOf(len(room.Nodes), "node") + ", " + ready, countOf(room.Pods, "pod")},
 		}
 		if n := held[room.Zone]; n > 0 {
@@ -165,5 +165,5 @@ func topPods(c *census.Census, n *census.Node) ([]PodsOf, int) {
 		out = append(out, PodsOf{name, counts[name]})
 	}
 	slices.SortStableFunc(out, func(a, b PodsOf) int { return cmp.Compare(b.Count, a.Count) })
-	return keep(out, mostPodsOf)
+	return firstRows(out, mostPodsOf)
 }

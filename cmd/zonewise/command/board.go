@@ -56,7 +56,7 @@ func newBoard() *cobra.Command {
 			if file != "" && cmd.Flags().Changed("port") {
 				return program.Usage(errors.New("--output writes a file and serves nothing: leave out --port"))
 			}
-			return flags.board(cmd, file, port)
+			return flags.runBoard(cmd, file, port)
 		},
 	}
 	flags.registerSource(cmd)
@@ -78,8 +78,8 @@ func (f *clusterFlags) boardOptions() board.Options {
 	return opts
 }
 
-// board writes the page to a file, or serves it if no file is given.
-func (f *clusterFlags) board(cmd *cobra.Command, file string, port int) error {
+// runBoard writes the page to a file, or serves it if no file is given.
+func (f *clusterFlags) runBoard(cmd *cobra.Command, file string, port int) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	var server *board.Server
@@ -93,7 +93,7 @@ func (f *clusterFlags) board(cmd *cobra.Command, file string, port int) error {
 			return fmt.Errorf("serve the board: %w", err)
 		}
 	}
-	cluster, err := f.follow(ctx, cmd)
+	cluster, err := f.followCluster(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ On this machine, anyone with this address sees what you may see. Ctrl-C ends it.
 	return server.Run(ctx, source)
 }
 
-// follow reads the cluster, and goes on following it until ctx ends. A cluster in a file does not change.
-func (f *clusterFlags) follow(ctx context.Context, cmd *cobra.Command) (board.Cluster, error) {
+// followCluster reads the cluster, and goes on following it until ctx ends. A cluster in a file does not change.
+func (f *clusterFlags) followCluster(ctx context.Context, cmd *cobra.Command) (board.Cluster, error) {
 	if f.snapshotFile != "" {
 		s, err := snapshot.Load(f.snapshotFile)
 		return board.Still{At: s}, err
@@ -124,14 +124,14 @@ func (f *clusterFlags) follow(ctx context.Context, cmd *cobra.Command) (board.Cl
 	}
 	followed, err := live.Start(ctx, config)
 	if err != nil {
-		return nil, explained(ctx, err)
+		return nil, explainedError(ctx, err)
 	}
 	bar := f.progress(cmd)
 	bar.show("reading the cluster")
 	err = followed.Sync(ctx)
 	bar.clear()
 	if err != nil {
-		return nil, explained(ctx, err)
+		return nil, explainedError(ctx, err)
 	}
 	return followed, nil
 }

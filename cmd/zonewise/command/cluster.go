@@ -55,7 +55,7 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	f.overrides.Timeout = requestTimeout
 	cmd.Flags().StringVar(&f.overrides.Timeout, clientcmd.FlagTimeout, requestTimeout, "give up when the API server has not answered a request for this long; 0 never does")
 	cmd.Flags().StringVarP(&f.output, "output", "o", show.Table, "table, json or yaml")
-	complete(cmd, "output", show.Formats...)
+	completeFlag(cmd, "output", show.Formats...)
 }
 
 // requestTimeout is how long a request may take: those of kubectl may take for ever.
@@ -76,7 +76,7 @@ func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 	namespace.BindTransformingStringFlag(flags, &f.overrides.Context.Namespace, clientcmd.RemoveNamespacesPrefix)
 	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" instead of a live cluster")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
-	complete(cmd, clientcmd.FlagContext, f.contexts()...)
+	completeFlag(cmd, clientcmd.FlagContext, f.contexts()...)
 }
 
 // registerScheduler adds the flags of the commands that ask a scheduler.
@@ -108,8 +108,8 @@ func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 	return options, nil
 }
 
-// complete offers values of a flag for shell completion.
-func complete(cmd *cobra.Command, flag string, values ...string) {
+// completeFlag offers values of a flag for shell completion.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
 		panic(err) // the flag is registered in the same function
@@ -125,7 +125,7 @@ func (f *clusterFlags) contexts() []string {
 	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
-func (f *clusterFlags) check() error {
+func (f *clusterFlags) checkFlags() error {
 	if !slices.Contains(show.Formats, f.output) {
 		return program.Usage(fmt.Errorf("--output: must be table, json or yaml, got %q", f.output))
 	}
@@ -151,8 +151,8 @@ func (f *clusterFlags) clientConfig() clientcmd.ClientConfig {
 // namespace is that of --namespace, empty without it.
 func (f *clusterFlags) namespace() string { return f.overrides.Context.Namespace }
 
-// scope returns the namespace to look at.
-func (f *clusterFlags) scope() (string, error) {
+// namespaceScope returns the namespace to look at.
+func (f *clusterFlags) namespaceScope() (string, error) {
 	if f.snapshotFile != "" {
 		return cmp.Or(f.namespace(), "default"), nil
 	}
@@ -172,8 +172,8 @@ func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// read takes a snapshot of the cluster, or reads the file.
-func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Client, error) {
+// readSnapshot takes a snapshot of the cluster, or reads the file.
+func (f *clusterFlags) readSnapshot(cmd *cobra.Command) (*snapshot.Snapshot, client.Client, error) {
 	if f.snapshotFile != "" {
 		s, err := snapshot.Load(f.snapshotFile)
 		return s, nil, err
@@ -185,13 +185,13 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 	ctx := cmd.Context()
 	c, err := snapshot.NewClient(config)
 	if err != nil {
-		return nil, nil, explained(ctx, err)
+		return nil, nil, explainedError(ctx, err)
 	}
 	bar := f.progress(cmd)
 	s, err := snapshot.Read(ctx, c, func(objects int) { bar.show("reading the cluster: %d objects", objects) })
 	bar.clear()
 	if err != nil {
-		return nil, nil, explained(ctx, err)
+		return nil, nil, explainedError(ctx, err)
 	}
 	if len(snapshot.List[*corev1.Node](s)) == 0 {
 		return nil, nil, errors.New("the cluster has no nodes")
@@ -199,17 +199,17 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 	return s, c, nil
 }
 
-// census reads the cluster, and counts what is in it.
-func (f *clusterFlags) census(cmd *cobra.Command) (*census.Census, client.Client, error) {
-	s, c, err := f.read(cmd)
+// readCensus reads the cluster, and counts what is in it.
+func (f *clusterFlags) readCensus(cmd *cobra.Command) (*census.Census, client.Client, error) {
+	s, c, err := f.readSnapshot(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
 	return census.Take(s), c, nil
 }
 
-// write writes a result in the requested format.
-func (f *clusterFlags) write(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
+// writeOutput writes a result in the requested format.
+func (f *clusterFlags) writeOutput(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
 	if f.output != show.Table {
 		return show.Object(cmd.OutOrStdout(), f.output, v)
 	}
@@ -244,8 +244,8 @@ func (p *progressLine) clear() {
 	}
 }
 
-// explained translates errors of the API server or the network into plain words.
-func explained(ctx context.Context, err error) error {
+// explainedError translates errors of the API server or the network into plain words.
+func explainedError(ctx context.Context, err error) error {
 	var network *net.OpError
 	var late net.Error
 	switch {

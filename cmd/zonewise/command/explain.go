@@ -43,20 +43,20 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 		Example: `  zonewise explain web-7d4b9c-x2x5v -n shop
   zonewise explain podgroup/train -n ml
   zonewise explain web-7d4b9c-x2x5v --snapshot cluster.json.gz -o yaml`,
-		Args: oneArg("pod or PodGroup"),
+		Args: exactlyOneArg("pod or PodGroup"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(); err != nil {
+			if err := flags.checkFlags(); err != nil {
 				return err
 			}
-			kind, name, err := subject(args[0])
+			kind, name, err := parseSubject(args[0])
 			if err != nil {
 				return err
 			}
-			namespace, err := flags.scope()
+			namespace, err := flags.namespaceScope()
 			if err != nil {
 				return oneLine(err)
 			}
-			c, connected, err := flags.census(cmd)
+			c, connected, err := flags.readCensus(cmd)
 			if err != nil {
 				return err
 			}
@@ -67,12 +67,12 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 			line := flags.progress(cmd)
 			line.show("asking the scheduler")
 			x := &explanation{census: c, client: connected, options: options}
-			report, err := x.run(cmd.Context(), kind, namespace, name)
+			report, err := x.explainSubject(cmd.Context(), kind, namespace, name)
 			line.clear()
 			if err != nil {
 				return err
 			}
-			return flags.write(cmd, report, func(out io.Writer, style show.Style) error { return report.Text(out, style, c.Now) })
+			return flags.writeOutput(cmd, report, func(out io.Writer, style show.Style) error { return report.Text(out, style, c.Now) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -81,8 +81,8 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 	return cmd
 }
 
-// subject splits the argument. The kind is empty if the argument does not name it.
-func subject(arg string) (kind, name string, err error) {
+// parseSubject splits the argument. The kind is empty if the argument does not name it.
+func parseSubject(arg string) (kind, name string, err error) {
 	kind, name, ok := strings.Cut(arg, "/")
 	if !ok {
 		return "", arg, nil
@@ -103,9 +103,9 @@ type explanation struct {
 	options sim.Options
 }
 
-func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
+func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
 	if kind != "podgroup" {
-		if p := x.census.Find(namespace, name); p != nil {
+		if p := x.census.FindPod(namespace, name); p != nil {
 			s, err := sim.Of(ctx, x.census.Snapshot, x.options)
 			if err != nil {
 				return nil, err

@@ -44,8 +44,8 @@ func newRoot(registry frameworkruntime.Registry) *cobra.Command {
 	return root
 }
 
-// oneArg refuses any number of arguments but one.
-func oneArg(what string) cobra.PositionalArgs {
+// exactlyOneArg refuses any number of arguments but one.
+func exactlyOneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return program.Usage(fmt.Errorf("name one %s, got %d arguments", what, len(args)))

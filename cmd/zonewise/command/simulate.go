@@ -67,7 +67,7 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
   zonewise simulate --lose-zone any --buy
   zonewise simulate --lose-zone any --snapshot cluster.json.gz -o json`,
 		Args: program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return flags.runScenarios(cmd) },
 	}
 	flags.register(cmd)
 	flags.registerScheduler(cmd)
@@ -84,12 +84,12 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set.StringSliceVar(&flags.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
 	set.BoolVar(&flags.allowPartial, "allow-partial", false, "take the answer also if something of the cluster could not be read")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
-	complete(cmd, "fail-on", append(simulate.Failures, "none")...)
+	completeFlag(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
 }
 
-func (f *simulateFlags) check() error {
-	if err := f.clusterFlags.check(); err != nil {
+func (f *simulateFlags) checkFlags() error {
+	if err := f.clusterFlags.checkFlags(); err != nil {
 		return err
 	}
 	switch {
@@ -121,15 +121,15 @@ func (f *simulateFlags) check() error {
 	return nil
 }
 
-func (f *simulateFlags) run(cmd *cobra.Command) error {
-	if err := f.check(); err != nil {
+func (f *simulateFlags) runScenarios(cmd *cobra.Command) error {
+	if err := f.checkFlags(); err != nil {
 		return err
 	}
-	namespace, err := f.scope()
+	namespace, err := f.namespaceScope()
 	if err != nil {
 		return oneLine(err)
 	}
-	c, _, err := f.census(cmd)
+	c, _, err := f.readCensus(cmd)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	options.Controllers = f.controllers
-	workload, err := f.workload(cmd, c, namespace)
+	workload, err := f.readWorkload(cmd, c, namespace)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	scenarios := []simulate.Scenario{scenario}
 	if slices.Contains(f.zones, "any") {
 		scenarios = nil
-		for _, zone := range c.Zones() {
+		for _, zone := range c.ZoneNames() {
 			if zone != "" {
 				scenario.Zones = []string{zone}
 				scenarios = append(scenarios, scenario)
@@ -184,20 +184,20 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if err := f.write(cmd, report, report.Text); err != nil {
+	if err := f.writeOutput(cmd, report, report.Text); err != nil {
 		return err
 	}
 	if !report.Survives {
 		return errNotSurvived
 	}
 	if len(report.NotRead) > 0 && !f.allowPartial {
-		return fmt.Errorf("%w: %s; --allow-partial takes the answer as it is", errPartial, lacks(c.Snapshot, report.NotRead))
+		return fmt.Errorf("%w: %s; --allow-partial takes the answer as it is", errPartial, lackedKinds(c.Snapshot, report.NotRead))
 	}
 	return nil
 }
 
-// lacks says why these kinds could not be read, those that may not be listed together.
-func lacks(s *snapshot.Snapshot, resources []string) string {
+// lackedKinds says why these kinds could not be read, those that may not be listed together.
+func lackedKinds(s *snapshot.Snapshot, resources []string) string {
 	var forbidden, reasons []string
 	for _, m := range s.Missing {
 		switch {
@@ -205,7 +205,7 @@ func lacks(s *snapshot.Snapshot, resources []string) string {
 		case m.Reason == snapshot.Forbidden:
 			forbidden = append(forbidden, m.Resource)
 		default:
-			reasons = append(reasons, m.Words())
+			reasons = append(reasons, m.Message())
 		}
 	}
 	if len(forbidden) > 0 {
@@ -234,7 +234,7 @@ func (r *rate) show(p sim.Progress) {
 		left := time.Duration(float64(time.Since(r.began)) / float64(done) * float64(p.Waiting))
 		text += ", " + duration.HumanDuration(left) + " left"
 	}
-	r.line.show("%s %s, %d MB", r.title, text, memory())
+	r.line.show("%s %s, %d MB", r.title, text, memoryInUse())
 }
 
 // speed returns how many pods a second the scheduler tries.
@@ -247,19 +247,19 @@ func (r *rate) speed() int {
 func (r *rate) end() {
 	r.line.clear()
 	if r.line.w != nil && r.last.Cycles > r.first.Cycles {
-		fmt.Fprintf(r.line.w, "%s: %d pods tried in %s, %d a second, %d MB\n", r.title, r.last.Cycles-r.first.Cycles, duration.HumanDuration(time.Since(r.began)), r.speed(), memory())
+		fmt.Fprintf(r.line.w, "%s: %d pods tried in %s, %d a second, %d MB\n", r.title, r.last.Cycles-r.first.Cycles, duration.HumanDuration(time.Since(r.began)), r.speed(), memoryInUse())
 	}
 }
 
-// memory returns the memory that the process has from the system, in megabytes.
-func memory() uint64 {
+// memoryInUse returns the memory that the process has from the system, in megabytes.
+func memoryInUse() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
 	return (sample[0].Value.Uint64() - sample[1].Value.Uint64()) >> 20
 }
 
-// workload reads the file, nil when there is none.
-func (f *simulateFlags) workload(cmd *cobra.Command, c *census.Census, namespace string) (*simulate.Workload, error) {
+// readWorkload reads the file, nil when there is none.
+func (f *simulateFlags) readWorkload(cmd *cobra.Command, c *census.Census, namespace string) (*simulate.Workload, error) {
 	if f.file == "" {
 		return nil, nil
 	}

@@ -28,12 +28,12 @@ func newSnapshot() *cobra.Command {
 		Short:   "Save the cluster in a file for the other commands",
 		Long:    snapshotHelp,
 		Example: `  zonewise snapshot cluster.json.gz`,
-		Args:    oneArg("file"),
+		Args:    exactlyOneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(); err != nil {
+			if err := flags.checkFlags(); err != nil {
 				return err
 			}
-			s, _, err := flags.read(cmd)
+			s, _, err := flags.readSnapshot(cmd)
 			if err != nil {
 				return err
 			}

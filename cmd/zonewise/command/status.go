@@ -26,16 +26,16 @@ func newStatus() *cobra.Command {
   zonewise status -o json`,
 		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.check(); err != nil {
+			if err := flags.checkFlags(); err != nil {
 				return err
 			}
-			c, _, err := flags.census(cmd)
+			c, _, err := flags.readCensus(cmd)
 			if err != nil {
 				return err
 			}
 			// Unlike other commands, this one shows the whole cluster without --namespace.
 			report := status.Build(c, flags.namespace())
-			return flags.write(cmd, report, report.Text)
+			return flags.writeOutput(cmd, report, report.Text)
 		},
 	}
 	flags.register(cmd)

@@ -26,15 +26,15 @@ const (
 
 // Report explains a pod or a gang.
 type Report struct {
-	Pod  *Pod        `json:"pod,omitempty"`
-	Now  *Now        `json:"now,omitempty"`
-	Gang *GangReport `json:"gang,omitempty"`
-	Zone []Zone      `json:"zones,omitempty"`
-	Said []Said      `json:"schedulerSaid,omitempty"`
-	Next []string    `json:"whatWouldLetItGo,omitempty"`
+	Pod  *Pod               `json:"pod,omitempty"`
+	Now  *Now               `json:"now,omitempty"`
+	Gang *GangReport        `json:"gang,omitempty"`
+	Zone []Zone             `json:"zones,omitempty"`
+	Said []SchedulerMessage `json:"schedulerSaid,omitempty"`
+	Next []string           `json:"whatWouldLetItGo,omitempty"`
 	// Moves is what ZoneRebalances say about the pod.
 	Moves []string `json:"moves,omitempty"`
-	Gaps []string    `json:"notes,omitempty"`
+	Gaps  []string `json:"notes,omitempty"`
 }
 
 // Pod is the pod that is explained.
@@ -53,8 +53,8 @@ type Pod struct {
 	Reservation string            `json:"reservation,omitempty"`
 }
 
-// Said is what the scheduler said: a condition of the pod, or an event.
-type Said struct {
+// SchedulerMessage is what the scheduler said: a condition of the pod, or an event.
+type SchedulerMessage struct {
 	Reason string    `json:"reason"`
 	Words  string    `json:"message"`
 	At     time.Time `json:"at,omitzero"`
@@ -64,15 +64,15 @@ type Said struct {
 // Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged, except
 // for its time.
 func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
-	r := &Report{Pod: describe(c, s, p), Said: said(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
+	r := &Report{Pod: describe(c, s, p), Said: schedulerMessages(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
 	if key := census.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))
 	}
-	if name := asked(s, p.Pod).Spec.SchedulerName; name != p.Spec.SchedulerName {
+	if name := withKnownScheduler(s, p.Pod).Spec.SchedulerName; name != p.Spec.SchedulerName {
 		r.Gaps = append(r.Gaps, fmt.Sprintf("the configuration has no profile for the scheduler %q; the verdicts are those of %q (see --config)", p.Spec.SchedulerName, name))
 	}
 	if !p.Waits() {
-		return r, again(ctx, c, s, p, r)
+		return r, explainBound(ctx, c, s, p, r)
 	}
 	if len(p.Spec.SchedulingGates) > 0 {
 		var gates []string
@@ -82,14 +82,14 @@ func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, e
 		r.Pod.Verdict = Gated
 		r.Next = append(r.Next, "its scheduling gates must be removed: "+strings.Join(gates, ", "))
 	}
-	e := &examination{census: c, sim: s, report: r, pod: asked(s, p.Pod)}
-	if err := e.zones(ctx); err != nil {
+	e := &examination{census: c, sim: s, report: r, pod: withKnownScheduler(s, p.Pod)}
+	if err := e.evaluateZones(ctx); err != nil {
 		return nil, err
 	}
 	if r.Gang != nil && r.Gang.Missing > 0 {
-		r.Next = append(r.Next, fmt.Sprintf("%s: zonewise explain podgroup/%s -n %s says whether they fit", r.Gang.needs(), r.Gang.Name, r.Gang.Namespace))
+		r.Next = append(r.Next, fmt.Sprintf("%s: zonewise explain podgroup/%s -n %s says whether they fit", r.Gang.neededText(), r.Gang.Name, r.Gang.Namespace))
 	}
-	return r, e.steps(ctx)
+	return r, e.addSteps(ctx)
 }
 
 func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
@@ -106,7 +106,7 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 		d.Policies = append(d.Policies, policy.Namespace+"/"+policy.Name)
 	}
 	for _, reservation := range reservations(s) {
-		if owns(reservation, p.Pod) {
+		if mayUse(reservation, p.Pod) {
 			d.Reservation = reservation.Name
 			break
 		}
@@ -124,12 +124,12 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 	return d
 }
 
-// said collects the scheduler's own words, newest first.
-func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
-	var out []Said
+// schedulerMessages collects the scheduler's own words, newest first.
+func schedulerMessages(pod *corev1.Pod, events []eventsv1.Event) []SchedulerMessage {
+	var out []SchedulerMessage
 	for i := range events {
 		e := &events[i]
-		s := Said{Reason: e.Reason, Words: e.Note, At: e.EventTime.Time, Count: 1}
+		s := SchedulerMessage{Reason: e.Reason, Words: e.Note, At: e.EventTime.Time, Count: 1}
 		if e.Series != nil {
 			s.At, s.Count = e.Series.LastObservedTime.Time, e.Series.Count
 		}
@@ -138,16 +138,16 @@ func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b Said) int {
+	slices.SortFunc(out, func(a, b SchedulerMessage) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Words, b.Words))
 	})
 	out = out[:min(len(out), 5)]
 	if pod == nil {
 		return out
 	}
-	c := census.Said(pod)
-	if c.Message != "" && !slices.ContainsFunc(out, func(s Said) bool { return s.Words == c.Message }) {
-		out = slices.Insert(out, 0, Said{Reason: c.Reason, Words: c.Message, At: c.LastTransitionTime.Time})
+	c := census.Refusal(pod)
+	if c.Message != "" && !slices.ContainsFunc(out, func(s SchedulerMessage) bool { return s.Words == c.Message }) {
+		out = slices.Insert(out, 0, SchedulerMessage{Reason: c.Reason, Words: c.Message, At: c.LastTransitionTime.Time})
 	}
 	return out
 }
@@ -158,11 +158,11 @@ type examination struct {
 	sim    *sim.Sim
 	report *Report
 	pod    *corev1.Pod
-	answer *sim.Answer
+	answer *sim.Evaluation
 }
 
-// alone returns a copy of the pod without its gang, because here the question is about nodes, not about the other members.
-func alone(pod *corev1.Pod) *corev1.Pod {
+// withoutGang returns a copy of the pod without its gang, because here the question is about nodes, not about the other members.
+func withoutGang(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if census.GangOf(pod) != "" {
 		delete(pod.Labels, schedv1alpha1.PodGroupLabel)
@@ -170,8 +170,8 @@ func alone(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// asked returns a copy of the pod with the name of a scheduler that the configuration has.
-func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
+// withKnownScheduler returns a copy of the pod with the name of a scheduler that the configuration has.
+func withKnownScheduler(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if !slices.Contains(s.Profiles(), pod.Spec.SchedulerName) {
 		pod.Spec.SchedulerName = s.Profiles()[0]
@@ -179,37 +179,37 @@ func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// zones asks the plugins, and groups their answers by zone.
-func (e *examination) zones(ctx context.Context) (err error) {
-	e.answer, err = e.sim.Ask(ctx, alone(e.pod))
+// evaluateZones asks the plugins, and groups their answers by zone.
+func (e *examination) evaluateZones(ctx context.Context) (err error) {
+	e.answer, err = e.sim.Evaluate(ctx, withoutGang(e.pod))
 	if err != nil {
 		return err
 	}
 	for i := range e.answer.Gates {
 		if g := &e.answer.Gates[i]; len(e.pod.Spec.SchedulingGates) == 0 {
-			e.report.Next = append(e.report.Next, fmt.Sprintf("%s must let it into the queue: %s", g.Plugin, g.Words()))
+			e.report.Next = append(e.report.Next, fmt.Sprintf("%s must let it into the queue: %s", g.Plugin, g.Message()))
 		}
 	}
 	e.report.Zone = zonesOf(e.census, e.sim, e.pod, e.answer)
 	return nil
 }
 
-// steps returns the changes that would let the pod go.
-func (e *examination) steps(ctx context.Context) error {
+// addSteps returns the changes that would let the pod go.
+func (e *examination) addSteps(ctx context.Context) error {
 	r := e.report
-	if fit := len(e.answer.Fit()); fit > 0 {
+	if fit := len(e.answer.FittingNodes()); fit > 0 {
 		if r.Gang == nil || r.Gang.Missing == 0 {
-			r.Next = append(r.Next, nothing(fit, r.Said, e.pod.Spec.SchedulerName))
+			r.Next = append(r.Next, noChangeNeeded(fit, r.Said, e.pod.Spec.SchedulerName))
 		}
 		return nil
 	}
-	steps, err := e.try(ctx)
+	steps, err := e.tryChanges(ctx)
 	r.Next = append(r.Next, steps...)
 	return err
 }
 
-// nothing returns what to say about a pod that fits.
-func nothing(fit int, said []Said, scheduler string) string {
+// noChangeNeeded returns what to say about a pod that fits.
+func noChangeNeeded(fit int, said []SchedulerMessage, scheduler string) string {
 	step := fmt.Sprintf("no change is needed: %d nodes would take it. ", fit)
 	if len(said) == 0 {
 		return step + fmt.Sprintf("No scheduler has reported on it: is a scheduler called %q running?", cmp.Or(scheduler, corev1.DefaultSchedulerName))

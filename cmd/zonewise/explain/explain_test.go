@@ -29,7 +29,7 @@ func pod(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event
 	require.NoError(t, err)
 	defer s.Close()
 	counted := census.Take(c.Snapshot)
-	p := counted.Find(clitest.Namespace, name)
+	p := counted.FindPod(clitest.Namespace, name)
 	require.NotNil(t, p)
 	r, err := explain.Explain(t.Context(), counted, s, p, events)
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func countGang(c *census.Census, g *census.Gang) *GangReport {
 	return &GangReport{Gang: status.GangOf(c, g), Missing: g.Missing(), Gated: len(g.Gated)}
 }
 
-func (g *GangReport) needs() string {
+func (g *GangReport) neededText() string {
 	return fmt.Sprintf("PodGroup %s/%s needs %d more members at once", g.Namespace, g.Name, g.Missing)
 }
 
@@ -48,16 +48,16 @@ func Gang(ctx context.Context, c *census.Census, options sim.Options, key string
 	if g == nil {
 		return nil, nil
 	}
-	r := &Report{Gang: countGang(c, g), Said: said(nil, events), Gaps: c.Snapshot.Notes()}
+	r := &Report{Gang: countGang(c, g), Said: schedulerMessages(nil, events), Gaps: c.Snapshot.Notes()}
 	e := &gangExamination{census: c, options: options, report: r, gang: g}
-	if step := e.formal(); step != "" {
+	if step := e.whyNotTried(); step != "" {
 		r.Next = append(r.Next, step)
 		return r, nil
 	}
 	if r.Gang.Missing == 0 {
 		return r, nil
 	}
-	return r, e.run(ctx)
+	return r, e.scheduleWhole(ctx)
 }
 
 // gangExamination has the scheduler try a gang.
@@ -68,8 +68,8 @@ type gangExamination struct {
 	gang    *census.Gang
 }
 
-// formal says what a gang lacks besides nodes.
-func (e *gangExamination) formal() string {
+// whyNotTried says what a gang lacks besides nodes.
+func (e *gangExamination) whyNotTried() string {
 	g := e.report.Gang
 	name := "PodGroup " + e.gang.Key
 	exist := g.Members + g.Succeeded
@@ -92,9 +92,9 @@ func (e *gangExamination) formal() string {
 
 func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 
-// place has the scheduler place the gang on a changed copy, and returns how many members are then missing. The copy has the gang's
+// placeMembers has the scheduler place the gang on a changed copy, and returns how many members are then missing. The copy has the gang's
 // members, as they are or as pods without a gang, and other pods with a nomination. The caller closes it.
-func (e *gangExamination) place(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
+func (e *gangExamination) placeMembers(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
 	options := e.options
 	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
 		switch {
@@ -128,34 +128,34 @@ func (e *gangExamination) place(ctx context.Context, as func(*corev1.Pod) *corev
 
 func unchanged(*sim.Sim) error { return nil }
 
-func (e *gangExamination) run(ctx context.Context) error {
+func (e *gangExamination) scheduleWhole(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, missing, err := e.place(ctx, asTheyAre, unchanged)
+	s, missing, err := e.placeMembers(ctx, asTheyAre, unchanged)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	if missing == 0 {
 		g.Fit = &g.Missing
-		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s, and they fit now. The scheduler tries again after its backoff, or when room appears", g.needs()))
+		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s, and they fit now. The scheduler tries again after its backoff, or when room appears", g.neededText()))
 		return nil
 	}
-	g.Why = e.words(s)
+	g.Why = e.reasonText(s)
 	r.Said = append(saidOfMembers(e.gang.Waiting), r.Said...)
-	if err := e.separately(ctx); err != nil {
+	if err := e.placeSeparately(ctx); err != nil {
 		return err
 	}
-	return e.try(ctx)
+	return e.tryChanges(ctx)
 }
 
-// words returns what the scheduler said about a member on the copy, or about the gang.
-func (e *gangExamination) words(s *sim.Sim) string {
+// reasonText returns what the scheduler said about a member on the copy, or about the gang.
+func (e *gangExamination) reasonText(s *sim.Sim) string {
 	for _, p := range e.gang.Waiting {
 		if reason := s.Why(p.Pod); reason != "" {
 			return reason
 		}
-		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && census.Said(now).Message != "" {
-			return census.Said(now).Message
+		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && census.Refusal(now).Message != "" {
+			return census.Refusal(now).Message
 		}
 	}
 	for _, event := range slices.Backward(s.Events(sim.GangKind, e.report.Gang.Namespace, e.report.Gang.Name)) {
@@ -166,10 +166,10 @@ func (e *gangExamination) words(s *sim.Sim) string {
 	return ""
 }
 
-// separately has the members placed as pods without a gang, and says what keeps the first that finds no node.
-func (e *gangExamination) separately(ctx context.Context) error {
+// placeSeparately has the members placed as pods without a gang, and says what keeps the first that finds no node.
+func (e *gangExamination) placeSeparately(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, missing, err := e.place(ctx, alone, unchanged)
+	s, missing, err := e.placeMembers(ctx, withoutGang, unchanged)
 	if err != nil {
 		return err
 	}
@@ -182,23 +182,23 @@ func (e *gangExamination) separately(ctx context.Context) error {
 			continue
 		}
 		g.Stuck = p.Name
-		r.Next = append(r.Next, fmt.Sprintf("%s, and %d of them fit now; %s is the first that does not", g.needs(), fit, g.Stuck))
+		r.Next = append(r.Next, fmt.Sprintf("%s, and %d of them fit now; %s is the first that does not", g.neededText(), fit, g.Stuck))
 		x := &examination{census: e.census, sim: s, report: r, pod: now}
-		return x.zones(ctx)
+		return x.evaluateZones(ctx)
 	}
-	r.Next = append(r.Next, g.needs()+": one by one they fit, together they do not")
+	r.Next = append(r.Next, g.neededText()+": one by one they fit, together they do not")
 	return nil
 }
 
 // mostZones is the largest number of zones in which more nodes are tried.
 const mostZones = 5
 
-// try changes copies of the cluster until the gang starts.
-func (e *gangExamination) try(ctx context.Context) error {
+// tryChanges changes copies of the cluster until the gang starts.
+func (e *gangExamination) tryChanges(ctx context.Context) error {
 	lacking := max(1, e.report.Gang.Missing-*e.report.Gang.Fit)
-	models := e.census.Models()
+	models := e.census.NodePerZone()
 	for _, n := range models[:min(len(models), mostZones)] {
-		err := e.tryOne(ctx, fmt.Sprintf("in zone %s: %s like %s", status.Name(n.Zone), show.Plural(lacking, "more node"), n.Name), func(s *sim.Sim) error {
+		err := e.tryChange(ctx, fmt.Sprintf("in zone %s: %s like %s", status.ZoneText(n.Zone), show.Plural(lacking, "more node"), n.Name), func(s *sim.Sim) error {
 			_, err := s.AddNodes(lacking, n.Name)
 			return err
 		})
@@ -217,7 +217,7 @@ func (e *gangExamination) try(ctx context.Context) error {
 	if len(held) == 0 {
 		return nil
 	}
-	return e.tryOne(ctx, "without the slots that are held by ZoneReservation "+strings.Join(held, ", "), func(s *sim.Sim) error {
+	return e.tryChange(ctx, "without the slots that are held by ZoneReservation "+strings.Join(held, ", "), func(s *sim.Sim) error {
 		for _, name := range held {
 			if r, ok := sim.Get[*v1alpha1.ZoneReservation](s, "", name); ok {
 				s.Remove(r)
@@ -227,8 +227,8 @@ func (e *gangExamination) try(ctx context.Context) error {
 	})
 }
 
-func (e *gangExamination) tryOne(ctx context.Context, text string, change func(*sim.Sim) error) error {
-	s, missing, err := e.place(ctx, asTheyAre, change)
+func (e *gangExamination) tryChange(ctx context.Context, text string, change func(*sim.Sim) error) error {
+	s, missing, err := e.placeMembers(ctx, asTheyAre, change)
 	if err != nil {
 		return err
 	}
@@ -241,16 +241,16 @@ func (e *gangExamination) tryOne(ctx context.Context, text string, change func(*
 
 // saidOfMembers collects the conditions of members, which are of the scheduler's last attempt for each, the most
 // frequent first.
-func saidOfMembers(members []*census.Pod) []Said {
+func saidOfMembers(members []*census.Pod) []SchedulerMessage {
 	count := map[string]int{}
-	var out []Said
+	var out []SchedulerMessage
 	for _, p := range members {
-		for _, s := range said(p.Pod, nil) {
+		for _, s := range schedulerMessages(p.Pod, nil) {
 			if count[s.Words]++; count[s.Words] == 1 {
 				out = append(out, s)
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Said) int { return cmp.Compare(count[b.Words], count[a.Words]) })
+	slices.SortStableFunc(out, func(a, b SchedulerMessage) int { return cmp.Compare(count[b.Words], count[a.Words]) })
 	return out[:min(len(out), 2)]
 }

@@ -44,13 +44,13 @@ type NodeScore struct {
 // mostScores is the largest number of nodes whose scores are shown, besides the pod's own.
 const mostScores = 3
 
-// again adds to the report where a bound pod would go now.
-func again(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, r *Report) error {
+// explainBound adds to the report where a bound pod would go now.
+func explainBound(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, r *Report) error {
 	if sim.NodeBound(p.Pod) {
 		return nil // it was made for its node
 	}
-	bound := asked(s, alone(p.Pod))
-	answer, err := s.AskAgain(ctx, bound)
+	bound := withKnownScheduler(s, withoutGang(p.Pod))
+	answer, err := s.EvaluateBound(ctx, bound)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func again(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, r *
 		if n.Refusal == nil {
 			nodes = append(nodes, NodeScore{Node: n.Node.Name, Zone: n.Node.Labels[corev1.LabelTopologyZone], Own: own, Score: n.Score, Plugins: n.Scores})
 		} else if own {
-			r.Now.Refusal = strings.TrimPrefix(n.Refusal.Plugin+": "+n.Refusal.Words(), ": ")
+			r.Now.Refusal = strings.TrimPrefix(n.Refusal.Plugin+": "+n.Refusal.Message(), ": ")
 		}
 	}
 	slices.SortStableFunc(nodes, func(a, b NodeScore) int { return cmp.Or(cmp.Compare(b.Score, a.Score), compareTrue(a.Own, b.Own)) })
@@ -91,7 +91,7 @@ func compareTrue(a, b bool) int {
 	return 1
 }
 
-func (n *Now) text(p *show.Page) {
+func (n *Now) writeText(p *show.Page) {
 	p.Title("If it were placed now")
 	switch {
 	case n.Node == "":
@@ -99,7 +99,7 @@ func (n *Now) text(p *show.Page) {
 	case n.Stays:
 		p.Para(2, show.Green, "it would get the same node: %s would take it, and no score is higher", show.Plural(n.Fit, "node"))
 	default:
-		p.Para(2, show.Yellow, "it would go to node %s in zone %s: %s would take it", n.Node, status.Name(n.Nodes[0].Zone), show.Plural(n.Fit, "node"))
+		p.Para(2, show.Yellow, "it would go to node %s in zone %s: %s would take it", n.Node, status.ZoneText(n.Nodes[0].Zone), show.Plural(n.Fit, "node"))
 	}
 	if n.Refusal != "" {
 		p.Para(2, show.Plain, "its own node would not take it: %s", n.Refusal)
@@ -115,6 +115,6 @@ func (n *Now) text(p *show.Page) {
 				parts = append(parts, fmt.Sprintf("%s %d", plugin, s.Plugins[plugin]))
 			}
 		}
-		return show.Row(name, status.Name(s.Zone), s.Score, strings.Join(parts, ", "))
+		return show.Row(name, status.ZoneText(s.Zone), s.Score, strings.Join(parts, ", "))
 	})
 }

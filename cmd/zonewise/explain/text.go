@@ -16,13 +16,13 @@ import (
 func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 	p := show.NewPage(style)
 	if r.Pod != nil {
-		r.Pod.text(p)
+		r.Pod.writeText(p)
 	}
 	if r.Gang != nil {
-		r.Gang.text(p)
+		r.Gang.writeText(p)
 	}
 	if r.Now != nil {
-		r.Now.text(p)
+		r.Now.writeText(p)
 	}
 	if len(r.Moves) > 0 {
 		p.Title("Rebalance")
@@ -30,7 +30,7 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 			p.Item(2, show.Plain, "%s", move)
 		}
 	}
-	r.zones(p)
+	r.writeZones(p)
 	if len(r.Said) > 0 {
 		p.Title("What the scheduler said")
 		for _, s := range r.Said {
@@ -54,7 +54,7 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 	return p.Flush(w)
 }
 
-func (d *Pod) text(p *show.Page) {
+func (d *Pod) writeText(p *show.Page) {
 	if name := "Pod " + d.Namespace + "/" + d.Name; name == d.Workload {
 		p.Title("%s", name)
 	} else {
@@ -62,7 +62,7 @@ func (d *Pod) text(p *show.Page) {
 	}
 	switch d.Verdict {
 	case Bound:
-		p.Para(2, show.Green, "is on node %s in zone %s", d.Node, status.Name(d.Zone))
+		p.Para(2, show.Green, "is on node %s in zone %s", d.Node, status.ZoneText(d.Zone))
 	default:
 		since := ""
 		if d.Waits != "" {
@@ -86,9 +86,9 @@ func (d *Pod) text(p *show.Page) {
 	}
 }
 
-func (g *GangReport) text(p *show.Page) {
+func (g *GangReport) writeText(p *show.Page) {
 	p.Title("Gang %s/%s", g.Namespace, g.Name)
-	p.Para(2, status.State(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
+	p.Para(2, status.StateCell(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
 	if g.Missing > 0 {
 		fit, has := "", "have"
 		if g.Fit != nil {
@@ -104,9 +104,9 @@ func (g *GangReport) text(p *show.Page) {
 	}
 }
 
-func (r *Report) zones(p *show.Page) {
+func (r *Report) writeZones(p *show.Page) {
 	show.Section(p, "Zones", []string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, r.Zone, func(z *Zone) []show.Cell {
-		fit := show.C("%d", z.Fit).When(z.Fit == 0, show.Red).When(z.Fit > 0, show.Green)
+		fit := show.C("%d", z.Fit).ColorIf(z.Fit == 0, show.Red).ColorIf(z.Fit > 0, show.Green)
 		var counts []string
 		for _, c := range z.Policies {
 			text := fmt.Sprintf("%s %d/%d", c.Policy, c.Pods, c.Desired)
@@ -126,14 +126,14 @@ func (r *Report) zones(p *show.Page) {
 			}
 			holds = append(holds, text)
 		}
-		return show.Row(status.Name(z.Zone), z.Nodes, fit, strings.Join(counts, "; "), strings.Join(holds, ", "))
+		return show.Row(status.ZoneText(z.Zone), z.Nodes, fit, strings.Join(counts, "; "), strings.Join(holds, ", "))
 	})
 	for i := range r.Zone {
 		z := &r.Zone[i]
 		if len(z.Obstacles) == 0 {
 			continue
 		}
-		p.Para(2, show.Bold, "zone %s", status.Name(z.Zone))
+		p.Para(2, show.Bold, "zone %s", status.ZoneText(z.Zone))
 		for _, o := range z.Obstacles {
 			p.Item(2, show.Plain, "%s (%s): %s", show.Plural(o.Nodes, "node"), o.Plugin, o.Words)
 		}

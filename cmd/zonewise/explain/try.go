@@ -21,7 +21,7 @@ import (
 
 // change is a change that might let the pod go, and can be tried.
 type change struct {
-	words string
+	text string
 	// edit changes the pod, without another part of the cluster is.
 	edit    func(pod *corev1.Pod)
 	without client.Object
@@ -31,23 +31,23 @@ type change struct {
 	index int
 }
 
-func (c *change) is(other change) bool {
-	return c.words == other.words && c.short == other.short && c.index == other.index
+func (c *change) sameAs(other change) bool {
+	return c.text == other.text && c.short == other.short && c.index == other.index
 }
 
 // mostChanges is the largest number of changes that are tried together.
 const mostChanges = 12
 
-// try finds for each zone a change after which a node takes the pod, or several changes if no single one helps.
-func (e *examination) try(ctx context.Context) ([]string, error) {
+// tryChanges finds for each zone a change after which a node takes the pod, or several changes if no single one helps.
+func (e *examination) tryChanges(ctx context.Context) ([]string, error) {
 	var steps []string
-	changes := e.changes(e.answer)
+	changes := e.candidateChanges(e.answer)
 	for _, c := range changes {
-		answer, err := e.with(ctx, c)
+		answer, err := e.evaluateWith(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, e.helps(answer, c)...)
+		steps = append(steps, e.helpfulChanges(answer, c)...)
 	}
 	if len(steps) == 0 {
 		var err error
@@ -71,10 +71,10 @@ func head(step string) string {
 	return zone
 }
 
-// helps says for each zone with a node that takes the pod after the changes what they are.
-func (e *examination) helps(answer *sim.Answer, changes ...change) []string {
+// helpfulChanges says for each zone with a node that takes the pod after the changes what they are.
+func (e *examination) helpfulChanges(answer *sim.Evaluation, changes ...change) []string {
 	fit := map[string][]*corev1.Node{}
-	for _, n := range answer.Fit() {
+	for _, n := range answer.FittingNodes() {
 		zone := n.Labels[corev1.LabelTopologyZone]
 		fit[zone] = append(fit[zone], n)
 	}
@@ -82,9 +82,9 @@ func (e *examination) helps(answer *sim.Answer, changes ...change) []string {
 	for _, zone := range slices.Sorted(maps.Keys(fit)) {
 		var parts []string
 		for _, c := range changes {
-			parts = append(parts, e.say(c, fit[zone]))
+			parts = append(parts, e.describeChange(c, fit[zone]))
 		}
-		steps = append(steps, fmt.Sprintf("in zone %s: %s", status.Name(zone), strings.Join(parts, ", and ")))
+		steps = append(steps, fmt.Sprintf("in zone %s: %s", status.ZoneText(zone), strings.Join(parts, ", and ")))
 	}
 	return steps
 }
@@ -92,38 +92,38 @@ func (e *examination) helps(answer *sim.Answer, changes ...change) []string {
 // together looks for changes that help only in combination. It begins with all changes, adds those that newly refusing
 // plugins suggest, and then drops those that are not needed.
 func (e *examination) together(ctx context.Context, changes []change) ([]string, error) {
-	answer, err := e.with(ctx, changes...)
-	for err == nil && len(answer.Fit()) == 0 && len(changes) < mostChanges {
+	answer, err := e.evaluateWith(ctx, changes...)
+	for err == nil && len(answer.FittingNodes()) == 0 && len(changes) < mostChanges {
 		known := len(changes)
-		for _, c := range e.changes(answer) {
-			if !slices.ContainsFunc(changes, c.is) {
+		for _, c := range e.candidateChanges(answer) {
+			if !slices.ContainsFunc(changes, c.sameAs) {
 				changes = append(changes, c)
 			}
 		}
 		if len(changes) == known {
 			return nil, nil
 		}
-		answer, err = e.with(ctx, changes...)
+		answer, err = e.evaluateWith(ctx, changes...)
 	}
-	if err != nil || len(answer.Fit()) == 0 {
+	if err != nil || len(answer.FittingNodes()) == 0 {
 		return nil, err
 	}
 	for i := range slices.Backward(changes) {
 		fewer := slices.Delete(slices.Clone(changes), i, i+1)
-		less, err := e.with(ctx, fewer...)
+		less, err := e.evaluateWith(ctx, fewer...)
 		if err != nil {
 			return nil, err
 		}
-		if len(less.Fit()) > 0 {
+		if len(less.FittingNodes()) > 0 {
 			changes, answer = fewer, less
 		}
 	}
-	return e.helps(answer, changes...), nil
+	return e.helpfulChanges(answer, changes...), nil
 }
 
-// with asks the plugins while changes are applied, and then undoes the changes.
-func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer, error) {
-	pod := alone(e.pod)
+// evaluateWith asks the plugins while changes are applied, and then undoes the changes.
+func (e *examination) evaluateWith(ctx context.Context, changes ...change) (*sim.Evaluation, error) {
+	pod := withoutGang(e.pod)
 	for _, c := range changes {
 		if c.edit != nil {
 			c.edit(pod)
@@ -132,7 +132,7 @@ func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer,
 			e.sim.Remove(c.without)
 		}
 	}
-	answer, err := e.sim.Ask(ctx, pod)
+	answer, err := e.sim.Evaluate(ctx, pod)
 	for _, c := range changes {
 		if c.without != nil && err == nil {
 			err = e.sim.Put(c.without)
@@ -141,16 +141,16 @@ func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer,
 	return answer, err
 }
 
-// say describes a change, and the nodes that would then take the pod.
-func (e *examination) say(c change, nodes []*corev1.Node) string {
+// describeChange describes a change, and the nodes that would then take the pod.
+func (e *examination) describeChange(c change, nodes []*corev1.Node) string {
 	taken := " (" + show.Plural(len(nodes), "node") + " would take it)"
 	if c.short == "" {
-		return c.words + taken
+		return c.text + taken
 	}
 	wanted := amount.Of(c.short, census.Requests(e.pod)[c.short])
 	name, free := "", int64(-1)
 	for _, node := range nodes {
-		if n := e.census.Node(node.Name); n != nil && n.Allocatable[c.short]-n.Requested[c.short] > free {
+		if n := e.census.FindNode(node.Name); n != nil && n.Allocatable[c.short]-n.Requested[c.short] > free {
 			name, free = node.Name, n.Allocatable[c.short]-n.Requested[c.short]
 		}
 	}
@@ -160,8 +160,8 @@ func (e *examination) say(c change, nodes []*corev1.Node) string {
 	return fmt.Sprintf("%s more %s (%s free, %s asked for) on node %s", amount.Quantity(c.short, wanted-free), c.short, amount.Quantity(c.short, free), amount.Quantity(c.short, wanted), name)
 }
 
-// changes returns the changes that concern the plugins that refuse the pod.
-func (e *examination) changes(answer *sim.Answer) []change {
+// candidateChanges returns the changes that concern the plugins that refuse the pod.
+func (e *examination) candidateChanges(answer *sim.Evaluation) []change {
 	var out []change
 	for i := range answer.Nodes {
 		n := &answer.Nodes[i]
@@ -170,7 +170,7 @@ func (e *examination) changes(answer *sim.Answer) []change {
 		}
 		for plugin := range strings.SplitSeq(n.Refusal.Plugin, ", ") {
 			for _, c := range e.changesFor(plugin, n) {
-				if len(out) < mostChanges && !slices.ContainsFunc(out, c.is) {
+				if len(out) < mostChanges && !slices.ContainsFunc(out, c.sameAs) {
 					out = append(out, c)
 				}
 			}
@@ -179,20 +179,20 @@ func (e *examination) changes(answer *sim.Answer) []change {
 	return out
 }
 
-func (e *examination) changesFor(plugin string, n *sim.NodeAnswer) []change {
+func (e *examination) changesFor(plugin string, n *sim.NodeEvaluation) []change {
 	var out []change
 	// offer adds an edit of the pod, if there is something to edit.
 	offer := func(applies bool, text string, edit func(p *corev1.Pod)) {
 		if applies {
-			out = append(out, change{words: text, edit: edit})
+			out = append(out, change{text: text, edit: edit})
 		}
 	}
 	spec, affinity := &e.pod.Spec, ptr.Deref(e.pod.Spec.Affinity, corev1.Affinity{})
 	switch plugin {
 	case "NodeResourcesFit":
-		return e.lessOf(n)
+		return e.lowerRequests(n)
 	case "ReserveCache":
-		return append(e.lessOf(n), e.withoutHolds(n)...)
+		return append(e.lowerRequests(n), e.withoutHolds(n)...)
 	case "ZoneSpread", "PodTopologySpread":
 		return e.withoutSpread()
 	case "TaintToleration":
@@ -234,8 +234,8 @@ func (e *examination) changesFor(plugin string, n *sim.NodeAnswer) []change {
 	return out
 }
 
-// lessOf removes the requests for resources that a node lacks.
-func (e *examination) lessOf(n *sim.NodeAnswer) []change {
+// lowerRequests removes the requests for resources that a node lacks.
+func (e *examination) lowerRequests(n *sim.NodeEvaluation) []change {
 	var out []change
 	for _, name := range slices.Sorted(maps.Keys(census.Requests(e.pod))) {
 		if !slices.Contains(n.Refusal.Reasons, "Insufficient "+string(name)) {
@@ -259,11 +259,11 @@ func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 }
 
 // withoutHolds removes the reservations of others that hold something on a node.
-func (e *examination) withoutHolds(n *sim.NodeAnswer) []change {
+func (e *examination) withoutHolds(n *sim.NodeEvaluation) []change {
 	var out []change
 	for _, r := range reservations(e.sim) {
-		if held := heldOn(r, n.Node.Name); held != "" && !owns(r, e.pod) {
-			out = append(out, change{words: "without the " + held + " that ZoneReservation " + r.Name + " holds", without: r})
+		if held := heldOn(r, n.Node.Name); held != "" && !mayUse(r, e.pod) {
+			out = append(out, change{text: "without the " + held + " that ZoneReservation " + r.Name + " holds", without: r})
 		}
 	}
 	return out
@@ -287,14 +287,14 @@ func (e *examination) withoutSpread() []change {
 	for i, c := range e.pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			text := fmt.Sprintf("without its topologySpreadConstraint over %s (maxSkew %d), or with pods that even it out", c.TopologyKey, c.MaxSkew)
-			out = append(out, change{words: text, index: i, edit: func(p *corev1.Pod) {
+			out = append(out, change{text: text, index: i, edit: func(p *corev1.Pod) {
 				p.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable = corev1.ScheduleAnyway
 			}})
 		}
 	}
 	for _, policy := range policiesOf(e.sim, e.pod) {
 		text := fmt.Sprintf("without ZoneSpreadPolicy %s/%s, or with fewer of its pods in the zone", policy.Namespace, policy.Name)
-		out = append(out, change{words: text, without: policy})
+		out = append(out, change{text: text, without: policy})
 	}
 	return out
 }
@@ -302,20 +302,20 @@ func (e *examination) withoutSpread() []change {
 // anotherNode tries one more node in each zone, a copy of the first one there that accepts pods.
 func (e *examination) anotherNode(ctx context.Context) ([]string, error) {
 	var steps []string
-	for _, n := range e.census.Models() {
+	for _, n := range e.census.NodePerZone() {
 		added, err := e.sim.AddNodes(1, n.Name)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := e.sim.Ask(ctx, alone(e.pod))
+		answer, err := e.sim.Evaluate(ctx, withoutGang(e.pod))
 		for _, name := range added {
 			e.sim.RemoveNode(name)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if len(answer.Fit()) > 0 {
-			steps = append(steps, fmt.Sprintf("in zone %s: another node like %s", status.Name(n.Zone), n.Name))
+		if len(answer.FittingNodes()) > 0 {
+			steps = append(steps, fmt.Sprintf("in zone %s: another node like %s", status.ZoneText(n.Zone), n.Name))
 		}
 	}
 	return steps, nil

@@ -58,7 +58,7 @@ type Obstacle struct {
 }
 
 // zonesOf groups an answer by zone.
-func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) []Zone {
+func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation) []Zone {
 	zones := map[string]*Zone{}
 	type reason struct{ zone, plugin, words string }
 	refused := map[reason]int{}
@@ -75,7 +75,7 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) 
 			z.Fit++
 			continue
 		}
-		refused[reason{name, n.Refusal.Plugin, n.Refusal.Words()}]++
+		refused[reason{name, n.Refusal.Plugin, n.Refusal.Message()}]++
 	}
 	for refusal, nodes := range refused {
 		z := zones[refusal.zone]
@@ -103,7 +103,7 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) 
 	for _, reservation := range reservations(s) {
 		for _, slots := range reservation.Status.Zones {
 			if z := zones[slots.Name]; z != nil && slots.Held > slots.Used {
-				z.Holds = append(z.Holds, Hold{reservation.Name, slots.Held - slots.Used, owns(reservation, pod)})
+				z.Holds = append(z.Holds, Hold{reservation.Name, slots.Held - slots.Used, mayUse(reservation, pod)})
 			}
 		}
 	}
@@ -129,8 +129,8 @@ func reservations(s *sim.Sim) []*v1alpha1.ZoneReservation {
 	return sim.List[*v1alpha1.ZoneReservation](s)
 }
 
-// owns reports whether a pod may use the slots of a reservation.
-func owns(r *v1alpha1.ZoneReservation, pod *corev1.Pod) bool {
+// mayUse reports whether a pod may use the slots of a reservation.
+func mayUse(r *v1alpha1.ZoneReservation, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
 		return o.Namespace == pod.Namespace && matches(&o.PodSelector, pod)
 	})

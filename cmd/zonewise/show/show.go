@@ -50,8 +50,8 @@ type Cell struct {
 // C is a cell without colour.
 func C(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
 
-// When returns the cell in another colour if that applies.
-func (c Cell) When(applies bool, color Color) Cell {
+// ColorIf returns the cell in another colour if that applies.
+func (c Cell) ColorIf(applies bool, color Color) Cell {
 	if applies {
 		c.Color = color
 	}
@@ -98,21 +98,21 @@ func (p *Page) Title(format string, args ...any) {
 
 // Para writes text, wrapped to the width, with an indentation.
 func (p *Page) Para(indent int, color Color, format string, args ...any) {
-	p.lines(strings.Repeat(" ", indent), "", color, fmt.Sprintf(format, args...))
+	p.writeLines(strings.Repeat(" ", indent), "", color, fmt.Sprintf(format, args...))
 }
 
 // Item writes text after a dash, with its further lines indented.
 func (p *Page) Item(indent int, color Color, format string, args ...any) {
-	p.lines(strings.Repeat(" ", indent), "- ", color, fmt.Sprintf(format, args...))
+	p.writeLines(strings.Repeat(" ", indent), "- ", color, fmt.Sprintf(format, args...))
 }
 
-// lines writes text, made printable and wrapped to the width. The first line begins with lead, the others with as many spaces.
-func (p *Page) lines(indentation, lead string, color Color, text string) {
+// writeLines writes text, made printable and wrapped to the width. The first line begins with lead, the others with as many spaces.
+func (p *Page) writeLines(indentation, lead string, color Color, text string) {
 	width := p.style.Width
 	if width > 0 {
 		width = max(20, width-len(indentation+lead))
 	}
-	for _, line := range wrap(Printable(text), width) {
+	for _, line := range wrapText(Printable(text), width) {
 		p.WriteString(indentation + lead + p.Paint(color, line) + "\n")
 		lead = strings.Repeat(" ", len(lead))
 	}
@@ -125,8 +125,8 @@ func (p *Page) Notes(indent int, notes []string) {
 	}
 }
 
-// wrap breaks text at spaces. A word that is longer than the width stays whole: it may be copied.
-func wrap(text string, width int) []string {
+// wrapText breaks text at spaces. A word that is longer than the width stays whole: it may be copied.
+func wrapText(text string, width int) []string {
 	if width == 0 {
 		return []string{text}
 	}
@@ -168,16 +168,16 @@ func (p *Page) Table(columns []string, rows [][]Cell) {
 		total += w
 	}
 	if p.style.Width > 0 && total > p.style.Width {
-		p.list(columns, rows)
+		p.writeList(columns, rows)
 		return
 	}
 	heading := make([]Cell, len(columns))
 	for i, name := range columns {
 		heading[i] = Cell{name, Faint}
 	}
-	p.row(heading, widths)
+	p.writeRow(heading, widths)
 	for _, row := range rows {
-		p.row(row, widths)
+		p.writeRow(row, widths)
 	}
 }
 
@@ -194,7 +194,7 @@ func Section[T any](p *Page, title string, columns []string, objects []T, row fu
 	p.Table(columns, rows)
 }
 
-func (p *Page) row(cells []Cell, widths []int) {
+func (p *Page) writeRow(cells []Cell, widths []int) {
 	p.WriteString(" ")
 	for i, cell := range cells {
 		p.WriteString(" " + p.Paint(cell.Color, cell.Text))
@@ -205,8 +205,8 @@ func (p *Page) row(cells []Cell, widths []int) {
 	p.WriteByte('\n')
 }
 
-// list writes each row as a block, its first column as the heading.
-func (p *Page) list(columns []string, rows [][]Cell) {
+// writeList writes each row as a block, its first column as the heading.
+func (p *Page) writeList(columns []string, rows [][]Cell) {
 	for _, row := range rows {
 		p.WriteString("  " + p.Paint(Bold, row[0].Text) + "\n")
 		for i, cell := range row[1:] {

@@ -80,7 +80,7 @@ func TestWrapLosesNothing(t *testing.T) {
 			text += w
 		}
 		joined := ""
-		for i, line := range wrap(text, width) {
+		for i, line := range wrapText(text, width) {
 			if utf8.RuneCountInString(line) > width {
 				t.Fatalf("%q is wider than %d", line, width)
 			}

@@ -42,8 +42,8 @@ func newAdmission(s *snapshot.Snapshot) *admission {
 	return a
 }
 
-// take adds an object of the file, in place of the cluster's of that name.
-func (a *admission) take(obj client.Object) {
+// addRule adds an object of the file, in place of the cluster's of that name.
+func (a *admission) addRule(obj client.Object) {
 	switch o := obj.(type) {
 	case *corev1.LimitRange:
 		apiv1.SetObjectDefaults_LimitRange(o)
@@ -56,8 +56,8 @@ func (a *admission) take(obj client.Object) {
 	}
 }
 
-// admit returns what the API server makes of a pod, or why it refuses it.
-func (a *admission) admit(pod *corev1.Pod) (*corev1.Pod, error) {
+// admitPod returns what the API server makes of a pod, or why it refuses it.
+func (a *admission) admitPod(pod *corev1.Pod) (*corev1.Pod, error) {
 	priority, err := a.priority(&pod.Spec)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (a *admission) admit(pod *corev1.Pod) (*corev1.Pod, error) {
 	if err := apiv1.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
 		return nil, err
 	}
-	if err := a.runtime(pod, internal); err != nil {
+	if err := a.applyRuntimeClass(pod, internal); err != nil {
 		return nil, err
 	}
 	var limits []*corev1.LimitRange
@@ -92,8 +92,8 @@ func (a *admission) admit(pod *corev1.Pod) (*corev1.Pod, error) {
 	return out, err
 }
 
-// runtime applies the pod's RuntimeClass.
-func (a *admission) runtime(pod *corev1.Pod, internal *core.Pod) error {
+// applyRuntimeClass applies the pod's RuntimeClass.
+func (a *admission) applyRuntimeClass(pod *corev1.Pod, internal *core.Pod) error {
 	name := ptr.Deref(pod.Spec.RuntimeClassName, "")
 	if name == "" {
 		return nil

@@ -27,9 +27,9 @@ type Certificate struct {
 	age    string
 }
 
-// loses reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and nothing else.
-func (s *Scenario) loses(loss *v1alpha1.SurvivalLoss) bool {
-	if len(s.added()) > 0 || s.Added != nil || s.Return {
+// isAbout reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and nothing else.
+func (s *Scenario) isAbout(loss *v1alpha1.SurvivalLoss) bool {
+	if len(s.addedNodes()) > 0 || s.Added != nil || s.Return {
 		return false
 	}
 	if loss.Zone != "" {
@@ -43,21 +43,21 @@ func (p *scenarioRun) compareCertificates(scenario *Scenario, before, after *cen
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](p.cluster.Snapshot, "") {
 		answer := status.SurvivalOf(object, p.cluster.Now)
 		protects, err := survival.Protected(object)
-		at := slices.IndexFunc(answer.Losses, func(loss v1alpha1.SurvivalLoss) bool { return scenario.loses(&loss) })
+		at := slices.IndexFunc(answer.Losses, func(loss v1alpha1.SurvivalLoss) bool { return scenario.isAbout(&loss) })
 		if err != nil || answer.State == status.Unknown || at < 0 {
 			continue // it says nothing about this loss
 		}
 		c := Certificate{
 			Name: answer.Name, AgeSeconds: answer.AgeSeconds, age: answer.Age(), Displaced: answer.Losses[at].Displaced, Waiting: answer.Losses[at].Waiting,
-			WaitingHere: p.running(before, protects) - p.running(after, protects),
+			WaitingHere: p.countRunning(before, protects) - p.countRunning(after, protects),
 		}
 		c.Agrees = (c.Waiting > 0) == (c.WaitingHere > 0)
 		p.result.Certificates = append(p.result.Certificates, c)
 	}
 }
 
-// running counts protected pods that have a node. Those that waited before the loss do not count, as in a certificate.
-func (p *scenarioRun) running(c *census.Census, protects func(*corev1.Pod) bool) int64 {
+// countRunning counts protected pods that have a node. Those that waited before the loss do not count, as in a certificate.
+func (p *scenarioRun) countRunning(c *census.Census, protects func(*corev1.Pod) bool) int64 {
 	running := int64(0)
 	for _, pod := range c.Pods {
 		if pod.On != nil && !p.waited[pod.UID] && protects(pod.Pod) {
@@ -67,7 +67,7 @@ func (p *scenarioRun) running(c *census.Census, protects func(*corev1.Pod) bool)
 	return running
 }
 
-func (c *Certificate) text(p *show.Page) {
+func (c *Certificate) writeText(p *show.Page) {
 	verdict, color := "agrees", show.Faint
 	if !c.Agrees {
 		verdict, color = "disagrees", show.Yellow

@@ -50,8 +50,8 @@ func (p *scenarioRun) compareZones(before, after *census.Census) {
 	}
 }
 
-// byName returns the objects of a kind by "namespace/name", or by name if they have no namespace.
-func byName[T client.Object](c *census.Census) map[string]T {
+// objectsByName returns the objects of a kind by "namespace/name", or by name if they have no namespace.
+func objectsByName[T client.Object](c *census.Census) map[string]T {
 	out := map[string]T{}
 	for _, obj := range snapshot.List[T](c.Snapshot) {
 		out[strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/")] = obj
@@ -59,14 +59,16 @@ func byName[T client.Object](c *census.Census) map[string]T {
 	return out
 }
 
-func (p *scenarioRun) add(promise Promise) { p.result.Promises = append(p.result.Promises, promise) }
+func (p *scenarioRun) addPromise(promise Promise) {
+	p.result.Promises = append(p.result.Promises, promise)
+}
 
 // comparePolicies goes by the statuses of the policies. One is broken if it was obeyed and feasible before, and is not afterwards.
 func (p *scenarioRun) comparePolicies(before, after *census.Census) {
 	bad := func(state string) bool {
 		return state == status.Infeasible || state == status.Violated || state == status.Waiting
 	}
-	first, last := byName[*v1alpha1.ZoneSpreadPolicy](before), byName[*v1alpha1.ZoneSpreadPolicy](after)
+	first, last := objectsByName[*v1alpha1.ZoneSpreadPolicy](before), objectsByName[*v1alpha1.ZoneSpreadPolicy](after)
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		old, now := status.Policy{}, status.PolicyOf(last[name])
 		if first[name] != nil {
@@ -77,7 +79,7 @@ func (p *scenarioRun) comparePolicies(before, after *census.Census) {
 			message = ": " + now.Message
 		}
 		if now.Pods != old.Pods || message != "" {
-			p.add(Promise{
+			p.addPromise(Promise{
 				Kind: FailPolicy, Name: name, Before: old.Pods, After: now.Pods, Wanted: now.Replicas, Broken: bad(now.State) && !bad(old.State),
 				Words: fmt.Sprintf("%d -> %d pods, skew %d of %d%s", old.Pods, now.Pods, now.Skew, now.MaxSkew, message),
 			})
@@ -87,7 +89,7 @@ func (p *scenarioRun) comparePolicies(before, after *census.Census) {
 
 // compareBudgets goes by the healthy pods: left are those after the loss of the nodes, before displaced pods have found others.
 func (p *scenarioRun) compareBudgets(before *census.Census, left map[string]int64, after *census.Census) {
-	first, last := byName[*policyv1.PodDisruptionBudget](before), byName[*policyv1.PodDisruptionBudget](after)
+	first, last := objectsByName[*policyv1.PodDisruptionBudget](before), objectsByName[*policyv1.PodDisruptionBudget](after)
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if first[name] == nil {
 			continue
@@ -100,7 +102,7 @@ func (p *scenarioRun) compareBudgets(before *census.Census, left map[string]int6
 		b.Broken = lowest < b.Wanted && b.Before >= b.Wanted
 		b.Words = fmt.Sprintf("%d -> %d healthy at once, %d wanted, %d in the end", b.Before, left[name], b.Wanted, b.After)
 		if lowest != b.Before {
-			p.add(b)
+			p.addPromise(b)
 		}
 	}
 }
@@ -129,7 +131,7 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 			bound = earlier.Bound + earlier.Done
 		}
 		now, needs := gang.Bound+gang.Done, gang.MinMember()
-		p.add(Promise{
+		p.addPromise(Promise{
 			Kind: FailGang, Name: key, Before: int64(bound), After: int64(now), Wanted: int64(needs), Broken: now < needs || gang.Group == nil,
 			Words: fmt.Sprintf("%d -> %d members bound, %d needed", bound, now, needs),
 		})
@@ -138,7 +140,7 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 
 // compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost nodes find no other place.
 func (p *scenarioRun) compareReservations(before, after *census.Census) {
-	first, last := byName[*v1alpha1.ZoneReservation](before), byName[*v1alpha1.ZoneReservation](after)
+	first, last := objectsByName[*v1alpha1.ZoneReservation](before), objectsByName[*v1alpha1.ZoneReservation](after)
 	for _, name := range slices.Sorted(maps.Keys(first)) {
 		if last[name] == nil || first[name].Status.Slots.Held == 0 {
 			continue
@@ -146,13 +148,13 @@ func (p *scenarioRun) compareReservations(before, after *census.Census) {
 		lost := int64(0)
 		for _, zone := range first[name].Status.Zones {
 			for _, node := range zone.Nodes {
-				if after.Node(node.Name) == nil {
+				if after.FindNode(node.Name) == nil {
 					lost += node.Slots - node.Used
 				}
 			}
 		}
 		for _, n := range first[name].Spec.Nodes {
-			if after.Node(n.Name) == nil {
+			if after.FindNode(n.Name) == nil {
 				lost += int64(max(1, n.Pods))
 			}
 		}
@@ -162,7 +164,7 @@ func (p *scenarioRun) compareReservations(before, after *census.Census) {
 			Broken: lost > 0 && now.Held < old.Held,
 		}
 		r.Words = fmt.Sprintf("%d -> %d unused slots: %d lost; %d of %d held, %d used", r.Before, r.After, lost, now.Held, now.Desired, now.Used)
-		p.add(r)
+		p.addPromise(r)
 	}
 }
 

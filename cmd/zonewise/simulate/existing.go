@@ -49,8 +49,8 @@ func placeOf(obj client.Object) string {
 	return fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
 }
 
-// find returns the cluster's object of this kind and name, nil if it has none.
-func (e *existing) find(obj client.Object) client.Object { return e.objects[placeOf(obj)] }
+// findLike returns the cluster's object of this kind and name, nil if it has none.
+func (e *existing) findLike(obj client.Object) client.Object { return e.objects[placeOf(obj)] }
 
 func (e *existing) podsOf(obj client.Object) []*corev1.Pod { return slices.Clone(e.pods[obj.GetUID()]) }
 
@@ -63,21 +63,21 @@ func (e *existing) setsOf(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 		}
 	}
 	slices.SortFunc(out, func(a, b *appsv1.ReplicaSet) int {
-		return cmp.Or(cmp.Compare(hasNone(e.pods[a.UID]), hasNone(e.pods[b.UID])), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(podlessLast(e.pods[a.UID]), podlessLast(e.pods[b.UID])), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }
 
-func hasNone(pods []*corev1.Pod) int {
+func podlessLast(pods []*corev1.Pod) int {
 	if len(pods) == 0 {
 		return 1
 	}
 	return 0
 }
 
-// put adds an object, or changes the cluster's own to it. What cannot be changed stays as it is.
-func (p *parser) put(obj client.Object) {
-	now := p.cluster.find(obj)
+// putObject adds an object, or changes the cluster's own to it. What cannot be changed stays as it is.
+func (p *parser) putObject(obj client.Object) {
+	now := p.cluster.findLike(obj)
 	if now == nil {
 		obj.SetGeneration(max(1, obj.GetGeneration()))
 		p.workload.others = append(p.workload.others, obj)

@@ -289,7 +289,7 @@ func TestANewBudgetCountsItsPods(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	p := &scenarioRun{ctx: t.Context(), sim: s, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, result: &Result{}}
-	require.NoError(t, p.create(w))
+	require.NoError(t, p.createWorkload(w))
 	require.NoError(t, s.Run(t.Context()))
 	got, _ := sim.Get[*policyv1.PodDisruptionBudget](s, clitest.Namespace, "web")
 	require.Equal(t, []int32{6, 3, 6, 3}, []int32{got.Status.ExpectedPods, got.Status.DesiredHealthy, got.Status.CurrentHealthy, got.Status.DisruptionsAllowed})

@@ -47,7 +47,7 @@ func FindPurchase(
 	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot))
 	bought, err := buy.Search(models, most, func(bought map[string]int) (bool, error) {
 		if tried != nil {
-			tried(inWords(purchased(models, bought)))
+			tried(purchaseText(purchased(models, bought)))
 		}
 		for at, i := range order {
 			scenario := scenarios[i]
@@ -81,15 +81,15 @@ func purchased(models []buy.Model, bought map[string]int) []PurchasedNodes {
 	return out
 }
 
-func inWords(nodes []PurchasedNodes) string {
+func purchaseText(nodes []PurchasedNodes) string {
 	var parts []string
 	for _, n := range nodes {
-		parts = append(parts, fmt.Sprintf("%s like %s in zone %s", show.Plural(n.Nodes, "node"), n.Like, status.Name(n.Zone)))
+		parts = append(parts, fmt.Sprintf("%s like %s in zone %s", show.Plural(n.Nodes, "node"), n.Like, status.ZoneText(n.Zone)))
 	}
 	return strings.Join(parts, ", ")
 }
 
-func (b *Purchase) text(p *show.Page) {
+func (b *Purchase) writeText(p *show.Page) {
 	p.Title("To buy")
 	switch {
 	case !b.Enough:
@@ -97,12 +97,12 @@ func (b *Purchase) text(p *show.Page) {
 	case len(b.Nodes) == 0:
 		p.Para(2, show.Green, "nothing: no pod stays Pending")
 	default:
-		p.Para(2, show.Plain, "%s: then no pod stays Pending", inWords(b.Nodes))
+		p.Para(2, show.Plain, "%s: then no pod stays Pending", purchaseText(b.Nodes))
 	}
 }
 
-// added returns how many nodes are added like which.
-func (s *Scenario) added() map[string]int {
+// addedNodes returns how many nodes are added like which.
+func (s *Scenario) addedNodes() map[string]int {
 	out := maps.Clone(s.Bought)
 	if out == nil {
 		out = map[string]int{}

@@ -75,7 +75,7 @@ func rebalanceText(p *show.Page, plan *rebalance.Plan) {
 	}
 	moves := plan.Moves[:min(mostMoves, len(plan.Moves))]
 	show.Section(p, "Moves", []string{"BATCH", "POD", "FROM", "TO", "RULE"}, moves, func(m *rebalance.Move) []show.Cell {
-		return show.Row(m.Batch, m.Namespace+"/"+m.Name, status.Name(m.From), strings.Join(m.To, " or "), strings.Join(m.Rules, ", "))
+		return show.Row(m.Batch, m.Namespace+"/"+m.Name, status.ZoneText(m.From), strings.Join(m.To, " or "), strings.Join(m.Rules, ", "))
 	})
 	if more := len(plan.Moves) - mostMoves; more > 0 {
 		p.Para(2, show.Faint, "and %d more", more)
@@ -83,14 +83,14 @@ func rebalanceText(p *show.Page, plan *rebalance.Plan) {
 	changes := changesOf(plan)
 	first := changes[:min(maxRows, len(changes))]
 	show.Section(p, "Spread", []string{"WORKLOAD", "RULE", "BEFORE", "AFTER", "TOO MANY"}, first, func(c *ruleChange) []show.Cell {
-		left := show.C("%d -> %d", c.before.Excess, c.after.Excess).When(c.after.Excess > 0, show.Yellow)
-		return show.Row(strings.Join(c.before.Workloads, ", "), c.before.Rule, status.Zones(c.before.Pods), status.Zones(c.after.Pods), left)
+		left := show.C("%d -> %d", c.before.Excess, c.after.Excess).ColorIf(c.after.Excess > 0, show.Yellow)
+		return show.Row(strings.Join(c.before.Workloads, ", "), c.before.Rule, status.ZonesText(c.before.Pods), status.ZonesText(c.after.Pods), left)
 	})
 	if more := len(changes) - maxRows; more > 0 {
 		p.Para(2, show.Faint, "and %d more", more)
 	}
 	for _, r := range plan.Refused[:min(maxReasons, len(plan.Refused))] {
-		p.Item(2, show.Yellow, "%s stays in %s: %s", r.Workload, status.Name(r.From), r.Why)
+		p.Item(2, show.Yellow, "%s stays in %s: %s", r.Workload, status.ZoneText(r.From), r.Why)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(plan.After.Stay)) {
 		p.Item(2, show.Faint, "%s may not be moved: each %s", show.Plural(plan.After.Stay[reason], "pod"), reason)

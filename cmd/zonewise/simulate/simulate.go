@@ -147,22 +147,22 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	for _, pod := range c.Pods {
 		p.waited[pod.UID] = pod.Waits()
 	}
-	return p.result, p.run(scenario)
+	return p.result, p.runScenario(scenario)
 }
 
 // Check returns an error for a scenario that names something that does not exist.
 func (s *Scenario) Check(c *census.Census) error {
 	for _, zone := range s.Zones {
-		if !slices.Contains(c.Zones(), zone) {
-			return fmt.Errorf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(c.Zones(), ", "))
+		if !slices.Contains(c.ZoneNames(), zone) {
+			return fmt.Errorf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(c.ZoneNames(), ", "))
 		}
 	}
 	for _, node := range s.Nodes {
-		if c.Node(node) == nil {
+		if c.FindNode(node) == nil {
 			return fmt.Errorf("--lose-node: there is no node %q", node)
 		}
 	}
-	if s.AddNodes > 0 && c.Node(s.Like) == nil {
+	if s.AddNodes > 0 && c.FindNode(s.Like) == nil {
 		return fmt.Errorf("--like: there is no node %q", s.Like)
 	}
 	return nil
@@ -188,14 +188,14 @@ type scenarioRun struct {
 // reportTime is how long plugins take to bring their statuses up to date.
 const reportTime = 11 * time.Second
 
-func (p *scenarioRun) run(scenario *Scenario) error {
+func (p *scenarioRun) runScenario(scenario *Scenario) error {
 	s, r := p.sim, p.result
-	if err := s.Pass(p.ctx, reportTime); err != nil {
+	if err := s.PassTime(p.ctx, reportTime); err != nil {
 		return err
 	}
 	began := s.Now()
-	before := p.census()
-	added := scenario.added()
+	before := p.takeCensus()
+	added := scenario.addedNodes()
 	for _, like := range slices.Sorted(maps.Keys(added)) {
 		names, err := s.AddNodes(added[like], like)
 		if err != nil {
@@ -204,7 +204,7 @@ func (p *scenarioRun) run(scenario *Scenario) error {
 		r.AddedNodes += len(names)
 	}
 	if scenario.Added != nil {
-		if err := p.create(scenario.Added); err != nil {
+		if err := p.createWorkload(scenario.Added); err != nil {
 			return err
 		}
 	}
@@ -213,17 +213,17 @@ func (p *scenarioRun) run(scenario *Scenario) error {
 			return err
 		}
 	}
-	left := p.healthy()
+	left := p.healthyByBudget()
 	if len(scenario.Zones)+len(scenario.Nodes) > 0 {
-		p.lose(scenario)
-		left = p.healthy()
+		p.loseNodes(scenario)
+		left = p.healthyByBudget()
 		if err := s.Run(p.ctx); err != nil {
 			return err
 		}
 	}
 	if scenario.Return {
 		r.ReturnedNodes = len(p.loss.Nodes)
-		if err := s.Return(p.loss); err != nil {
+		if err := s.ReturnNodes(p.loss); err != nil {
 			return err
 		}
 		if err := s.Run(p.ctx); err != nil {
@@ -231,8 +231,8 @@ func (p *scenarioRun) run(scenario *Scenario) error {
 		}
 	}
 	r.Passed = s.Now().Sub(began).Round(10 * time.Second).String() // more exactly it depends on the machine
-	after := p.census()
-	p.compare(before, left, after)
+	after := p.takeCensus()
+	p.compareAll(before, left, after)
 	p.compareCertificates(scenario, before, after)
 	if scenario.Rebalance {
 		return p.rebalance()
@@ -240,15 +240,15 @@ func (p *scenarioRun) run(scenario *Scenario) error {
 	return nil
 }
 
-// census counts the copy.
-func (p *scenarioRun) census() *census.Census {
+// takeCensus counts the copy.
+func (p *scenarioRun) takeCensus() *census.Census {
 	s := snapshot.New(p.sim.Now())
 	s.Add(p.sim.Objects()...)
 	return census.Take(s)
 }
 
-// healthy counts the healthy pods of each budget.
-func (p *scenarioRun) healthy() map[string]int64 {
+// healthyByBudget counts the healthy pods of each budget.
+func (p *scenarioRun) healthyByBudget() map[string]int64 {
 	out := map[string]int64{}
 	for _, b := range sim.List[*policyv1.PodDisruptionBudget](p.sim) {
 		out[b.Namespace+"/"+b.Name] = int64(b.Status.CurrentHealthy)
@@ -256,8 +256,8 @@ func (p *scenarioRun) healthy() map[string]int64 {
 	return out
 }
 
-// create applies a workload.
-func (p *scenarioRun) create(w *Workload) error {
+// createWorkload applies a workload.
+func (p *scenarioRun) createWorkload(w *Workload) error {
 	objects := w.objects()
 	changed := slices.Clone(w.removed)
 	for _, obj := range objects {
@@ -282,7 +282,7 @@ func (p *scenarioRun) create(w *Workload) error {
 	return p.recountBudgets(changed)
 }
 
-func (p *scenarioRun) lose(scenario *Scenario) {
+func (p *scenarioRun) loseNodes(scenario *Scenario) {
 	p.loss = p.sim.Lose(func(node *corev1.Node) bool {
 		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
@@ -314,10 +314,10 @@ func (p *scenarioRun) noteAssumptions() {
 	}
 }
 
-// compare says what has changed.
-func (p *scenarioRun) compare(before *census.Census, left map[string]int64, after *census.Census) {
+// compareAll says what has changed.
+func (p *scenarioRun) compareAll(before *census.Census, left map[string]int64, after *census.Census) {
 	p.result.Evicted = len(p.sim.Evicted())
-	for uid := range p.sim.Made() {
+	for uid := range p.sim.Replaced() {
 		p.moved[uid] = true
 	}
 	p.compareWorkloads(after)

@@ -60,30 +60,30 @@ func NewReport(results []*Result, failOn []string) *Report {
 func (r *Report) Text(w io.Writer, style show.Style) error {
 	p := show.NewPage(style)
 	for _, result := range r.Results {
-		result.text(p, r.FailOn)
+		result.writeText(p, r.FailOn)
 	}
 	if len(r.Results) > 1 {
 		p.Title("All scenarios")
 		var rows [][]show.Cell
 		for _, result := range r.Results {
-			rows = append(rows, show.Row(result.Scenario, verdict(result.Failed(r.FailOn)), result.Displaced, result.Pending))
+			rows = append(rows, show.Row(result.Scenario, verdictCell(result.Failed(r.FailOn)), result.Displaced, result.Pending))
 		}
 		p.Table([]string{"SCENARIO", "VERDICT", "DISPLACED", "PENDING"}, rows)
 	}
 	if r.Buy != nil {
-		r.Buy.text(p)
+		r.Buy.writeText(p)
 	}
 	return p.Flush(w)
 }
 
-func verdict(failed []string) show.Cell {
+func verdictCell(failed []string) show.Cell {
 	if len(failed) == 0 {
 		return show.Cell{Text: "survives", Color: show.Green}
 	}
 	return show.Cell{Text: "fails: " + strings.Join(failed, ", "), Color: show.Red}
 }
 
-func (r *Result) text(p *show.Page, failOn []string) {
+func (r *Result) writeText(p *show.Page, failOn []string) {
 	p.Title("%s", r.Scenario)
 	var parts []string
 	if r.LostNodes > 0 {
@@ -118,48 +118,48 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	others(r.NodeBound, show.Faint, "of DaemonSets and static pods go with their nodes")
 	others(r.Evicted, show.Yellow, "evicted for others of higher priority")
 	others(r.WaitedBefore, show.Faint, fmt.Sprintf("waited before, %d still do", r.StillWaiting))
-	r.zones(p)
-	r.workloads(p)
-	r.promises(p)
+	r.writeZones(p)
+	r.writeWorkloads(p)
+	r.writePromises(p)
 	for i := range r.Certificates {
-		r.Certificates[i].text(p)
+		r.Certificates[i].writeText(p)
 	}
 	if r.Rebalance != nil {
 		rebalanceText(p, r.Rebalance)
 	}
 	p.Notes(2, r.Notes)
 	failed := r.Failed(failOn)
-	cell := verdict(failed)
+	cell := verdictCell(failed)
 	if r.LostNodes+r.AddedNodes+r.Added+r.Removed == 0 && len(failed) == 0 {
 		cell.Text = "nothing is broken" // nothing was to be survived
 	}
 	p.Para(2, cell.Color, "%s", cell.Text)
 }
 
-func (r *Result) zones(p *show.Page) {
+func (r *Result) writeZones(p *show.Page) {
 	var rows [][]show.Cell
 	for _, z := range r.Zones {
 		pods := show.C("%d -> %d", z.Before.Pods, z.After.Pods)
 		if z.Lost {
 			pods = show.Cell{Text: fmt.Sprintf("%d -> lost", z.Before.Pods), Color: show.Yellow}
 		}
-		rows = append(rows, show.Row(status.Name(z.Name), pods, share(z.After.MilliCPU, z.After.MilliCPUAllocatable), share(z.After.Memory, z.After.MemoryAllocatable)))
+		rows = append(rows, show.Row(status.ZoneText(z.Name), pods, shareCell(z.After.MilliCPU, z.After.MilliCPUAllocatable), shareCell(z.After.Memory, z.After.MemoryAllocatable)))
 	}
 	p.Table([]string{"ZONE", "PODS", "CPU AFTER", "MEMORY AFTER"}, rows)
 }
 
-func share(used, all int64) show.Cell {
-	return show.C("%s", show.Percent(used, all)).When(all > 0 && used*10 >= all*9, show.Yellow)
+func shareCell(used, all int64) show.Cell {
+	return show.C("%s", show.Percent(used, all)).ColorIf(all > 0 && used*10 >= all*9, show.Yellow)
 }
 
-func (r *Result) workloads(p *show.Page) {
+func (r *Result) writeWorkloads(p *show.Page) {
 	first := r.Workloads[:min(maxRows, len(r.Workloads))]
 	show.Section(p, "Workloads", []string{"WORKLOAD", "PODS", "PENDING", "GO TO"}, first, func(w *Workloads) []show.Cell {
 		name := w.Name
 		if w.Scheduler != "" {
 			name += " (of " + w.Scheduler + ")"
 		}
-		return show.Row(name, w.Pods, show.C("%d", w.Pending).When(w.Pending > 0, show.Red), status.Zones(w.To))
+		return show.Row(name, w.Pods, show.C("%d", w.Pending).ColorIf(w.Pending > 0, show.Red), status.ZonesText(w.To))
 	})
 	if more := len(r.Workloads) - maxRows; more > 0 {
 		p.Para(2, show.Faint, "and %d more", more)
@@ -171,8 +171,8 @@ func (r *Result) workloads(p *show.Page) {
 	}
 }
 
-// promises writes what happens to policies, budgets, gangs and reservations.
-func (r *Result) promises(p *show.Page) {
+// writePromises writes what happens to policies, budgets, gangs and reservations.
+func (r *Result) writePromises(p *show.Page) {
 	show.Section(p, "Promises", []string{"KIND", "NAME", "STATE", "WHAT BECOMES OF IT"}, r.Promises, func(x *Promise) []show.Cell {
 		state := show.Cell{Text: "holds", Color: show.Green}
 		if x.Broken {

@@ -76,7 +76,7 @@ func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *sn
 			break
 		}
 		if err == nil {
-			err = p.decode(document)
+			err = p.decodeDocument(document)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -90,7 +90,7 @@ func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *sn
 			if makesPods(obj) != workloads {
 				continue
 			}
-			if err := p.apply(obj); err != nil {
+			if err := p.applyObject(obj); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -138,8 +138,8 @@ func decidesPlaces(obj runtime.Object) bool {
 
 var decoder = serializer.NewCodecFactory(kinds.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// decode takes the objects of one document. Those that decide nothing may be of any form.
-func (p *parser) decode(document []byte) error {
+// decodeDocument takes the objects of one document. Those that decide nothing may be of any form.
+func (p *parser) decodeDocument(document []byte) error {
 	document, err := yaml.YAMLToJSONStrict(document)
 	if err != nil || string(document) == "null" { // comments alone
 		return err
@@ -155,7 +155,7 @@ func (p *parser) decode(document []byte) error {
 	gvk := meta.GroupVersionKind()
 	if gvk.Kind == "List" && gvk.Group == "" {
 		for _, item := range meta.Items {
-			if err := p.decode(item); err != nil {
+			if err := p.decodeDocument(item); err != nil {
 				return err
 			}
 		}
@@ -197,18 +197,18 @@ func clusterWide(obj client.Object) bool {
 	return false
 }
 
-// apply applies an object of the file.
-func (p *parser) apply(obj client.Object) error {
+// applyObject applies an object of the file.
+func (p *parser) applyObject(obj client.Object) error {
 	if !clusterWide(obj) && obj.GetNamespace() == "" {
 		obj.SetNamespace(p.namespace)
 	}
-	obj.SetUID(p.uid())
+	obj.SetUID(p.nextUID())
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		if p.leaveAsItIs(o) {
 			return nil
 		}
-		return p.pods(&controller{object: o, template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, replicas: 1}, nil)
+		return p.makePods(&controller{object: o, template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, replicas: 1}, nil)
 	case *batchv1.Job:
 		if p.leaveAsItIs(o) {
 			return nil
@@ -218,40 +218,40 @@ func (p *parser) apply(obj client.Object) error {
 			n = min(n, *o.Spec.Completions)
 		}
 		p.workload.others = append(p.workload.others, o)
-		return p.pods(&controller{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
+		return p.makePods(&controller{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
 	case *appsv1.Deployment:
-		return p.deployment(o)
+		return p.applyDeployment(o)
 	case *appsv1.ReplicaSet:
-		return p.replicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: o, template: &o.Spec.Template}, &o.Spec.Replicas)
+		return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: o, template: &o.Spec.Template}, &o.Spec.Replicas)
 	case *appsv1.StatefulSet:
-		return p.replicas(&controller{apiVersion: "apps/v1", kind: "StatefulSet", object: o, template: &o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}, &o.Spec.Replicas)
+		return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "StatefulSet", object: o, template: &o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}, &o.Spec.Replicas)
 	case *corev1.ReplicationController:
 		if o.Spec.Template == nil {
 			return fmt.Errorf("ReplicationController %s: spec.template is missing", o.Name)
 		}
-		return p.replicas(&controller{apiVersion: "v1", kind: "ReplicationController", object: o, template: o.Spec.Template}, &o.Spec.Replicas)
+		return p.setReplicas(&controller{apiVersion: "v1", kind: "ReplicationController", object: o, template: o.Spec.Template}, &o.Spec.Replicas)
 	case *corev1.LimitRange, *nodev1.RuntimeClass:
-		p.admission.take(o)
+		p.admission.addRule(o)
 		return nil
 	case *schedulingv1.PriorityClass:
-		p.admission.take(o)
+		p.admission.addRule(o)
 	case *schedv1alpha1.PodGroup:
 		if p.copies > 1 {
 			for i := range p.copies {
 				group := o.DeepCopy()
-				group.Name, group.UID = copyName(o.Name, i, p.copies), p.uid()
+				group.Name, group.UID = copyName(o.Name, i, p.copies), p.nextUID()
 				p.workload.others = append(p.workload.others, group)
 			}
 			return nil
 		}
 	}
-	p.put(obj)
+	p.putObject(obj)
 	return nil
 }
 
 // leaveAsItIs notes an object that the cluster has, and whose pods nobody can change.
 func (p *parser) leaveAsItIs(obj client.Object) bool {
-	if p.cluster.find(obj) == nil {
+	if p.cluster.findLike(obj) == nil {
 		return false
 	}
 	_, gvk := kinds.ResourceOf(obj)
@@ -259,12 +259,12 @@ func (p *parser) leaveAsItIs(obj client.Object) bool {
 	return true
 }
 
-// deployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it. If the cluster has the
+// applyDeployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it. If the cluster has the
 // Deployment and its template does not change, its ReplicaSet is scaled. Otherwise the pods of the old ones go.
-func (p *parser) deployment(d *appsv1.Deployment) error {
+func (p *parser) applyDeployment(d *appsv1.Deployment) error {
 	template := d.Spec.Template.DeepCopy()
 	metav1.SetMetaDataLabel(&template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, "simulated")
-	now, _ := p.cluster.find(d).(*appsv1.Deployment)
+	now, _ := p.cluster.findLike(d).(*appsv1.Deployment)
 	var old []*appsv1.ReplicaSet
 	if now != nil {
 		if d.Spec.Replicas == nil { // somebody else sets them
@@ -275,34 +275,34 @@ func (p *parser) deployment(d *appsv1.Deployment) error {
 	n := ptr.Deref(d.Spec.Replicas, 1)
 	total := int32(min(int64(n)*int64(p.copies), maxPods)) //nolint:gosec // bounded
 	d.Spec.Replicas = &total
-	p.put(d)
+	p.putObject(d)
 	if len(old) > 0 && sameTemplate(&now.Spec.Template, &d.Spec.Template) {
 		set := old[0].DeepCopy()
 		set.Spec.Replicas = &n
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, desiredReplicas, strconv.Itoa(int(total)))
-		return p.replicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: &set.Spec.Template}, &set.Spec.Replicas)
+		return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: &set.Spec.Template}, &set.Spec.Replicas)
 	}
 	for _, set := range old {
 		p.workload.removed = append(p.workload.removed, p.cluster.podsOf(set)...)
 	}
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: d.Namespace, Name: d.Name + "-simulated", UID: p.uid(), Labels: template.Labels,
+			Namespace: d.Namespace, Name: d.Name + "-simulated", UID: p.nextUID(), Labels: template.Labels,
 			Annotations:     map[string]string{desiredReplicas: strconv.Itoa(int(total))},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: d.Spec.Selector, Template: *template},
 	}
-	return p.replicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: template}, &set.Spec.Replicas)
+	return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: template}, &set.Spec.Replicas)
 }
 
 const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// replicas adds a workload with its replicas multiplied, or changes the one of the cluster: its pods stay if their template does, or else are
+// setReplicas adds a workload with its replicas multiplied, or changes the one of the cluster: its pods stay if their template does, or else are
 // replaced.
-func (p *parser) replicas(c *controller, replicas **int32) error {
+func (p *parser) setReplicas(c *controller, replicas **int32) error {
 	var keep []*corev1.Pod
-	if now := p.cluster.find(c.object); now != nil {
+	if now := p.cluster.findLike(c.object); now != nil {
 		template, size := templateOf(now)
 		if *replicas == nil {
 			*replicas = size
@@ -317,8 +317,8 @@ func (p *parser) replicas(c *controller, replicas **int32) error {
 	}
 	c.replicas = ptr.Deref(*replicas, 1)
 	*replicas = ptr.To(int32(min(int64(c.replicas)*int64(p.copies), maxPods))) //nolint:gosec // bounded
-	p.put(c.object)
-	return p.pods(c, keep)
+	p.putObject(c.object)
+	return p.makePods(c, keep)
 }
 
 // controller is an object that makes pods; a Pod, which has no apiVersion here, makes itself.
@@ -337,8 +337,8 @@ func (c *controller) title() string {
 	return cmp.Or(c.kind, "Pod") + " " + c.object.GetName()
 }
 
-// pods makes the pods of a workload beside those that the cluster has, or removes those that are too many.
-func (p *parser) pods(c *controller, keep []*corev1.Pod) error {
+// makePods makes the pods of a workload beside those that the cluster has, or removes those that are too many.
+func (p *parser) makePods(c *controller, keep []*corev1.Pod) error {
 	if c.replicas < 0 {
 		return fmt.Errorf("%s: spec.replicas is %d, must not be negative", c.title(), c.replicas)
 	}
@@ -356,16 +356,16 @@ func (p *parser) pods(c *controller, keep []*corev1.Pod) error {
 	}
 	model := &corev1.Pod{ObjectMeta: *c.template.ObjectMeta.DeepCopy(), Spec: *c.template.Spec.DeepCopy()}
 	model.Namespace, model.Name, model.Spec.NodeName = c.object.GetNamespace(), c.object.GetName(), ""
-	model, err := p.admission.admit(model)
+	model, err := p.admission.admitPod(model)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.title(), err)
 	}
-	numbered := c.kind == "StatefulSet" && p.cluster.find(c.object) != nil
+	numbered := c.kind == "StatefulSet" && p.cluster.findLike(c.object) != nil
 	names, ordinal := namesOf(keep), 0
 	for i := len(keep); i < wanted; i++ {
 		p.serial++
 		pod := model.DeepCopy()
-		pod.Name, pod.UID = fmt.Sprintf("%s-simulated-%d", strings.TrimSuffix(c.object.GetName(), "-simulated"), p.serial), p.uid()
+		pod.Name, pod.UID = fmt.Sprintf("%s-simulated-%d", strings.TrimSuffix(c.object.GetName(), "-simulated"), p.serial), p.nextUID()
 		if numbered {
 			for pod.Name = fmt.Sprintf("%s-%d", c.object.GetName(), ordinal); slices.Contains(names, pod.Name); ordinal++ {
 				pod.Name = fmt.Sprintf("%s-%d", c.object.GetName(), ordinal+1)
@@ -381,18 +381,18 @@ func (p *parser) pods(c *controller, keep []*corev1.Pod) error {
 				APIVersion: c.apiVersion, Kind: c.kind, Name: c.object.GetName(), UID: c.object.GetUID(), Controller: ptr.To(true),
 			}}
 		}
-		p.claim(pod, c.claims)
+		p.makeClaims(pod, c.claims)
 		p.workload.Pods = append(p.workload.Pods, pod)
 	}
 	return nil
 }
 
-// claim makes the claims of a StatefulSet's pod that the cluster does not have.
-func (p *parser) claim(pod *corev1.Pod, templates []corev1.PersistentVolumeClaim) {
+// makeClaims makes the claims of a StatefulSet's pod that the cluster does not have.
+func (p *parser) makeClaims(pod *corev1.Pod, templates []corev1.PersistentVolumeClaim) {
 	for i := range templates {
 		claim := templates[i].DeepCopy()
-		claim.Name, claim.Namespace, claim.UID = templates[i].Name+"-"+pod.Name, pod.Namespace, p.uid()
-		if p.cluster.find(claim) == nil {
+		claim.Name, claim.Namespace, claim.UID = templates[i].Name+"-"+pod.Name, pod.Namespace, p.nextUID()
+		if p.cluster.findLike(claim) == nil {
 			p.workload.others = append(p.workload.others, claim)
 		}
 		pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == templates[i].Name })
@@ -409,7 +409,7 @@ func copyName(name string, i, copies int) string {
 	return fmt.Sprintf("%s-%d", name, i+1)
 }
 
-func (p *parser) uid() types.UID {
+func (p *parser) nextUID() types.UID {
 	p.serial++
 	return types.UID(fmt.Sprintf("added-%d", p.serial))
 }

@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/cmd/zonewise/show"
 )
 
-// Shares puts what is used, held and desired into words: of slots "1/5/5", of amounts "cpu 500m/3/3, memory 0/6Gi/6Gi".
-func Shares(slots v1alpha1.SlotCounts, amounts v1alpha1.ReservationAmounts) string {
+// SharesText puts what is used, held and desired into words: of slots "1/5/5", of amounts "cpu 500m/3/3, memory 0/6Gi/6Gi".
+func SharesText(slots v1alpha1.SlotCounts, amounts v1alpha1.ReservationAmounts) string {
 	if len(amounts.Desired) == 0 {
 		return fmt.Sprintf("%d/%d/%d", slots.Used, slots.Held, slots.Desired)
 	}
@@ -26,9 +26,9 @@ func Shares(slots v1alpha1.SlotCounts, amounts v1alpha1.ReservationAmounts) stri
 	return strings.Join(words, ", ")
 }
 
-// Held returns how much is held, in percent of what is desired, and puts what is missing into words, empty if nothing is. Of amounts,
+// HeldShare returns how much is held, in percent of what is desired, and puts what is missing into words, empty if nothing is. Of amounts,
 // the resource counts of which the smallest part is held.
-func Held(slots v1alpha1.SlotCounts, amounts v1alpha1.ReservationAmounts) (percent int64, missing string) {
+func HeldShare(slots v1alpha1.SlotCounts, amounts v1alpha1.ReservationAmounts) (percent int64, missing string) {
 	if len(amounts.Desired) == 0 {
 		if slots.Held < slots.Desired {
 			missing = show.Plural(int(slots.Desired-slots.Held), "slot")

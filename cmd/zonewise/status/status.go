@@ -148,12 +148,12 @@ func Build(c *census.Census, namespace string) *Report {
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneRebalance](c.Snapshot, "") {
 		r.Rebalances = append(r.Rebalances, RebalanceOf(object))
 	}
-	for _, key := range c.Gangs() {
+	for _, key := range c.GangKeys() {
 		if gangNamespace, _, _ := strings.Cut(key, "/"); namespace == "" || gangNamespace == namespace {
 			r.Gangs = append(r.Gangs, GangOf(c, c.Gang(key)))
 		}
 	}
-	for _, p := range c.In(namespace) {
+	for _, p := range c.PodsIn(namespace) {
 		if p.Waits() {
 			r.Waiting++
 		}
@@ -164,7 +164,7 @@ func Build(c *census.Census, namespace string) *Report {
 // ZonesOf returns the zones by name.
 func ZonesOf(c *census.Census) []Zone {
 	out := []Zone{}
-	for _, room := range c.Rooms() {
+	for _, room := range c.ZoneRooms() {
 		out = append(out, Zone{
 			Name: room.Zone, Nodes: len(room.Nodes), Ready: room.Ready, Pods: room.Pods,
 			MilliCPU: room.Requested[corev1.ResourceCPU], MilliCPUAllocatable: room.Allocatable[corev1.ResourceCPU],
@@ -181,7 +181,7 @@ func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 		Namespace: object.Namespace, Name: object.Name, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
 		MaxSkew: cmp.Or(object.Spec.MaxSkew, v1alpha1.DefaultMaxSkew), Zones: append([]v1alpha1.ZoneStatus{}, s.Zones...),
 	}
-	p.State, p.Message = judge(
+	p.State, p.Message = stateFromConditions(
 		"policy", s.Conditions,
 		verdict{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
 		verdict{v1alpha1.ConditionInfeasible, metav1.ConditionTrue, Infeasible},
@@ -203,8 +203,8 @@ type verdict struct {
 	state     string
 }
 
-// judge returns the state of an object, and the message of the condition behind it. The first verdict that applies counts.
-func judge(kind string, conditions []metav1.Condition, verdicts ...verdict) (state, message string) {
+// stateFromConditions returns the state of an object, and the message of the condition behind it. The first verdict that applies counts.
+func stateFromConditions(kind string, conditions []metav1.Condition, verdicts ...verdict) (state, message string) {
 	if meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted) == nil {
 		return Unknown, "no scheduler has seen the " + kind
 	}
@@ -223,7 +223,7 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 		Name: object.Name, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
 		SlotCounts: s.Slots, Amounts: s.Amounts, Zones: append([]v1alpha1.ReservationZoneStatus{}, s.Zones...),
 	}
-	r.State, r.Message = judge(
+	r.State, r.Message = stateFromConditions(
 		"reservation", s.Conditions,
 		verdict{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
 		verdict{v1alpha1.ConditionExpired, metav1.ConditionTrue, Expired},
@@ -311,15 +311,15 @@ func GangOf(c *census.Census, from *census.Gang) Gang {
 	for _, p := range from.Members {
 		if p.On != nil {
 			g.Zones[p.On.Zone]++
-		} else if said := census.Said(p.Pod).Message; g.Message == "" || said != "" && said < g.Message {
+		} else if said := census.Refusal(p.Pod).Message; g.Message == "" || said != "" && said < g.Message {
 			g.Message = said
 		}
 	}
-	g.judge(c, from.Group != nil)
+	g.setState(c, from.Group != nil)
 	return g
 }
 
-func (g *Gang) judge(c *census.Census, exists bool) {
+func (g *Gang) setState(c *census.Census, exists bool) {
 	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded
 	g.State = Waiting
 	if exists && g.MinMember > 0 && g.Bound > 0 {

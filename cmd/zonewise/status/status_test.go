@@ -97,11 +97,11 @@ func TestAmounts(t *testing.T) {
 	r.Status.Zones[0].Amounts.Used = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourcePods: resource.MustParse("1")}
 	report := build(c, "")
 	zones := report.Reservations[0].Zones
-	require.Equal(t, "cpu 500m/1/3", status.Shares(zones[0].SlotCounts, zones[0].Amounts))
-	percent, missing := status.Held(zones[0].SlotCounts, zones[0].Amounts)
+	require.Equal(t, "cpu 500m/1/3", status.SharesText(zones[0].SlotCounts, zones[0].Amounts))
+	percent, missing := status.HeldShare(zones[0].SlotCounts, zones[0].Amounts)
 	require.EqualValues(t, 33, percent)
 	require.Equal(t, "2 cpu", missing)
-	percent, missing = status.Held(zones[1].SlotCounts, zones[1].Amounts)
+	percent, missing = status.HeldShare(zones[1].SlotCounts, zones[1].Amounts)
 	require.EqualValues(t, 100, percent)
 	require.Empty(t, missing)
 	var out bytes.Buffer

@@ -21,42 +21,42 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	p.Title("Zones")
 	var rows [][]show.Cell
 	for _, z := range r.Zones {
-		ready := show.C("%d", z.Ready).When(z.Ready < z.Nodes, show.Yellow).When(z.Ready == 0, show.Red)
-		rows = append(rows, show.Row(Name(z.Name), z.Nodes, ready, z.Pods, show.Percent(z.MilliCPU, z.MilliCPUAllocatable), show.Percent(z.Memory, z.MemoryAllocatable)))
+		ready := show.C("%d", z.Ready).ColorIf(z.Ready < z.Nodes, show.Yellow).ColorIf(z.Ready == 0, show.Red)
+		rows = append(rows, show.Row(ZoneText(z.Name), z.Nodes, ready, z.Pods, show.Percent(z.MilliCPU, z.MilliCPUAllocatable), show.Percent(z.Memory, z.MemoryAllocatable)))
 	}
 	p.Table([]string{"ZONE", "NODES", "READY", "PODS", "CPU", "MEMORY"}, rows)
 
-	section(p, "Policies (pods/desired in each zone)", []string{"POLICY", "STATE", "PODS", "SKEW", "ZONES"}, r.Policies, func(x *Policy) ([]show.Cell, string) {
+	writeSection(p, "Policies (pods/desired in each zone)", []string{"POLICY", "STATE", "PODS", "SKEW", "ZONES"}, r.Policies, func(x *Policy) ([]show.Cell, string) {
 		var zones []string
 		for _, z := range x.Zones {
 			zones = append(zones, strings.TrimSuffix(fmt.Sprintf("%s %d/%d %s", z.Name, z.Pods, z.Desired, Unavailable(z.State)), " "))
 		}
-		skew := show.C("%d of %d", x.Skew, x.MaxSkew).When(x.Skew > int64(x.MaxSkew), show.Red)
-		return show.Row(x.Namespace+"/"+x.Name, State(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
+		skew := show.C("%d of %d", x.Skew, x.MaxSkew).ColorIf(x.Skew > int64(x.MaxSkew), show.Red)
+		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
 	})
 	what := "slots"
 	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts.Desired) > 0 }) {
 		what = "slots or amounts"
 	}
-	section(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
+	writeSection(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
 		var zones []string
 		for _, z := range x.Zones {
-			zones = append(zones, z.Name+" "+Shares(z.SlotCounts, z.Amounts))
+			zones = append(zones, z.Name+" "+SharesText(z.SlotCounts, z.Amounts))
 		}
-		return show.Row(x.Name, State(x.State), x.Mode, Shares(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), x.Message
+		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), x.Message
 	})
-	section(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
+	writeSection(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
 		var losses []string
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.What(), loss.Waiting, loss.Displaced))
 		}
-		return show.Row(x.Name, State(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message + x.purchase()
+		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message + x.purchase()
 	})
-	section(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, string) {
-		return show.Row(x.Name, State(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), x.Message
+	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, string) {
+		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), x.Message
 	})
-	section(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
-		return show.Row(x.Namespace+"/"+x.Name, State(x.State), x.Bound, x.MinMember, x.Members, Zones(x.Zones)), x.Message
+	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
+		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), x.Message
 	})
 	p.Title("Pods that wait: %d", r.Waiting)
 	p.Notes(0, r.Notes)
@@ -97,7 +97,7 @@ func (s *Survival) purchase() string {
 	default:
 		var nodes []string
 		for _, n := range p.Nodes {
-			nodes = append(nodes, fmt.Sprintf("%s like %s in zone %s", show.Plural(int(n.Nodes), "node"), n.Like, Name(n.Zone)))
+			nodes = append(nodes, fmt.Sprintf("%s like %s in zone %s", show.Plural(int(n.Nodes), "node"), n.Like, ZoneText(n.Zone)))
 		}
 		return "; with " + strings.Join(nodes, " and ") + " it would survive"
 	}
@@ -114,8 +114,8 @@ func Quantities(of corev1.ResourceList) []string {
 	return words
 }
 
-// section writes a table with a row for each object, and then their messages. Without objects there is none.
-func section[T any](p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string)) {
+// writeSection writes a table with a row for each object, and then their messages. Without objects there is none.
+func writeSection[T any](p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string)) {
 	var messages []string
 	show.Section(p, title, columns, objects, func(object *T) []show.Cell {
 		cells, message := row(object)
@@ -137,8 +137,8 @@ func Unavailable(state v1alpha1.ZoneState) string {
 	return string(state)
 }
 
-// State colours a state.
-func State(state string) show.Cell {
+// StateCell colours a state.
+func StateCell(state string) show.Cell {
 	color := show.Yellow
 	switch state {
 	case OK:
@@ -149,19 +149,19 @@ func State(state string) show.Cell {
 	return show.Cell{Text: state, Color: color}
 }
 
-// Name returns a zone's name, or the text for nodes without a zone.
-func Name(zone string) string {
+// ZoneText returns a zone's name, or the text for nodes without a zone.
+func ZoneText(zone string) string {
 	if zone == "" {
 		return "(no zone)"
 	}
 	return zone
 }
 
-// Zones lists numbers by zone.
-func Zones(of map[string]int) string {
+// ZonesText lists numbers by zone.
+func ZonesText(of map[string]int) string {
 	var out []string
 	for _, zone := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, fmt.Sprintf("%s %d", Name(zone), of[zone]))
+		out = append(out, fmt.Sprintf("%s %d", ZoneText(zone), of[zone]))
 	}
 	return strings.Join(out, ", ")
 }

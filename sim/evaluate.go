@@ -13,22 +13,22 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Answer is what the scheduler's plugins say about a pod now.
-type Answer struct {
+// Evaluation is what the scheduler's plugins say about a pod now.
+type Evaluation struct {
 	// Gates keep the pod out of the queue.
 	Gates []Refusal
 	// All is a refusal before any node is looked at.
 	All *Refusal
 	// Nodes has every node, sorted by name. If All is not nil, each node has that refusal.
-	Nodes []NodeAnswer
+	Nodes []NodeEvaluation
 }
 
-// NodeAnswer is what the plugins say about the pod on one node.
-type NodeAnswer struct {
+// NodeEvaluation is what the plugins say about the pod on one node.
+type NodeEvaluation struct {
 	Node *v1.Node
 	// Refusal is nil when all of them accept it.
 	Refusal *Refusal
-	// Score is what AskAgain adds for a node that would take the pod: the sum of Scores, by which the scheduler chooses. These are each plugin's
+	// Score is what EvaluateBound adds for a node that would take the pod: the sum of Scores, by which the scheduler chooses. These are each plugin's
 	// points with its weight.
 	Score  int64
 	Scores map[string]int64
@@ -43,8 +43,8 @@ type Refusal struct {
 	Error, Unresolvable bool
 }
 
-// Words are the reasons in one line.
-func (r *Refusal) Words() string { return strings.Join(r.Reasons, ", ") }
+// Message are the reasons in one line.
+func (r *Refusal) Message() string { return strings.Join(r.Reasons, ", ") }
 
 func refusalOf(status *fwk.Status) *Refusal {
 	if status.IsSuccess() {
@@ -60,8 +60,8 @@ func refusalOf(status *fwk.Status) *Refusal {
 	}
 }
 
-// Fit returns the nodes that would take the pod.
-func (a *Answer) Fit() []*v1.Node {
+// FittingNodes returns the nodes that would take the pod.
+func (a *Evaluation) FittingNodes() []*v1.Node {
 	var out []*v1.Node
 	for i := range a.Nodes {
 		if a.Nodes[i].Refusal == nil {
@@ -71,15 +71,17 @@ func (a *Answer) Fit() []*v1.Node {
 	return out
 }
 
-// Ask has the filters of the pod's profile judge every node, with the pods that are nominated to them, as in a scheduling
-// cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is judged as if another one like it
+// Evaluate runs the filters of the pod's profile for every node, with the pods that are nominated to them, as in a scheduling
+// cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is evaluated as if another one like it
 // were to be placed. It is an error if the pod has no profile or an extender fails; a failing plugin is a refusal.
-func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) { return s.ask(ctx, pod, false) }
+func (s *Sim) Evaluate(ctx context.Context, pod *v1.Pod) (*Evaluation, error) {
+	return s.evaluate(ctx, pod, false)
+}
 
-// AskAgain asks where a bound pod of the copy would go if it were placed now: the plugins judge a new pod like it on the copy without it, and
+// EvaluateBound says where a bound pod of the copy would go if it were placed now: the plugins filter the nodes for a new pod like it on the copy without it, and
 // score the nodes that would take it. The pod gets new volumes and devices of its own. The copy is as before then, except for its time; an
 // earlier Mark is forgotten.
-func (s *Sim) AskAgain(ctx context.Context, pod *v1.Pod) (*Answer, error) {
+func (s *Sim) EvaluateBound(ctx context.Context, pod *v1.Pod) (*Evaluation, error) {
 	s.Mark()
 	defer s.Rewind()
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok {
@@ -87,19 +89,19 @@ func (s *Sim) AskAgain(ctx context.Context, pod *v1.Pod) (*Answer, error) {
 		s.countHealthy(now, -1)
 		s.releaseClaims(now)
 	}
-	again := s.likeNew(pod)
+	again := s.newPodLike(pod)
 	s.makeClaims(again)
-	s.changed()
-	if err := s.Pass(ctx, holdTime); err != nil {
+	s.noteChange()
+	if err := s.PassTime(ctx, holdTime); err != nil {
 		return nil, err
 	}
-	return s.ask(ctx, again, true)
+	return s.evaluate(ctx, again, true)
 }
 
 // holdTime is how long plugins take to hold again what a pod has given back.
 const holdTime = time.Second
 
-func (s *Sim) ask(ctx context.Context, pod *v1.Pod, scored bool) (*Answer, error) {
+func (s *Sim) evaluate(ctx context.Context, pod *v1.Pod, scored bool) (*Evaluation, error) {
 	f := s.scheduler.Profiles[pod.Spec.SchedulerName]
 	if f == nil {
 		return nil, fmt.Errorf("no profile of the configuration has the scheduler name %q", pod.Spec.SchedulerName)
@@ -107,7 +109,7 @@ func (s *Sim) ask(ctx context.Context, pod *v1.Pod, scored bool) (*Answer, error
 	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}
-	out := &Answer{}
+	out := &Evaluation{}
 	for _, plugin := range f.PreEnqueuePlugins() {
 		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
 			out.Gates = append(out.Gates, *refusalOf(status.WithPlugin(plugin.Name())))
@@ -123,7 +125,7 @@ func (s *Sim) ask(ctx context.Context, pod *v1.Pod, scored bool) (*Answer, error
 	state := framework.NewCycleState()
 	result, status, limiting := f.RunPreFilterPlugins(ctx, state, pod)
 	out.All = refusalOf(status)
-	out.Nodes = make([]NodeAnswer, len(nodes))
+	out.Nodes = make([]NodeEvaluation, len(nodes))
 	f.Parallelizer().Until(ctx, len(nodes), func(i int) {
 		a := &out.Nodes[i]
 		a.Node = nodes[i].Node()
@@ -141,22 +143,22 @@ func (s *Sim) ask(ctx context.Context, pod *v1.Pod, scored bool) (*Answer, error
 			a.Refusal = refusalOf(f.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]))
 		}
 	}, "Ask")
-	if err := s.askExtenders(pod, nodes, out); err != nil {
+	if err := s.runExtenders(pod, nodes, out); err != nil {
 		return nil, err
 	}
 	if scored {
-		if err := score(ctx, f, state, pod, nodes, out); err != nil {
+		if err := scoreNodes(ctx, f, state, pod, nodes, out); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(out.Nodes, func(a, b NodeAnswer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	slices.SortFunc(out.Nodes, func(a, b NodeEvaluation) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return out, ctx.Err()
 }
 
-// score has the plugins score the nodes that would take a pod. The answer's nodes are in the order of the snapshot.
-func score(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, out *Answer) error {
+// scoreNodes has the plugins score the nodes that would take a pod. The answer's nodes are in the order of the snapshot.
+func scoreNodes(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, out *Evaluation) error {
 	var fit []fwk.NodeInfo
-	answers := map[string]*NodeAnswer{}
+	answers := map[string]*NodeEvaluation{}
 	for i := range nodes {
 		if out.Nodes[i].Refusal == nil {
 			fit = append(fit, nodes[i])
@@ -183,8 +185,8 @@ func score(ctx context.Context, f framework.Framework, state fwk.CycleState, pod
 	return nil
 }
 
-// askExtenders asks the extenders of the configuration, one after the other, about the remaining nodes.
-func (s *Sim) askExtenders(pod *v1.Pod, nodes []fwk.NodeInfo, out *Answer) error {
+// runExtenders runs the extenders of the configuration, one after the other, for the remaining nodes.
+func (s *Sim) runExtenders(pod *v1.Pod, nodes []fwk.NodeInfo, out *Evaluation) error {
 	for _, extender := range s.scheduler.Extenders {
 		if !extender.IsFilter() || !extender.IsInterested(pod) {
 			continue
