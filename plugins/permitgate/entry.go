@@ -34,6 +34,9 @@ type gangEntry struct {
 	plan roundPlan // of the present round
 	// woken is true if room has become free for which the gang is looked at again when its pause is over.
 	woken bool
+	// awaitsHint is true if a filter refused a member on all nodes, until kube-scheduler moves that member, since a hint of
+	// such a filter sees a change that may help: other room that becomes free does not.
+	awaitsHint bool
 	// defers is true if the gang was refused because another one gathers without a plan.
 	defers bool
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since
@@ -97,10 +100,25 @@ type collecting struct {
 	rest time.Time
 }
 
-// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made
-// for it.
+// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and any that becomes free
+// may help it: none is being made for it, and no filter is to see it first.
 func (e *gangEntry) waitsForRoom() bool {
-	return !e.woken && (e.preempting == nil || e.preempting.cleared)
+	return !e.woken && !e.awaitsHint && (e.preempting == nil || e.preempting.cleared)
+}
+
+// membersAlike reports whether all members without a node ask for the same. Then what may help one of them helps each.
+func (e *gangEntry) membersAlike() bool {
+	signature := ""
+	for _, m := range e.pods {
+		if m.pod.Spec.NodeName != "" {
+			continue
+		}
+		if signature != "" && signature != m.signature {
+			return false
+		}
+		signature = m.signature
+	}
+	return true
 }
 
 func (e *gangEntry) rank() podgroup.Rank {

@@ -116,7 +116,7 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	g.settlePlanLocked(e)
 	setIn(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
 	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
-	e.woken = e.woken && lacksRoom
+	e.woken, e.awaitsHint = e.woken && lacksRoom, e.awaitsHint && lacksRoom
 	setIn(g.lackRoom, e, lacksRoom)
 	setIn(g.failedSearches, e, e.searchedInVain())
 	if _, gathers := g.unplanned[e]; gathers && e.gang.RoundNumber() == 0 {

@@ -39,9 +39,11 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
-		e.gang.PauseAtLeast(gatherPause(e.plan.cost, len(p.gangs.lackRoom)+1), now)
+		pause, idle := gatherPauses(e.plan.cost, len(p.gangs.lackRoom)+1)
+		e.gang.PauseAtLeast(pause, idle, now)
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
+			e.awaitsHint = failed.Cause == gang.CauseUnschedulable && failed.Member == pod.UID && e.membersAlike()
 		}
 	})
 	p.nominateAgain(a)

@@ -23,8 +23,9 @@ const (
 	lookAtLeast = 100 * time.Millisecond
 	lookAtMost  = time.Minute
 
-	// gatherShare makes the cycles of members that gather in vain a tenth.
-	gatherShare = 10
+	// gatherShare makes the cycles of members that gather in vain a tenth, and idleGatherShare a hundredth of those
+	// that gather again although nothing has happened that may help.
+	gatherShare, idleGatherShare = 10, 100
 
 	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many
 	// gangs.
@@ -38,9 +39,11 @@ func lookPause(took time.Duration, refused int) time.Duration {
 	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
 }
 
-// gatherPause is how long a gang does not gather again after it did so in vain, beside so many gangs that are refused.
-func gatherPause(cost time.Duration, refused int) time.Duration {
-	return min(gatherShare*cost*time.Duration(max(refused, 1)), lookAtMost)
+// gatherPauses are how long a gang does not gather again after it did so in vain, beside so many gangs that are refused:
+// whatever may help it, and if nothing does.
+func gatherPauses(cost time.Duration, refused int) (pause, idle time.Duration) {
+	all := cost * time.Duration(max(refused, 1))
+	return min(gatherShare*all, lookAtMost), min(idleGatherShare*all, lookAtMost)
 }
 
 // searchPause is how long a gang does not search for victims after it did so in vain, beside so many gangs that have.

@@ -74,7 +74,9 @@ func TestPauses(t *testing.T) {
 	} {
 		require.Equal(t, tt.looks, lookPause(tt.took, tt.gangs), "looks of %s, %d gangs", tt.took, tt.gangs)
 		require.Equal(t, tt.searches, searchPause(tt.took, tt.gangs), "searches of %s, %d gangs", tt.took, tt.gangs)
-		require.Equal(t, tt.gathers, gatherPause(tt.took, tt.gangs), "gathers of %s, %d gangs", tt.took, tt.gangs)
+		pause, idle := gatherPauses(tt.took, tt.gangs)
+		require.Equal(t, tt.gathers, pause, "gathers of %s, %d gangs", tt.took, tt.gangs)
+		require.Equal(t, min(10*tt.gathers, lookAtMost), idle, "gathers of %s, %d gangs, if nothing happens", tt.took, tt.gangs)
 	}
 }
 

@@ -51,3 +51,19 @@ func TestGangsWithoutAPlanGoByPriority(t *testing.T) {
 	require.Empty(t, gather("high"))
 	require.Len(t, g.unplanned, 2)
 }
+
+// TestMembersAlike: only what members without a node ask for counts.
+func TestMembersAlike(t *testing.T) {
+	e := &gangEntry{pods: map[types.UID]*member{}, priorities: map[int32]int{}, foreign: map[string]int{}}
+	add := func(name, signature, node string) {
+		pod := build.Pod(name, "1", build.Namespace("default"))
+		pod.Spec.NodeName = node
+		e.add(pod.UID, &member{pod: pod, signature: signature})
+	}
+	add("bound", "launcher", "node")
+	add("worker-0", "worker", "")
+	add("worker-1", "worker", "")
+	require.True(t, e.membersAlike())
+	add("evaluator", "evaluator", "")
+	require.False(t, e.membersAlike())
+}

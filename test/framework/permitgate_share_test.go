@@ -73,7 +73,7 @@ func TestSearchesForVictimsAreFew(t *testing.T) {
 }
 
 // TestGathersInVainAreFew: pods that come and go wake gangs whose members fit by all requests, but are refused by a
-// filter. All together try that again for a tenth of the time.
+// filter, for which those pods matter. All together try that again for a tenth of the time.
 func TestGathersInVainAreFew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const gangs, took, share, events, interval = 8, 50 * time.Millisecond, 10, 600, 250 * time.Millisecond
@@ -108,7 +108,7 @@ func TestGathersInVainAreFew(t *testing.T) {
 		}
 		for i := range events {
 			name := fmt.Sprint("other-", i)
-			c.bind("node-0", member("", name))
+			c.bind("node-0", ported(member("", name)))
 			c.pass(interval)
 			c.delete(name)
 		}
@@ -121,5 +121,36 @@ func TestGathersInVainAreFew(t *testing.T) {
 		require.LessOrEqual(t, time.Duration(again)*took, events*interval*3/2/share)
 		c.mishap.set(func(m *mishap) { m.preFilter = nil })
 		c.quiet() // a cycle that sleeps would outlive the test
+	})
+}
+
+// TestRoomThatHelpsNoFilter: a gang whose members fit by all requests, but are refused by a filter, is not tried again for pods that come
+// and go which do not matter to that filter. It is at once for one that does.
+func TestRoomThatHelpsNoFilter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 4, 4)
+		c.start(withArgs(`{"gangPreemption": false, "initialBackoff": "30m", "maxBackoff": "30m", "bindRehearsal": "Never"}`))
+		for _, i := range []string{"0", "1"} {
+			c.bind("node-"+i, ported(member("", "high-"+i).Priority(1000)))
+		}
+		c.quiet()
+		c.groups.set("gang", 2)
+		for _, name := range []string{"gang-0", "gang-1"} {
+			c.create(ported(member("gang", name)))
+		}
+		c.requireUnbound("gang-0", "gang-1")
+		tried := c.triedTimes("gang-0") + c.triedTimes("gang-1")
+		require.Positive(t, tried)
+		for i := range 100 {
+			name := fmt.Sprint("other-", i)
+			c.create(member("", name))
+			c.requireBound(name)
+			c.delete(name)
+			c.pass(time.Second)
+		}
+		require.Equal(t, tried, c.triedTimes("gang-0")+c.triedTimes("gang-1"))
+		c.delete("high-0")
+		c.delete("high-1")
+		require.Less(t, c.requireBound("gang-0", "gang-1"), 300*time.Millisecond)
 	})
 }

@@ -93,16 +93,25 @@ func (g *Gang) RoomMayBeOwn(now time.Time) {
 }
 
 // PauseAtLeast keeps a gang that has just been rolled back from another round for as long as pause, whatever room
-// becomes free.
-func (g *Gang) PauseAtLeast(pause time.Duration, now time.Time) {
-	if g.phase != Backoff || pause <= 0 {
+// becomes free, and for as long as idle, which is not less, if nothing happens that may help it.
+func (g *Gang) PauseAtLeast(pause, idle time.Duration, now time.Time) {
+	if g.phase != Backoff {
 		return
 	}
-	for _, at := range []*time.Time{&g.notBefore, &g.notBeforeIfOwn, &g.backoffUntil} {
-		if end := now.Add(pause); at.Before(end) {
-			*at = end
-		}
+	g.notBefore = later(g.notBefore, now.Add(pause))
+	g.notBeforeIfOwn = later(g.notBeforeIfOwn, now.Add(pause))
+	g.backoffUntil = later(g.backoffUntil, now.Add(idle))
+	g.last.Backoff = g.backoffUntil.Sub(now)
+	if g.report.Rollback != nil {
+		g.report.Rollback.Backoff = g.last.Backoff
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not
