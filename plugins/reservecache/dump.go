@@ -2,7 +2,6 @@ package reservecache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -90,17 +89,8 @@ func describeHolds(n *holds.NodeHolds) string {
 	return strings.Join(lines, ", ")
 }
 
-// Compare compares the ledger with what the informers of the scheduler hold at this moment, and returns
-// what differs, sorted, in words. An event that the ledger is about to hear of shows as a difference, so
-// that only one that stays is a fault. It must not be called before the informers have started.
-func (s *Shared) Compare() ([]string, error) {
-	r := s.get()
-	if r == nil {
-		return nil, errors.New("no profile has enabled the plugin")
-	}
-	return compareWithStores(r.ledger.Dump(), r.dumper.factory)
-}
-
+// compareWithStores compares a dump with what the informers hold at this moment, and returns what differs, sorted, in
+// words. An event that the ledger is about to hear of shows as a difference, so that only one that stays is a fault.
 func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory) ([]string, error) {
 	nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 func TestCompareFindsEveryDifference(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1"), makePod("p", "n1")).start(t)
-	differences, err := f.shared.Compare()
+	differences, err := compareWithStores(f.shared.Ledger().Dump(), f.handle.factory)
 	require.NoError(t, err)
 	require.Empty(t, differences)
 
@@ -48,11 +48,6 @@ func TestCompareFindsEveryDifference(t *testing.T) {
 	// A ghost is a node that the informer rightly does not have.
 	f.shared.Ledger().RemoveNode(makeNode("n1"))
 	require.Empty(t, compareDump(f.shared.Ledger().Dump(), nil, []*v1.Pod{makePod("p", "n1"), makePod("a", "")}))
-}
-
-func TestCompareBeforeAnyProfile(t *testing.T) {
-	_, err := NewShared().Compare()
-	require.EqualError(t, err, "no profile has enabled the plugin")
 }
 
 func TestTheDumpShowsWhatIsHeld(t *testing.T) {

@@ -61,8 +61,8 @@ func BenchmarkStart(b *testing.B) {
 				s.planner.Reconcile(reads(s.view()), nil)
 				b.StartTimer()
 				s.reconcile(b, targets...)
-				if s.planner.seeking > 0 {
-					b.Fatal(s.planner.seeking, " targets lack slots")
+				if n := len(s.planner.seekersLocked().claims); n > 0 {
+					b.Fatal(n, " targets lack slots")
 				}
 			}
 		})
@@ -81,7 +81,7 @@ func BenchmarkCollect(b *testing.B) {
 			s.planner.Collect(snapshotView{snapshot})
 		}
 		collect()
-		name := fmt.Sprintf("unfilled=%d/", s.planner.seeking)
+		name := fmt.Sprintf("unfilled=%d/", len(s.planner.seekersLocked().claims))
 		b.Run(name+"idle", func(b *testing.B) {
 			for b.Loop() {
 				collect()

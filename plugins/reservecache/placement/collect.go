@@ -29,13 +29,13 @@ func (p *Planner) Collect(view View) Result {
 	defer p.noteIdleLocked()
 	var result Result
 	requested := p.countTakenLocked()
-	if p.seeking == 0 && !p.cyclesSeeMoreNodes {
+	if !p.anySeekerLocked() && !p.cyclesSeeMoreNodes {
 		return result
 	}
 	nodes := p.cycleNodes
 	requested = p.updateLocked(nodes, func() View { return view }, false) || requested
 	p.refreshNominationsLocked(queriesPerCycle)
-	if nodes.offeredUpTo == nodes.freeings || p.seeking == 0 {
+	if nodes.offeredUpTo == nodes.freeings || !p.anySeekerLocked() {
 		return Result{More: requested}
 	}
 	upTo, looks := nodes.freeings, 0
@@ -68,7 +68,7 @@ func (p *Planner) Knows(nodeName string, generation int64) bool {
 
 // noteIdleLocked records whether there is something to do for cycles.
 func (p *Planner) noteIdleLocked() {
-	p.idle.Store(p.seeking == 0 && !p.cyclesSeeMoreNodes && !p.anyToReconcileLocked())
+	p.idle.Store(!p.anySeekerLocked() && !p.cyclesSeeMoreNodes && !p.anyToReconcileLocked())
 }
 
 // collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks more. It

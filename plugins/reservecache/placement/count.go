@@ -10,12 +10,6 @@ func (p *Planner) countLocked(c *claimState) {
 		c.taken = max(0, min(c.taken, c.total-c.slotsInAllZones()))
 	}
 	c.updateSeeks()
-	switch {
-	case len(c.seeks) > 0 && len(sought) == 0:
-		p.seeking++
-	case len(sought) > 0 && len(c.seeks) == 0:
-		p.seeking--
-	}
 	p.seekers.changed = p.seekers.changed || (len(c.seeks) > 0) != (len(sought) > 0)
 	if len(c.seeks) > 0 && c.HasSlots() && !slices.Equal(sought, c.seeks) {
 		p.ledgerNodes.offeredUpTo, p.cycleNodes.offeredUpTo = 0, 0 // look at all nodes again

@@ -44,8 +44,7 @@ type Planner struct {
 	// claims has all claims by UID, and byAge the same, the oldest first.
 	claims map[types.UID]*claimState
 	byAge  []*claimState
-	// seeking is how many claims seek room, and seekers lists them.
-	seeking int
+	// seekers lists the claims that seek room.
 	seekers seekers
 	// nodeCounts are the numbers of nodes that meet requirements, by the key of these.
 	nodeCounts map[string]*nodeCounts
@@ -115,10 +114,7 @@ func (p *Planner) Remove(uid types.UID) {
 func (p *Planner) dropLocked(c *claimState) {
 	delete(p.claims, c.UID)
 	p.byAge = slices.DeleteFunc(p.byAge, func(other *claimState) bool { return other == c })
-	if len(c.seeks) > 0 {
-		p.seeking--
-		p.seekers.changed = true
-	}
+	p.seekers.changed = p.seekers.changed || len(c.seeks) > 0
 	if !slices.ContainsFunc(p.byAge, func(other *claimState) bool { return other.Requirements.key == c.Requirements.key }) {
 		delete(p.nodeCounts, c.Requirements.key)
 	}

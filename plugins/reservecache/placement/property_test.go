@@ -503,7 +503,7 @@ func TestHeadroomOutlivesRollingUpdates(t *testing.T) {
 	})
 }
 
-func TestFitKeysTellFitsApart(t *testing.T) {
+func TestKeysTellRequirementsApart(t *testing.T) {
 	tolerate := func(key string) []v1.Toleration { return []v1.Toleration{{Key: key, Operator: v1.TolerationOpExists}} }
 	same := NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), false)
 	require.Equal(t, same.key, NewNodeRequirements(map[string]string{"a": "b", "x": "y"}, tolerate("k"), false).key)

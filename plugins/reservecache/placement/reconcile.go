@@ -33,7 +33,7 @@ func (p *Planner) Reconcile(read func() View, lags func(node string) bool) Resul
 	}
 	// Others may take what one gave up, and what became free.
 	upTo := nodes.freeings
-	if p.seeking > 0 && nodes.offeredUpTo != upTo {
+	if p.anySeekerLocked() && nodes.offeredUpTo != upTo {
 		for _, c := range p.interestedLocked(nodes) {
 			if looks >= looksPerSlice {
 				result.More = true

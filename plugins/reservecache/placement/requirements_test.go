@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestFitOfNodes(t *testing.T) {
+func TestWhichNodesMeetRequirements(t *testing.T) {
 	seconds := int64(5)
 	gpuNode := makeNode("n", "a", "4")
 	gpuNode.Labels["pool"] = "gpu"

@@ -45,6 +45,8 @@ func (p *Planner) seekersLocked() *seekers {
 	return s
 }
 
+func (p *Planner) anySeekerLocked() bool { return len(p.seekersLocked().claims) > 0 }
+
 // passTooSmall tells the claims that are not inclusive of the nodes that were too small for each of them.
 func (s *seekers) passTooSmall(nodes *nodeSet) {
 	if nodes.tooSmall == (span{}) {

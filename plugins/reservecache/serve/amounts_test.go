@@ -104,6 +104,9 @@ func TestAmountsThatFollow(t *testing.T) {
 		f.api.Put(now)
 		f.eventually(t, "r", func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
 			require.Equal(t, now.Generation, s.ObservedGeneration)
+			for _, c := range s.Conditions {
+				require.Equal(t, now.Generation, c.ObservedGeneration, c.Type)
+			}
 			requireAmount(t, amount("cpu", cpu, "pods", "1"), s.Amounts.Held)
 			requireAmount(t, amount("cpu", map[string]string{"500m": "500m", "2": "1"}[cpu], "pods", "1"), s.Amounts.Used)
 		})

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,6 +23,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/placement"
 )
 
 func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
@@ -469,6 +472,22 @@ type metricsDesc = metrics.Desc
 
 var names = map[*metricsDesc]string{
 	desiredDesc: "desired", heldDesc: "held", usedDesc: "used", unfilledDesc: "unfilled", cpuDesc: "cpu", memoryDesc: "memory",
+}
+
+// TestTheLargestStatusIsSmall: 5,000 slots on as many nodes take less than half of what etcd takes in one request.
+func TestTheLargestStatusIsSmall(t *testing.T) {
+	const etcdLimit = 1.5 * 1024 * 1024
+	report := placement.Report{Zones: []placement.ZoneReport{{Name: "europe-west-1a"}}}
+	slot := ledger.Resources{MilliCPU: 1000, Pods: 1}
+	for i := range maxSlots {
+		name := fmt.Sprintf("%s-%04d", strings.Repeat("n", 58), i)
+		report.Zones[0].Nodes = append(report.Zones[0].Nodes, placement.NodeReport{Node: name, Held: slot, Used: slot})
+	}
+	zones := zoneStatuses(&spec{slot: slot}, &report)
+	require.Len(t, zones[0].Nodes, maxSlots)
+	content, err := json.Marshal(zones)
+	require.NoError(t, err)
+	require.Less(t, float64(len(content)), etcdLimit/2)
 }
 
 // TestStandbyHasNothingToWrite: a replica that has placed no slots does not remember each reservation for a status that it will not write.
