@@ -368,18 +368,31 @@ func (b *boxedInfo) GetAllocatable() fwk.Resource { return b.allocatable }
 // TestNominatedPodsDoNotHideWhatAnOwnerNeeds: the framework runs Filter with the pods that are nominated to a node, and then without
 // them. The owner needs its slot beside them.
 func TestNominatedPodsDoNotHideWhatAnOwnerNeeds(t *testing.T) {
-	f := reserving(t, 2, headroom)
-	state := &cycleState{}
-	without, with := snapshotOf(1, makeNode("n1"), onN1(2, 0)...), snapshotOf(1, makeNode("n1"), onN1(6, 0)...)
-	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": without}
-	_, status := f.plugin.PreFilter(t.Context(), state, owner("o"), []fwk.NodeInfo{without})
-	require.Nil(t, status)
-	cycleDataOf(state).betterNode.once.Do(func() {}) // there is no other node
-	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), with))
-	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), without))
-	require.Nil(t, f.plugin.Reserve(t.Context(), state, owner("o"), "n1"))
-	left := f.shared.Holds().StatusOn("web", "n1")
-	require.Equal(t, 1, left.Slots(), "it is in the room of a nominated pod")
+	for name, tc := range map[string]struct {
+		cpu  string
+		pods int // on the node; with those that are nominated to it there are 6
+		left int
+	}{
+		"nothing without them":     {cpu: "1", pods: 2, left: 1},
+		"fewer slots without them": {cpu: "2", pods: 5, left: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := reserving(t, 2, headroom)
+			pod := owner("o")
+			pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(tc.cpu)
+			state := &cycleState{}
+			without, with := snapshotOf(1, makeNode("n1"), onN1(tc.pods, 0)...), snapshotOf(1, makeNode("n1"), onN1(6, 0)...)
+			f.handle.snapshot = map[string]fwk.NodeInfo{"n1": without}
+			_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{without})
+			require.Nil(t, status)
+			cycleDataOf(state).betterNode.once.Do(func() {}) // there is no other node
+			require.Nil(t, f.plugin.Filter(t.Context(), state, pod, with))
+			require.Nil(t, f.plugin.Filter(t.Context(), state, pod, without))
+			require.Nil(t, f.plugin.Reserve(t.Context(), state, pod, "n1"))
+			left := f.shared.Holds().StatusOn("web", "n1")
+			require.Equal(t, tc.left, left.Slots(), "it is in the room of a nominated pod")
+		})
+	}
 }
 
 // TestHypotheticalPodsLeaveNoTrace: what a gang would find is asked about pods that are in no cycle, and about some that do not exist.

@@ -14,15 +14,15 @@ type quota struct {
 	lost bool
 }
 
-// apportion distributes the slots over the zones, whose nodes zones counts.
-func (c *claimState) apportion(zones map[string]*zoneCount) {
+// apportion distributes the slots over the zones. nodes counts those of each zone.
+func (c *claimState) apportion(nodes map[string]*zoneCount) {
 	all := c.quotas[:0]
 	for _, z := range c.Zones {
 		all = append(all, quota{zone: z.Name, slots: z.Slots})
 	}
 	if len(c.Zones) == 0 {
-		for zone, t := range zones {
-			if t.selected > 0 {
+		for zone, count := range nodes {
+			if count.selected > 0 {
 				c.known[zone] = struct{}{}
 			}
 		}
@@ -35,8 +35,8 @@ func (c *claimState) apportion(zones map[string]*zoneCount) {
 		spread(c.Slots, all)
 	}
 	for i := range all {
-		t := zones[all[i].zone]
-		all[i].lost = t == nil || t.usable == 0
+		count := nodes[all[i].zone]
+		all[i].lost = count == nil || count.usable == 0
 	}
 	c.quotas = all
 	if c.OnZoneLoss == Shift {
