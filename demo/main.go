@@ -1,6 +1,6 @@
-// Command zonewise-demo, which "make demo" builds and runs, shows the project at work: a real control plane on loopback, the
-// real scheduler with the three plugins, a workload drawn from published production traces, the loss of a zone, and a closing
-// board that is read from the API server and the scheduler's metrics.
+// Command zonewise-demo, which "make demo" builds and runs, shows the project at work: a real control plane on
+// loopback, the real scheduler with the three plugins, a workload drawn from published production traces, the loss of a
+// zone, and a closing board that is read from the API server and the scheduler's metrics.
 //
 //   - workload turns the figures of the traces into nodes, Deployments, gangs, a policy and ZoneSurvivals. It is pure.
 //   - cluster starts and stops the processes and issues identities.

@@ -32,9 +32,9 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// api serves the store to clients in this process, as far as a scheduler and its plugins use it: reads, status and other
-// patches, updates, bindings, evictions, deletions. It is the transport of a rest.Config. Unknown kinds are answered as by
-// an API server that does not have them; events are accepted and dropped.
+// api serves the store to clients in this process, as far as a scheduler and its plugins use it: reads, status and
+// other patches, updates, bindings, evictions, deletions. It is the transport of a rest.Config. Unknown kinds are
+// answered as by an API server that does not have them; events are accepted and dropped.
 type api struct{ *Sim }
 
 var (

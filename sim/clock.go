@@ -180,7 +180,8 @@ func (c *virtualClock) countEvent() {
 	c.ticked += time.Microsecond
 }
 
-// advanceDeferred passes what is deferred, up to the next deadline at most. It returns whether it reached one, so that something may be at work.
+// advanceDeferred passes what is deferred, up to the next deadline at most. It returns whether it reached one, so that
+// something may be at work.
 func (c *virtualClock) advanceDeferred() (fired bool) {
 	c.mu.Lock()
 	end := c.now.Add(c.deferred)
@@ -195,8 +196,8 @@ func (c *virtualClock) advanceDeferred() (fired bool) {
 	return fired
 }
 
-// queueClock is the clock of the scheduling queue, which tells pods apart by their times. It is ahead of the virtual clock by
-// what events have taken since the last rest.
+// queueClock is the clock of the scheduling queue, which tells pods apart by their times. It is ahead of the virtual
+// clock by what events have taken since the last rest.
 type queueClock struct{ *virtualClock }
 
 // Now implements clock.PassiveClock.

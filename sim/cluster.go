@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file stands for what happens to a cluster: nodes and pods come and go, and kubelets start pods. Controllers are in controllers.go,
-// evictions in evict.go, volumes in volumes.go and devices in devices.go.
+// This file stands for what happens to a cluster: nodes and pods come and go, and kubelets start pods. Controllers are
+// in controllers.go, evictions in evict.go, volumes in volumes.go and devices in devices.go.
 
 const (
-	// stopTime is the longest that a pod takes to end after its deletion: longer than a scheduler takes to try what is in its
-	// queue.
+	// stopTime is the longest that a pod takes to end after its deletion: longer than a scheduler takes to try what is
+	// in its queue.
 	stopTime = time.Minute
 	// killTime is how long a pod without a grace period takes to end.
 	killTime = 20 * time.Millisecond
@@ -68,8 +68,8 @@ func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
 	pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
 }
 
-// endTerminatingPods has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: the
-// copy does not know what keeps it.
+// endTerminatingPods has the pods of the cluster that terminate end when their grace periods do. A pod that ought to
+// have ended stays: the copy does not know what keeps it.
 func (s *Sim) endTerminatingPods(objects []client.Object) {
 	for _, obj := range objects {
 		pod, ok := obj.(*v1.Pod)
@@ -139,8 +139,8 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 	return out
 }
 
-// ReturnNodes brings back what Lose has taken, as when a zone is up again: the nodes with their drivers and the pods that go with them. Pods that
-// have been displaced stay where they are; Run schedules those that wait.
+// ReturnNodes brings back what Lose has taken, as when a zone is up again: the nodes with their drivers and the pods
+// that go with them. Pods that have been displaced stay where they are; Run schedules those that wait.
 func (s *Sim) ReturnNodes(loss *Loss) error {
 	var back []client.Object
 	for _, node := range loss.Nodes {
@@ -160,8 +160,8 @@ func (s *Sim) ReturnNodes(loss *Loss) error {
 	return nil
 }
 
-// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but this pod has failed. A pod
-// that stands for a lost one only moves: it has not failed itself.
+// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but
+// this pod has failed. A pod that stands for a lost one only moves: it has not failed itself.
 func (s *Sim) Displace(pod *v1.Pod) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok && now.UID == pod.UID {
 		s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))

@@ -50,9 +50,9 @@ func NodeBound(pod *v1.Pod) bool {
 	return kind == kindDaemonSet || kind == kindNode
 }
 
-// WhyNotReplaced says why no controller makes another pod in place of this one, if it is lost or evicted; empty if one does. Of a Job's
-// pod that is lost already it says what has become of that loss. Controllers that are not Kubernetes' own do only if Options.Controllers
-// names them.
+// WhyNotReplaced says why no controller makes another pod in place of this one, if it is lost or evicted; empty if one
+// does. Of a Job's pod that is lost already it says what has become of that loss. Controllers that are not Kubernetes'
+// own do only if Options.Controllers names them.
 func (s *Sim) WhyNotReplaced(pod *v1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {
@@ -86,7 +86,8 @@ func (s *Sim) WhyNotReplaced(pod *v1.Pod) string {
 	return ""
 }
 
-// controllerOf returns the object that controls a pod; nil if the copy does not have it, which then is thought to do its work.
+// controllerOf returns the object that controls a pod; nil if the copy does not have it, which then is thought to do
+// its work.
 func controllerOf[T client.Object](s *Sim, pod *v1.Pod, owner *metav1.OwnerReference) client.Object {
 	if obj, ok := get[T](s.store, pod.Namespace+"/"+owner.Name); ok && obj.GetUID() == owner.UID {
 		return obj
@@ -165,7 +166,8 @@ func (s *Sim) countFailures(lost ...*v1.Pod) {
 	}
 }
 
-// replacesAtOnce reports whether a pod's controller makes another one when this one begins to terminate, and not when it has ended.
+// replacesAtOnce reports whether a pod's controller makes another one when this one begins to terminate, and not when
+// it has ended.
 func (s *Sim) replacesAtOnce(pod *v1.Pod) bool {
 	switch ControllerKind(pod) {
 	case kindStatefulSet: // the name is taken

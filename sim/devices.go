@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file stands for the controllers of ephemeral claims, of volumes as of devices. How a volume comes to a claim is in volumes.go.
+// This file stands for the controllers of ephemeral claims, of volumes as of devices. How a volume comes to a claim is
+// in volumes.go.
 
 // makeClaims makes the claims for a pod's own volumes and devices. Without the template there is no claim, and the
 // scheduler says so.
@@ -103,7 +104,8 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 	}
 }
 
-// removeNodes removes nodes with the data of their drivers, and returns what says which volumes and devices the nodes have.
+// removeNodes removes nodes with the data of their drivers, and returns what says which volumes and devices the nodes
+// have.
 func (s *Sim) removeNodes(names map[string]bool) (drivers []client.Object) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		s.store.remove(kindFor[*v1.Node](s.store), name)

@@ -1,25 +1,27 @@
 // Package sim runs the real scheduler, with the pack, on a copy of a cluster: the same registry of plugins, the user's
-// KubeSchedulerConfiguration, the scheduler's own queue, cycles, Reserve, Permit and preemption. There is no API server,
-// and nothing reaches the cluster that was copied.
+// KubeSchedulerConfiguration, the scheduler's own queue, cycles, Reserve, Permit and preemption. There is no API
+// server, and nothing reaches the cluster that was copied.
 //
 // # Contract
 //
-// A [Sim] is made from a cluster's objects by [New]. Evaluate returns the plugins' own verdict on every node for one pod and
-// changes nothing. Add, AddNodes, Lose, Put and Remove change the copy; Run then schedules the waiting pods
-// until waiting longer would change nothing. The package itself does not judge: every reason in an answer is a plugin's.
+// A [Sim] is made from a cluster's objects by [New]. Evaluate returns the plugins' own verdict on every node for one
+// pod and changes nothing. Add, AddNodes, Lose, Put and Remove change the copy; Run then schedules the waiting pods
+// until waiting longer would change nothing. The package itself does not judge: every reason in an answer is a
+// plugin's.
 //
 // The copy has its own time. It stands still while the scheduler computes, and then moves to the next moment at which
 // something is due, so that grace periods pass at once.
 //
-// The same objects, options and seed give the same result. For that the package must know when the copy is at rest: it counts
-// requests and binding goroutines, asks the plugins whether their workers are idle (Idle), and gives other goroutines a
-// bounded time to finish. On a machine that is busy with other work that time may be too short.
+// The same objects, options and seed give the same result. For that the package must know when the copy is at rest: it
+// counts requests and binding goroutines, asks the plugins whether their workers are idle (Idle), and gives other
+// goroutines a bounded time to finish. On a machine that is busy with other work that time may be too short.
 //
 // # What it leans on
 //
-// Three things are not part of any contract: the fields of the framework's waitingPod, by which the package knows that a pod in Permit has
-// been decided; the Go runtime's metrics of goroutines, by which it knows that all rest; and the function in which the scheduler registers its
-// handlers. upstream_test.go tries them, and says what to change when an upgrade breaks them.
+// Three things are not part of any contract: the fields of the framework's waitingPod, by which the package knows that
+// a pod in Permit has been decided; the Go runtime's metrics of goroutines, by which it knows that all rest; and the
+// function in which the scheduler registers its handlers. upstream_test.go tries them, and says what to change when an
+// upgrade breaks them.
 //
 // # Where it differs from a cluster
 //
@@ -40,6 +42,6 @@
 //
 // # Non-goals
 //
-// The package does not model kubelets, the speed of controllers or the latency of the API server: it says where pods go,
-// not when.
+// The package does not model kubelets, the speed of controllers or the latency of the API server: it says where pods
+// go, not when.
 package sim

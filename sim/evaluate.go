@@ -28,8 +28,8 @@ type NodeEvaluation struct {
 	Node *v1.Node
 	// Refusal is nil when all of them accept it.
 	Refusal *Refusal
-	// Score is what EvaluateBound adds for a node that would take the pod: the sum of Scores, by which the scheduler chooses. These are each plugin's
-	// points with its weight.
+	// Score is what EvaluateBound adds for a node that would take the pod: the sum of Scores, by which the scheduler
+	// chooses. These are each plugin's points with its weight.
 	Score  int64
 	Scores map[string]int64
 }
@@ -71,16 +71,17 @@ func (a *Evaluation) FittingNodes() []*v1.Node {
 	return out
 }
 
-// Evaluate runs the filters of the pod's profile for every node, with the pods that are nominated to them, as in a scheduling
-// cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is evaluated as if another one like it
-// were to be placed. It is an error if the pod has no profile or an extender fails; a failing plugin is a refusal.
+// Evaluate runs the filters of the pod's profile for every node, with the pods that are nominated to them, as in a
+// scheduling cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is evaluated as if
+// another one like it were to be placed. It is an error if the pod has no profile or an extender fails; a failing
+// plugin is a refusal.
 func (s *Sim) Evaluate(ctx context.Context, pod *v1.Pod) (*Evaluation, error) {
 	return s.evaluate(ctx, pod, false)
 }
 
-// EvaluateBound says where a bound pod of the copy would go if it were placed now: the plugins filter the nodes for a new pod like it on the copy without it, and
-// score the nodes that would take it. The pod gets new volumes and devices of its own. The copy is as before then, except for its time; an
-// earlier Mark is forgotten.
+// EvaluateBound says where a bound pod of the copy would go if it were placed now: the plugins filter the nodes for a
+// new pod like it on the copy without it, and score the nodes that would take it. The pod gets new volumes and devices
+// of its own. The copy is as before then, except for its time; an earlier Mark is forgotten.
 func (s *Sim) EvaluateBound(ctx context.Context, pod *v1.Pod) (*Evaluation, error) {
 	s.Mark()
 	defer s.Rewind()
@@ -155,7 +156,8 @@ func (s *Sim) evaluate(ctx context.Context, pod *v1.Pod, scored bool) (*Evaluati
 	return out, ctx.Err()
 }
 
-// scoreNodes has the plugins score the nodes that would take a pod. The answer's nodes are in the order of the snapshot.
+// scoreNodes has the plugins score the nodes that would take a pod. The answer's nodes are in the order of the
+// snapshot.
 func scoreNodes(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, out *Evaluation) error {
 	var fit []fwk.NodeInfo
 	answers := map[string]*NodeEvaluation{}

@@ -91,15 +91,15 @@ func (s *Sim) releaseAndReplace(pod *v1.Pod) {
 	}
 }
 
-// Evict asks for the eviction of a pod as a client of the API server does: budgets are kept, and its controller makes another pod, which Run
-// schedules. An error is the API server's, after which all is as before.
+// Evict asks for the eviction of a pod as a client of the API server does: budgets are kept, and its controller makes
+// another pod, which Run schedules. An error is the API server's, after which all is as before.
 func (s *Sim) Evict(pod *v1.Pod) error {
 	defer s.noteChange()
 	return s.handleEviction(keyOf(pod), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}, false)
 }
 
-// handleEviction handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever evicts on the copy's word is
-// refused by the same budgets in the cluster.
+// handleEviction handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever
+// evicts on the copy's word is refused by the same budgets in the cluster.
 func (s *Sim) handleEviction(key string, options *metav1.DeleteOptions, dryRun bool) error {
 	k := kindFor[*v1.Pod](s.store)
 	pod, ok := get[*v1.Pod](s.store, key)

@@ -46,8 +46,8 @@ func (s *Sim) wrapFramework(f framework.Framework) *profile {
 	return &profile{Framework: f, sim: s}
 }
 
-// inFlightWork counts what a scheduler has under way outside of its scheduling cycle: binding cycles, which end with a binding
-// or in the failure handler, and preemptions.
+// inFlightWork counts what a scheduler has under way outside of its scheduling cycle: binding cycles, which end with a
+// binding or in the failure handler, and preemptions.
 type inFlightWork struct {
 	preemption []*preemption.Executor
 
@@ -64,8 +64,8 @@ type permitWait struct {
 	until time.Time
 }
 
-// isDecided reports whether the pod has been allowed or rejected, and so is about to continue. The framework does not export
-// that: its fields are read under its lock.
+// isDecided reports whether the pod has been allowed or rejected, and so is about to continue. The framework does not
+// export that: its fields are read under its lock.
 func (w permitWait) isDecided() bool {
 	pod := reflect.ValueOf(w.WaitingPod).Elem()
 	mu := (*sync.RWMutex)(pod.FieldByName("mu").Addr().UnsafePointer())
@@ -187,8 +187,8 @@ func (f *inFlightWork) endBinding(uid types.UID) {
 	delete(f.binding, uid)
 }
 
-// onSchedulingFailure is the scheduler's failure handler. The context is that of the binding cycle, or of the scheduling cycle if there
-// was no binding cycle.
+// onSchedulingFailure is the scheduler's failure handler. The context is that of the binding cycle, or of the
+// scheduling cycle if there was no binding cycle.
 func (s *Sim) onSchedulingFailure(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 	uid := pod.Pod.UID
 	s.handleFailure(ctx, f, pod, status, nominating, start)
@@ -236,8 +236,8 @@ func seededNumber(seed int64, names ...string) uint64 {
 	return h.Sum64()
 }
 
-// seededPreemption is upstream's preemption without its random choices: where it begins to look, and which of equal nodes
-// it takes.
+// seededPreemption is upstream's preemption without its random choices: where it begins to look, and which of equal
+// nodes it takes.
 type seededPreemption struct {
 	preemption.Interface
 	options *Options
@@ -257,8 +257,8 @@ func (p *seededPreemption) PodEligibleToPreemptOthers(ctx context.Context, pod *
 	return p.Interface.PodEligibleToPreemptOthers(ctx, pod, status)
 }
 
-// CandidatesToVictimsMap implements preemption.Interface. For candidates that are otherwise equal, the last criterion is
-// the victims' start time, in whole seconds as in the API server; this adds a fraction of a second.
+// CandidatesToVictimsMap implements preemption.Interface. For candidates that are otherwise equal, the last criterion
+// is the victims' start time, in whole seconds as in the API server; this adds a fraction of a second.
 func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemption.Candidate) map[string]*extenderv1.Victims {
 	const fractions = uint64(time.Second) - 1
 	out := p.Interface.CandidatesToVictimsMap(candidates)
@@ -301,7 +301,8 @@ type volumeWritesKey struct{}
 
 func (w *volumeWrites) allMade() bool { return int(w.made.Load()) >= w.wanted }
 
-// noteVolumeWrite is called for each write that a request with this context makes, with whether the volume controllers did their part.
+// noteVolumeWrite is called for each write that a request with this context makes, with whether the volume controllers
+// did their part.
 func noteVolumeWrite(ctx context.Context, done bool) {
 	w, ok := ctx.Value(volumeWritesKey{}).(*volumeWrites)
 	if !ok {

@@ -22,9 +22,9 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// newInformerFactory returns a factory whose informers of the store's kinds are views of the store: without list, watch or a
-// second copy, and with handlers that run on the goroutine of the Sim. A factory keeps the first informer that it is given
-// for a kind.
+// newInformerFactory returns a factory whose informers of the store's kinds are views of the store: without list, watch
+// or a second copy, and with handlers that run on the goroutine of the Sim. A factory keeps the first informer that it
+// is given for a kind.
 func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(c, 0)
 	for _, example := range kinds.All() {
@@ -36,7 +36,8 @@ func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInform
 	return factory
 }
 
-// informerView is the informer of a kind. Of the informer of client-go it has the store, which the copy fills; that informer never runs.
+// informerView is the informer of a kind. Of the informer of client-go it has the store, which the copy fills; that
+// informer never runs.
 type informerView struct {
 	cache.SharedIndexInformer
 	kind *kind
@@ -126,9 +127,9 @@ func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	return r
 }
 
-// registrationOrigin names the calling functions, the innermost first. The framework builds its plugins, and the scheduler registers its
-// handlers, in random order; the order of these names is always the same. The scheduler's own handlers come last: they wake
-// pods, and the plugins must know of the event before that.
+// registrationOrigin names the calling functions, the innermost first. The framework builds its plugins, and the
+// scheduler registers its handlers, in random order; the order of these names is always the same. The scheduler's own
+// handlers come last: they wake pods, and the plugins must know of the event before that.
 func registrationOrigin() string {
 	callers := make([]uintptr, 64)
 	frames := goruntime.CallersFrames(callers[:goruntime.Callers(3, callers)])
@@ -153,8 +154,8 @@ func (s *store) orderFirstListsLocked() {
 	})
 }
 
-// inOrderLocked returns all objects in the order of their creation, but pods without a node last: each pod on a node has the scheduler
-// look through all that wait. Handlers that are registered one after the other share the list.
+// inOrderLocked returns all objects in the order of their creation, but pods without a node last: each pod on a node
+// has the scheduler look through all that wait. Handlers that are registered one after the other share the list.
 func (k *kind) inOrderLocked() []any {
 	if k.sorted == nil {
 		k.sorted = k.indexer.List()

@@ -10,11 +10,13 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// This file has what a copy needs for gangs of Kubernetes' own API, which the scheduler places in one cycle of the whole group.
+// This file has what a copy needs for gangs of Kubernetes' own API, which the scheduler places in one cycle of the
+// whole group.
 
-// SetFeatureGates sets the feature gates of the process as the scheduler's flag of that name does. How configurations are read and what
-// schedulers do depends on them, so they are set once, before either. GenericWorkload is on unless the flag says otherwise: it makes a difference
-// only to pods that name a PodGroup of scheduling.k8s.io, and where the API server does not have these no pod does.
+// SetFeatureGates sets the feature gates of the process as the scheduler's flag of that name does. How configurations
+// are read and what schedulers do depends on them, so they are set once, before either. GenericWorkload is on unless
+// the flag says otherwise: it makes a difference only to pods that name a PodGroup of scheduling.k8s.io, and where the
+// API server does not have these no pod does.
 func SetFeatureGates(flag string) error {
 	gates := utilfeature.DefaultMutableFeatureGate
 	if _, known := gates.GetAll()[native.Feature]; known {
@@ -59,8 +61,8 @@ func (s *store) hasNativeGroups() bool {
 	return false
 }
 
-// retryGroups has groups that were placed in vain tried again if anything has happened since. In a cluster they are tried whenever their backoff
-// is over, and no event ends it.
+// retryGroups has groups that were placed in vain tried again if anything has happened since. In a cluster they are
+// tried whenever their backoff is over, and no event ends it.
 func (s *Sim) retryGroups(members []*v1.Pod) (retried bool) {
 	s.mu.Lock()
 	happened := s.happened

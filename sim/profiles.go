@@ -11,8 +11,8 @@ import (
 
 // This file has the profiles of a copy: those of the configuration, and one for the pods of each other scheduler.
 
-// profiles returns those of the configuration, and for each other scheduler that a pod names that of a plain kube-scheduler. What another
-// scheduler would do is not known, but its pods take room from this one's.
+// profiles returns those of the configuration, and for each other scheduler that a pod names that of a plain
+// kube-scheduler. What another scheduler would do is not known, but its pods take room from this one's.
 func (s *Sim) profiles(objects []client.Object) ([]config.KubeSchedulerProfile, error) {
 	profiles := s.options.Config.DeepCopy().Profiles
 	var others []string
@@ -63,8 +63,8 @@ func (s *Sim) Profiles() []string {
 	return out
 }
 
-// OfOtherScheduler reports whether a pod belongs to a scheduler that the configuration does not have. A copy places it as a plain
-// kube-scheduler would.
+// OfOtherScheduler reports whether a pod belongs to a scheduler that the configuration does not have. A copy places it
+// as a plain kube-scheduler would.
 func (s *Sim) OfOtherScheduler(pod *v1.Pod) bool {
 	return !slices.Contains(s.Profiles(), pod.Spec.SchedulerName)
 }

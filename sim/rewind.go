@@ -42,7 +42,8 @@ func (s *Sim) Mark() {
 // Change is an object as it was at the mark, and as it is now; nil where it is not there.
 type Change[T client.Object] struct{ Before, After T }
 
-// Changes returns the objects of a kind that have changed since the mark, in the order of their keys. They must not be modified.
+// Changes returns the objects of a kind that have changed since the mark, in the order of their keys. They must not be
+// modified.
 func Changes[T client.Object](s *Sim) []Change[T] {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -64,8 +65,9 @@ func Changes[T client.Object](s *Sim) []Change[T] {
 	return out
 }
 
-// Rewind makes all objects again what they were at the mark. To the scheduler these are changes like any others: time goes on, and what a
-// plugin remembers stays. The next Run lets the plugins follow; Changes then says in which statuses they have come to another result.
+// Rewind makes all objects again what they were at the mark. To the scheduler these are changes like any others: time
+// goes on, and what a plugin remembers stays. The next Run lets the plugins follow; Changes then says in which statuses
+// they have come to another result.
 func (s *Sim) Rewind() {
 	s.store.mu.Lock()
 	marked := s.store.marked

@@ -16,27 +16,29 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// GCPercent is what a command that is soon over gives to debug.SetGCPercent: the heap grows to three times what is in use, and more. While
-// the garbage collector runs, a copy cannot tell that its goroutines rest and waits before each pod.
+// GCPercent is what a command that is soon over gives to debug.SetGCPercent: the heap grows to three times what is in
+// use, and more. While the garbage collector runs, a copy cannot tell that its goroutines rest and waits before each
+// pod.
 const GCPercent = 200
 
-// UseOneProcessor has the process use one processor at a time, unless the environment sets GOMAXPROCS. It is for a process that does little
-// besides copies: in a copy one goroutine works at a time, and on a second processor others only look whether it is done, for twice the CPU
-// and more.
+// UseOneProcessor has the process use one processor at a time, unless the environment sets GOMAXPROCS. It is for a
+// process that does little besides copies: in a copy one goroutine works at a time, and on a second processor others
+// only look whether it is done, for twice the CPU and more.
 func UseOneProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 }
 
-// LongestGrace is the longest grace period of a ZoneSpreadPolicy that a run waits for. To a run, a longer one never ends.
+// LongestGrace is the longest grace period of a ZoneSpreadPolicy that a run waits for. To a run, a longer one never
+// ends.
 const LongestGrace = 30 * 24 * time.Hour
 
 const (
 	// cycleTime is how long a scheduling cycle takes in the copy: about what it takes a scheduler.
 	cycleTime = time.Millisecond
-	// changeTime passes after the caller has changed something, before anything else is done: workers of plugins rest for up to 21 ms
-	// after a pass that takes none of the copy's time, and only their next pass sees the change.
+	// changeTime passes after the caller has changed something, before anything else is done: workers of plugins rest
+	// for up to 21 ms after a pass that takes none of the copy's time, and only their next pass sees the change.
 	changeTime = 25 * time.Millisecond
 	// flushInterval is upstream's: pods that were refused so long ago are tried again without a reason.
 	flushInterval = 5 * time.Minute
@@ -47,21 +49,21 @@ const (
 	gangPatience = 5 * time.Minute
 	// progressInterval is how often Progress is called, in the machine's time.
 	progressInterval = 200 * time.Millisecond
-	// pollInterval is how often workers look at most that wait for something by looking, stuckLimit after which time of the machine
-	// they are thought to wait for that: when the whole process is at rest, or after ten times as long.
+	// pollInterval is how often workers look at most that wait for something by looking, stuckLimit after which time of
+	// the machine they are thought to wait for that: when the whole process is at rest, or after ten times as long.
 	pollInterval = 100 * time.Millisecond
 	stuckLimit   = 300 * time.Millisecond
-	// spinTime is for how long await yields before it sleeps. What it waits for mostly takes less than a bind in the copy, and the
-	// shortest sleep is a millisecond, which for each pod is as long as its cycle.
+	// spinTime is for how long await yields before it sleeps. What it waits for mostly takes less than a bind in the
+	// copy, and the shortest sleep is a millisecond, which for each pod is as long as its cycle.
 	spinTime = 2 * time.Millisecond
-	// restLimit bounds for how long the machine may take until every goroutine of the process waits, before a cycle and, longer,
-	// before the time moves on. Goroutines that are not the copy's may never, so this is no error.
+	// restLimit bounds for how long the machine may take until every goroutine of the process waits, before a cycle
+	// and, longer, before the time moves on. Goroutines that are not the copy's may never, so this is no error.
 	restLimit, advanceRestLimit, startRestLimit = 20 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond
 )
 
-// Run schedules what waits, until nothing more happens however long one waits: no pod is in the active queue or backs off,
-// none is being bound, the plugins' workers have nothing to do, and the copy's time has moved on past every grace period
-// that could change something. An error is that of ctx, or says that the scheduler does not come to an end.
+// Run schedules what waits, until nothing more happens however long one waits: no pod is in the active queue or backs
+// off, none is being bound, the plugins' workers have nothing to do, and the copy's time has moved on past every grace
+// period that could change something. An error is that of ctx, or says that the scheduler does not come to an end.
 func (s *Sim) Run(ctx context.Context) error {
 	s.progressed = s.clock.Now()
 	limit := s.cycles + 200*(len(s.waitingPods())+100)
@@ -112,7 +114,8 @@ func (s *Sim) scheduleNext() bool {
 	return s.popped
 }
 
-// retryErrors ends the backoff of pods whose attempt ended in an error and of groups, which the queue itself does not cut short.
+// retryErrors ends the backoff of pods whose attempt ended in an error and of groups, which the queue itself does not
+// cut short.
 func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	var pods, members []*v1.Pod
 	for _, pod := range s.scheduler.SchedulingQueue.PodsInBackoffQ() {
@@ -136,8 +139,8 @@ func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	return true, nil
 }
 
-// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock. Then it passes the
-// time that is deferred, from one deadline to the next.
+// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock. Then it
+// passes the time that is deferred, from one deadline to the next.
 func (s *Sim) settle(ctx context.Context) error {
 	for {
 		s.store.deliverEvents()
@@ -157,8 +160,8 @@ func (s *Sim) atWork() bool {
 	return s.requests.Load() > 0 || s.clock.running.Load() > 0 || s.inFlight.hasWork() || !s.pack.Idle()
 }
 
-// await waits in the machine's time until a condition is met. A worker that looks again and again, by the clock, sees time pass when
-// nothing else moves.
+// await waits in the machine's time until a condition is met. A worker that looks again and again, by the clock, sees
+// time pass when nothing else moves.
 func (s *Sim) await(ctx context.Context, met func() bool) error {
 	began := time.Now()
 	last, pause := began, time.Duration(0)
@@ -185,8 +188,8 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 	return ctx.Err()
 }
 
-// waitBeforeCycle waits until the process is idle, for half as long each time in a row that it was in vain: while the garbage collector
-// runs, the process never is.
+// waitBeforeCycle waits until the process is idle, for half as long each time in a row that it was in vain: while the
+// garbage collector runs, the process never is.
 func (s *Sim) waitBeforeCycle() {
 	if waitUntilIdle(restLimit >> min(s.failedWaits, 4)) {
 		s.failedWaits = 0
@@ -195,9 +198,10 @@ func (s *Sim) waitBeforeCycle() {
 	}
 }
 
-// waitUntilIdle waits until every other goroutine of the process waits for something, but no longer than limit. It reports whether they
-// do. Those that a channel or a timer has just woken are not yet at work by any other sign. It yields to goroutines only if some can
-// run: the runtime answers a yield by waking a thread that looks for work, and counts this thread as running.
+// waitUntilIdle waits until every other goroutine of the process waits for something, but no longer than limit. It
+// reports whether they do. Those that a channel or a timer has just woken are not yet at work by any other sign. It
+// yields to goroutines only if some can run: the runtime answers a yield by waking a thread that looks for work, and
+// counts this thread as running.
 func waitUntilIdle(limit time.Duration) bool {
 	quiet := 0
 	samples := idleSamples()

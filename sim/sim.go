@@ -40,33 +40,35 @@ type Options struct {
 	Config *config.KubeSchedulerConfiguration
 	// Now is the time at which the copy begins; zero is the time of the call.
 	Now time.Time
-	// Seed decides what a real scheduler leaves to chance or to the order of events: which of equal nodes a pod takes, and
-	// the order in which controllers replace lost pods.
+	// Seed decides what a real scheduler leaves to chance or to the order of events: which of equal nodes a pod takes,
+	// and the order in which controllers replace lost pods.
 	Seed int64
-	// Rank, if not nil, gives each lost pod numbers: controllers replace pods in the order of their first numbers, then of the next ones, and
-	// Seed decides among equals.
+	// Rank, if not nil, gives each lost pod numbers: controllers replace pods in the order of their first numbers, then
+	// of the next ones, and Seed decides among equals.
 	Rank func(pod *v1.Pod) []int64
-	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the score or,
-	// if the pod preempts, the victims. So a copy can follow what a cluster did.
+	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the
+	// score or, if the pod preempts, the victims. So a copy can follow what a cluster did.
 	Prefer func(pod *v1.Pod, evicts bool) string
 	// Registry has plugins of the caller's own, which the configuration may name.
 	Registry frameworkruntime.Registry
-	// CallExtenders asks the extenders of the configuration, which are programs elsewhere. They do not bind; what else they do when they are
-	// asked about pods that do not exist is not known. Without it the copy has no extenders.
+	// CallExtenders asks the extenders of the configuration, which are programs elsewhere. They do not bind; what else
+	// they do when they are asked about pods that do not exist is not known. Without it the copy has no extenders.
 	CallExtenders bool
-	// SchedulerNames are those of pods that will be added, see OfOtherScheduler; the names of the cluster's pods are known.
+	// SchedulerNames are those of pods that will be added, see OfOtherScheduler; the names of the cluster's pods are
+	// known.
 	SchedulerNames []string
 	// Bare means that no controller replaces evicted pods.
 	Bare bool
-	// Controllers are the kinds of controllers, beside those of Kubernetes, that replace their pods, such as "RayCluster.ray.io".
+	// Controllers are the kinds of controllers, beside those of Kubernetes, that replace their pods, such as
+	// "RayCluster.ray.io".
 	Controllers []string
-	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is longer than
-	// the grace periods of all ZoneSpreadPolicies, up to LongestGrace, and the backoff of gangs.
+	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is
+	// longer than the grace periods of all ZoneSpreadPolicies, up to LongestGrace, and the backoff of gangs.
 	Patience time.Duration
 	// NotInstalled are the custom resources that the cluster does not have, such as "podgroups.scheduling.x-k8s.io".
 	NotInstalled []string
-	// Pods, if not nil, returns what each pod without a node is in the copy; nil leaves the pod out. It must not modify the
-	// pod.
+	// Pods, if not nil, returns what each pod without a node is in the copy; nil leaves the pod out. It must not modify
+	// the pod.
 	Pods func(pod *v1.Pod) *v1.Pod
 	// Progress, if not nil, is called from time to time while pods are scheduled, on the caller's goroutine.
 	Progress func(Progress)
@@ -99,7 +101,8 @@ type Sim struct {
 	inFlight  *inFlightWork
 	// handleFailure is the scheduler's own failure handler.
 	handleFailure scheduler.FailureHandlerFn
-	// volumeKeys has the labels that tie the volumes of a class to nodes, as those of the cluster are. It does not change after the start.
+	// volumeKeys has the labels that tie the volumes of a class to nodes, as those of the cluster are. It does not
+	// change after the start.
 	volumeKeys map[string][]string
 	// requests is how many API requests are being answered.
 	requests atomic.Int32
@@ -156,8 +159,8 @@ func Of(ctx context.Context, s Snapshot, options Options) (*Sim, error) {
 	return New(ctx, s.Objects(), options)
 }
 
-// New copies a cluster. The objects are of the kinds of [kinds.All], and are never modified: they may be shared with informers
-// and with other Sims. Pods that are not bound wait until Run. The Sim ends with ctx, or with Close.
+// New copies a cluster. The objects are of the kinds of [kinds.All], and are never modified: they may be shared with
+// informers and with other Sims. Pods that are not bound wait until Run. The Sim ends with ctx, or with Close.
 func New(ctx context.Context, objects []client.Object, options Options) (*Sim, error) {
 	if options.Config == nil {
 		var err error
@@ -302,8 +305,8 @@ func (s *Sim) beginRequest() (done func()) {
 	return func() { s.requests.Add(-1) }
 }
 
-// KindsWithoutObjects returns the kinds that plugins look at and of which a copy has no objects, in the order of their names: what
-// these plugins say may be about another cluster.
+// KindsWithoutObjects returns the kinds that plugins look at and of which a copy has no objects, in the order of their
+// names: what these plugins say may be about another cluster.
 func (s *Sim) KindsWithoutObjects() []string {
 	var out []string
 	for t := range s.informers.WaitForCacheSync(closed) {
@@ -321,8 +324,8 @@ func (s *Sim) Now() time.Time { return s.clock.Now() }
 // Options are those of the copy.
 func (s *Sim) Options() Options { return s.options }
 
-// Fork returns another Sim in the state of this one, with its own scheduler. Objects are shared, so it costs only the time
-// and memory of the scheduler's and the plugins' caches.
+// Fork returns another Sim in the state of this one, with its own scheduler. Objects are shared, so it costs only the
+// time and memory of the scheduler's and the plugins' caches.
 func (s *Sim) Fork(ctx context.Context, change func(*Options)) (*Sim, error) {
 	options := s.options
 	options.Now, options.Pods = s.Now(), nil

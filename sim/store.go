@@ -25,8 +25,8 @@ import (
 // store is both the API server's storage in the copy and the cache of its informers. Its objects are never modified: a
 // change replaces them, so copies of one cluster share unchanged objects.
 //
-// A change is visible in the store and through the listers at once. The informers' handlers see it later, in deliver, one
-// after the other and in the order of the changes, as with real informers.
+// A change is visible in the store and through the listers at once. The informers' handlers see it later, in deliver,
+// one after the other and in the order of the changes, as with real informers.
 type store struct {
 	kinds      map[reflect.Type]*kind
 	byResource map[schema.GroupResource]*kind

@@ -18,15 +18,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// This file stands for what gives claims their volumes: the API server's default class, the volume controller, and the provisioners of
-// drivers, within the capacity that these publish.
+// This file stands for what gives claims their volumes: the API server's default class, the volume controller, and the
+// provisioners of drivers, within the capacity that these publish.
 
 func (s *Sim) classLister() storagelisters.StorageClassLister {
 	return storagelisters.NewStorageClassLister(kindFor[*storagev1.StorageClass](s.store).indexer)
 }
 
-// createClaim creates a claim as a cluster does: without a class it gets the default one, and unless its class waits for a pod it is bound
-// before a scheduler sees the pod. A claim that has its volume is taken as it is.
+// createClaim creates a claim as a cluster does: without a class it gets the default one, and unless its class waits
+// for a pod it is bound before a scheduler sees the pod. A claim that has its volume is taken as it is.
 func (s *Sim) createClaim(claim *v1.PersistentVolumeClaim) error {
 	if metav1.HasAnnotation(claim.ObjectMeta, volume.AnnBindCompleted) {
 		return s.store.create(claim)
@@ -53,7 +53,8 @@ func (s *Sim) createClaim(claim *v1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// defaultClass returns the class of claims that name none: of several the youngest, as the API server's (util.GetDefaultClass).
+// defaultClass returns the class of claims that name none: of several the youngest, as the API server's
+// (util.GetDefaultClass).
 func (s *Sim) defaultClass() *storagev1.StorageClass {
 	var found *storagev1.StorageClass
 	for _, class := range list[*storagev1.StorageClass](s.store) { // by name
@@ -66,8 +67,9 @@ func (s *Sim) defaultClass() *storagev1.StorageClass {
 	return found
 }
 
-// matchingVolume returns the volume to which the volume controller binds a new claim, nil if there is none: the one that the claim names,
-// one that names the claim, or else, unless its class waits for a pod, the smallest that is large enough.
+// matchingVolume returns the volume to which the volume controller binds a new claim, nil if there is none: the one
+// that the claim names, one that names the claim, or else, unless its class waits for a pod, the smallest that is large
+// enough.
 func (s *Sim) matchingVolume(claim *v1.PersistentVolumeClaim, waits bool) *v1.PersistentVolume {
 	if name := claim.Spec.VolumeName; name != "" {
 		pv, ok := get[*v1.PersistentVolume](s.store, name)
@@ -117,8 +119,8 @@ func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
 	})
 }
 
-// provisionSelected makes the volume of a claim for which the scheduler has chosen a node. If the driver has no room there, it takes the
-// choice back, as a provisioner does, and returns false.
+// provisionSelected makes the volume of a claim for which the scheduler has chosen a node. If the driver has no room
+// there, it takes the choice back, as a provisioner does, and returns false.
 func (s *Sim) provisionSelected(claim *v1.PersistentVolumeClaim) bool {
 	node, ok := get[*v1.Node](s.store, claim.Annotations[volume.AnnSelectedNode])
 	if !ok || claim.Spec.VolumeName != "" {
@@ -135,9 +137,9 @@ func (s *Sim) provisionSelected(claim *v1.PersistentVolumeClaim) bool {
 	return false
 }
 
-// provisionAtOnce makes the volume of a claim whose class does not wait for a pod. Where is the provisioner's choice: among the places that
-// its class allows and where it has room, by the claim's name, so that the claims of a StatefulSet are spread. Without such a place the claim
-// stays as it is.
+// provisionAtOnce makes the volume of a claim whose class does not wait for a pod. Where is the provisioner's choice:
+// among the places that its class allows and where it has room, by the claim's name, so that the claims of a
+// StatefulSet are spread. Without such a place the claim stays as it is.
 func (s *Sim) provisionAtOnce(claim *v1.PersistentVolumeClaim) {
 	class, ok := get[*storagev1.StorageClass](s.store, volume.GetPersistentVolumeClaimClass(claim))
 	if !ok || class.Provisioner == "" || class.Provisioner == volume.NotSupportedProvisioner {
@@ -164,7 +166,8 @@ func (s *Sim) provisionAtOnce(claim *v1.PersistentVolumeClaim) {
 	}
 }
 
-// turnOf numbers claims as the CSI provisioner does (getPVCNameHashAndIndexOffset): those of one StatefulSet follow one another.
+// turnOf numbers claims as the CSI provisioner does (getPVCNameHashAndIndexOffset): those of one StatefulSet follow one
+// another.
 func turnOf(claim string) uint64 {
 	set, ordinal := claim, uint64(0)
 	if i := strings.LastIndexByte(claim, '-'); i >= 0 {
@@ -177,8 +180,8 @@ func turnOf(claim string) uint64 {
 	return uint64(h.Sum32()) + ordinal
 }
 
-// provision makes a volume on a node, or where its class' volumes are tied to, and binds the claim to it. It returns false if the driver
-// has no room for it.
+// provision makes a volume on a node, or where its class' volumes are tied to, and binds the claim to it. It returns
+// false if the driver has no room for it.
 func (s *Sim) provision(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node *v1.Node) bool {
 	if !s.takeCapacity(claim, class, node) {
 		return false
@@ -203,7 +206,8 @@ func (s *Sim) provision(claim *v1.PersistentVolumeClaim, class *storagev1.Storag
 	return true
 }
 
-// driverOf returns what a node's CSI driver says about a class' volumes, nil if the class' provisioner is no CSI driver of that node.
+// driverOf returns what a node's CSI driver says about a class' volumes, nil if the class' provisioner is no CSI driver
+// of that node.
 func (s *Sim) driverOf(class *storagev1.StorageClass, node *v1.Node) *storagev1.CSINodeDriver {
 	if csi, ok := get[*storagev1.CSINode](s.store, node.Name); ok {
 		for i := range csi.Spec.Drivers {
@@ -215,15 +219,15 @@ func (s *Sim) driverOf(class *storagev1.StorageClass, node *v1.Node) *storagev1.
 	return nil
 }
 
-// hasDriver reports whether volumes of a class can be on a node, as far as is known: a provisioner that is a CSI driver of some node is not
-// one of others.
+// hasDriver reports whether volumes of a class can be on a node, as far as is known: a provisioner that is a CSI driver
+// of some node is not one of others.
 func (s *Sim) hasDriver(class *storagev1.StorageClass, node *v1.Node) bool {
 	_, isDriver := get[*storagev1.CSIDriver](s.store, class.Provisioner)
 	return !isDriver || s.driverOf(class, node) != nil
 }
 
-// topologyOf returns what ties a volume of a class to where it is made on a node: the labels that the node's CSI driver names; of a provisioner
-// that is none, those of the class' other volumes; or else the zone.
+// topologyOf returns what ties a volume of a class to where it is made on a node: the labels that the node's CSI driver
+// names; of a provisioner that is none, those of the class' other volumes; or else the zone.
 func (s *Sim) topologyOf(class *storagev1.StorageClass, node *v1.Node) []v1.NodeSelectorRequirement {
 	keys, known := s.volumeKeys[class.Name]
 	if driver := s.driverOf(class, node); driver != nil {
@@ -258,8 +262,9 @@ func volumeKeysOf(volumes []*v1.PersistentVolume) map[string][]string {
 	return out
 }
 
-// capacityFor returns the capacity from which a claim's volume on a node comes; nil if the driver has not enough there. It is not limited
-// if the driver publishes none. It is the rule of upstream's filter (hasEnoughCapacity), which has to match.
+// capacityFor returns the capacity from which a claim's volume on a node comes; nil if the driver has not enough there.
+// It is not limited if the driver publishes none. It is the rule of upstream's filter (hasEnoughCapacity), which has to
+// match.
 func (s *Sim) capacityFor(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node *v1.Node) (c *storagev1.CSIStorageCapacity, limited bool) {
 	size, sized := claim.Spec.Resources.Requests[v1.ResourceStorage]
 	driver, ok := get[*storagev1.CSIDriver](s.store, class.Provisioner)

@@ -21,33 +21,35 @@ import (
 const (
 	// maxPasses is how many times each loss is replayed in each order, at most, until nothing is lacking any more.
 	maxPasses = 8
-	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in all, which
-	// are others. Of a loss that displaces few pods a certificate tries more, up to as many.
+	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in
+	// all, which are others. Of a loss that displaces few pods a certificate tries more, up to as many.
 	thoroughness = 4
-	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
+	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would
+	// stay.
 	worthwhile = 0.9
 )
 
 // amounts are what is held on nodes, by their names.
 type amounts map[string]ledger.Resources
 
-// planner finds out how much to hold on which nodes, so that displaced pods find room there after each loss although others take all
-// other room.
+// planner finds out how much to hold on which nodes, so that displaced pods find room there after each loss although
+// others take all other room.
 type planner struct {
 	options  *Options
 	asked    *v1alpha1.ZoneSurvival
 	protects func(pod *v1.Pod) bool
 	// own is what the protected pods ask for, by node.
 	own amounts
-	// pods are those on nodes, objects all else that is the same in all copies. There are no reservations in the copies: what the others
-	// hold is taken, and what is to be held is all that is left free.
+	// pods are those on nodes, objects all else that is the same in all copies. There are no reservations in the
+	// copies: what the others hold is taken, and what is to be held is all that is left free.
 	pods    []*v1.Pod
 	objects []client.Object
 	sites   map[string]*site
 	nodes   []*site                     // in the order in which they were given
 	losses  []*loss                     // the one that displaces most first
 	demand  map[string]ledger.Resources // what the displaced pods of each node ask for
-	// least is the CPU and memory that has to be held at least, if all losses share it, and shares how much of it may be in each zone.
+	// least is the CPU and memory that has to be held at least, if all losses share it, and shares how much of it may
+	// be in each zone.
 	least  ledger.Resources
 	shares map[string]ledger.Resources
 	// total is what all nodes have, and limit how much of its CPU and memory may be held; nil for all.
@@ -66,7 +68,8 @@ type planner struct {
 // plan is what the planner finds out.
 type plan struct {
 	held amounts
-	// missing are pods for which there is no room, by zone and request; capped means that the limit keeps some of it from being held.
+	// missing are pods for which there is no room, by zone and request; capped means that the limit keeps some of it
+	// from being held.
 	missing missingPods
 	capped  bool
 	// tight is what of held the replays have used in the end.
@@ -91,8 +94,8 @@ func (l missingPods) podCount() (pods int64) {
 	return pods
 }
 
-// newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held. held is that
-// now, and said what the certificate says of losses.
+// newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use
+// what is held. held is that now, and said what the certificate says of losses.
 func newPlanner(
 	objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options,
 	held amounts, said []v1alpha1.SurvivalLoss,
@@ -173,7 +176,8 @@ func (p *planner) demandOf(l *loss) ledger.Resources {
 	return sum
 }
 
-// displacingLosses leaves out losses that displace nothing, and sorts the others: the one that displaces most is the first.
+// displacingLosses leaves out losses that displace nothing, and sorts the others: the one that displaces most is the
+// first.
 func (p *planner) displacingLosses(losses []*loss) []*loss {
 	size := map[*loss]float64{}
 	losses = slices.DeleteFunc(losses, func(l *loss) bool {
@@ -185,9 +189,9 @@ func (p *planner) displacingLosses(losses []*loss) []*loss {
 	return losses
 }
 
-// computeShares works out how little can be held. What is held outside of a lost zone must be no less than what the zone displaces: with T in all,
-// a zone has at most T less its own demand. So T is no less than any demand, nor than all of them divided by the number of
-// the other zones, and no more than that is needed. For nodes T is divided evenly.
+// computeShares works out how little can be held. What is held outside of a lost zone must be no less than what the
+// zone displaces: with T in all, a zone has at most T less its own demand. So T is no less than any demand, nor than
+// all of them divided by the number of the other zones, and no more than that is needed. For nodes T is divided evenly.
 func (p *planner) computeShares(zones map[string]bool) {
 	var all ledger.Resources
 	byZone := map[string]ledger.Resources{}
@@ -309,12 +313,14 @@ func (p *planner) holdable(held amounts) amounts {
 // replayFunc plays a loss, as replay does.
 type replayFunc func(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error)
 
-// growAmounts raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
+// growAmounts raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere
+// at all.
 func (p *planner) growAmounts(ctx context.Context, replay replayFunc, held amounts) (*plan, error) {
 	out := &plan{held: held, missing: missingPods{}}
 	replays := len(p.losses) * p.orders
-	// Each pass replays the losses in other orders, until nothing was lacking in as many replays in a row as a pass has. Then come the first
-	// pass's orders again: with these the next plan begins, and it should find nothing lacking.
+	// Each pass replays the losses in other orders, until nothing was lacking in as many replays in a row as a pass
+	// has. Then come the first pass's orders again: with these the next plan begins, and it should find nothing
+	// lacking.
 	last, enough, settling := make([]replayResult, replays), 0, false
 	for n := range maxPasses * replays {
 		if enough == replays {
@@ -372,7 +378,8 @@ func (p *planner) growAmounts(ctx context.Context, replay replayFunc, held amoun
 		for node, used := range f.used {
 			out.tight.raiseTo(node, &used)
 		}
-		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for it elsewhere.
+		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for
+		// it elsewhere.
 		orders := last[at/p.orders*p.orders:][:p.orders]
 		if f != worstOf(orders) {
 			continue

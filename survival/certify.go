@@ -22,33 +22,35 @@ import (
 )
 
 const (
-	// DefaultReplays is how many times each loss is replayed, unless Options say otherwise. Of a loss that displaces many pods fewer
-	// replays are enough, at least one: as many as have enoughPods. A loss that displaces few pods is more a matter of luck, and its replays
-	// are cheap: a certificate has as many as have fewPods, up to mostReplays.
+	// DefaultReplays is how many times each loss is replayed, unless Options say otherwise. Of a loss that displaces
+	// many pods fewer replays are enough, at least one: as many as have enoughPods. A loss that displaces few pods is
+	// more a matter of luck, and its replays are cheap: a certificate has as many as have fewPods, up to mostReplays.
 	DefaultReplays = 3
 	mostReplays    = thoroughness * DefaultReplays
 	enoughPods     = 60_000
 	fewPods        = 2_400
 
-	// certificateSeeds is added to the seeds of a certificate's replays: what is held is judged by other orders than those in which it was found.
+	// certificateSeeds is added to the seeds of a certificate's replays: what is held is judged by other orders than
+	// those in which it was found.
 	certificateSeeds = 1 << 20
 
 	maxWitnesses = 10
 	// maxNodeLosses is how many losses of nodes a status has, the worst.
 	maxNodeLosses = 10
 
-	// All losses of a status together have so many witnesses and margins, so that it fits into etcd: of many zones each has fewer.
+	// All losses of a status together have so many witnesses and margins, so that it fits into etcd: of many zones each
+	// has fewer.
 	allWitnesses = 100
 	allMargins   = 2_000
 )
 
 // Options say how losses are replayed.
 type Options struct {
-	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has another
-	// seed, from Seed on, and its own Rank.
+	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has
+	// another seed, from Seed on, and its own Rank.
 	Sim sim.Options
-	// Replays is how many times each loss is replayed. 0 is DefaultReplays, fewer for losses of more than 20,000 pods, and in certificates
-	// more for losses of fewer than 800, up to 12.
+	// Replays is how many times each loss is replayed. 0 is DefaultReplays, fewer for losses of more than 20,000 pods,
+	// and in certificates more for losses of fewer than 800, up to 12.
 	Replays int
 	// Fingerprint is that of the objects, for a caller that has computed it; empty for others.
 	Fingerprint string
@@ -56,7 +58,8 @@ type Options struct {
 	Missing []string
 }
 
-// replaysOf returns how many times to replay a loss that displaces so many pods, if a loss of few pods has most replays.
+// replaysOf returns how many times to replay a loss that displaces so many pods, if a loss of few pods has most
+// replays.
 func (o *Options) replaysOf(displaced, most int) int {
 	if o.Replays > 0 {
 		return o.Replays
@@ -65,9 +68,9 @@ func (o *Options) replaysOf(displaced, most int) int {
 	return max(1, min(DefaultReplays, enoughPods/displaced), min(most, fewPods/displaced))
 }
 
-// Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival, in
-// their order. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified. An
-// error is that of ctx; everything else that goes wrong is in the statuses.
+// Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival,
+// in their order. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified.
+// An error is that of ctx; everything else that goes wrong is in the statuses.
 func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options) ([]v1alpha1.ZoneSurvivalStatus, error) {
 	var c Certifier
 	defer c.Close()
@@ -116,8 +119,8 @@ type replayRound struct {
 	before       *usage
 	options      *Options
 	certificates []*certificate
-	// kept has for each zone the copy after its loss: that of the replay after which pods wait, else that of the first. A zone is absent
-	// if no copy shows all that is known to wait.
+	// kept has for each zone the copy after its loss: that of the replay after which pods wait, else that of the first.
+	// A zone is absent if no copy shows all that is known to wait.
 	kept map[string]*replayer
 }
 
@@ -163,7 +166,8 @@ func (p *replayRound) copyForOrder(number int) *replayer {
 	return newReplayer(p.base, p.before, p.options.Sim.Seed+certificateSeeds+int64(number), rank)
 }
 
-// replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much as another copy.
+// replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much
+// as another copy.
 func (p *replayRound) replayZones(ctx context.Context) error {
 	wanted := map[string][]*certificate{}
 	for _, c := range p.certificates {
@@ -210,7 +214,8 @@ func (p *replayRound) replayZones(ctx context.Context) error {
 	return nil
 }
 
-// replayNodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each node to be in one.
+// replayNodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each
+// node to be in one.
 func (p *replayRound) replayNodes(ctx context.Context) error {
 	for _, c := range p.certificates {
 		n := int(ptr.Deref(c.asked.Spec.Survive.Nodes, 0))
@@ -447,7 +452,8 @@ func (c *certificate) conclude() metav1.Condition {
 	return condition
 }
 
-// fitIntoStatus leaves out of each loss what the status has no room for: witnesses beyond the first, and the zones that have most free.
+// fitIntoStatus leaves out of each loss what the status has no room for: witnesses beyond the first, and the zones that
+// have most free.
 func fitIntoStatus(losses []v1alpha1.SurvivalLoss) {
 	witnesses, margins, left := max(1, allWitnesses/max(1, len(losses))), max(2, allMargins/max(1, len(losses))), allWitnesses
 	for i := range losses {
@@ -502,7 +508,8 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.lossesText(losses), c.status.Pods, most.result.Displaced, most.loss) + c.conditionsText()}
 }
 
-// conditionsText says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
+// conditionsText says what else has to happen for the displaced pods to run again: it is not known whether and when it
+// does.
 func (c *certificate) conditionsText() string {
 	var kinds []string
 	condition := ""

@@ -18,9 +18,9 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// Fingerprint returns a digest of what decides where pods go: the nodes and whether they are usable, where pods are and what
-// they ask for, policies, reservations and what they hold, budgets, volumes and devices. Heartbeats, the readiness of
-// pods, ZoneSurvivals and ZoneRebalances do not change it, nor does the order of the objects.
+// Fingerprint returns a digest of what decides where pods go: the nodes and whether they are usable, where pods are and
+// what they ask for, policies, reservations and what they hold, budgets, volumes and devices. Heartbeats, the readiness
+// of pods, ZoneSurvivals and ZoneRebalances do not change it, nor does the order of the objects.
 func Fingerprint(objects []client.Object) string {
 	var sum uint64
 	for _, obj := range objects {
@@ -43,7 +43,8 @@ func writeWords(w io.Writer, words ...string) {
 	}
 }
 
-// decisiveState returns what of an object may decide an answer. The generation stands for the spec, where the API server counts it.
+// decisiveState returns what of an object may decide an answer. The generation stands for the spec, where the API
+// server counts it.
 func decisiveState(obj client.Object) []string {
 	generation := strconv.FormatInt(obj.GetGeneration(), 10)
 	switch o := obj.(type) {

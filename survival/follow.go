@@ -23,9 +23,9 @@ import (
 // maxFollowed is how many pods may have changed for an answer to follow: beyond that it saves little.
 const maxFollowed = 2000
 
-// A Certifier answers the same ZoneSurvivals again and again. It keeps a copy of the cluster after the loss of each zone. When nothing but
-// pods and their controllers has changed, these copies can follow, and only the pods that have changed are placed. The zero value is ready.
-// Its methods are not safe for concurrent use.
+// A Certifier answers the same ZoneSurvivals again and again. It keeps a copy of the cluster after the loss of each
+// zone. When nothing but pods and their controllers has changed, these copies can follow, and only the pods that have
+// changed are placed. The zero value is ready. Its methods are not safe for concurrent use.
 type Certifier struct {
 	asked   []*v1alpha1.ZoneSurvival
 	objects map[objectKey]client.Object
@@ -91,10 +91,10 @@ func objectsByKey(objects []client.Object) map[objectKey]client.Object {
 	return out
 }
 
-// Follow answers for a cluster that differs little from the one before: the copies after the loss of each zone follow it. That is one replay in
-// which the changed pods come last, where Certify replays each loss several times. A ZoneSurvival for the loss of nodes keeps its status, and so
-// does one that is new or has another spec.
-// It returns false if only Certify can answer. An error is that of ctx.
+// Follow answers for a cluster that differs little from the one before: the copies after the loss of each zone follow
+// it. That is one replay in which the changed pods come last, where Certify replays each loss several times. A
+// ZoneSurvival for the loss of nodes keeps its status, and so does one that is new or has another spec. It returns
+// false if only Certify can answer. An error is that of ctx.
 func (k *Certifier) Follow(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
 ) (out []v1alpha1.ZoneSurvivalStatus, followed bool, err error) {
@@ -235,8 +235,9 @@ func (d *differences) note(before, after client.Object) bool {
 	return slices.Equal(decisiveState(before), decisiveState(after))
 }
 
-// followChanges makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took the place of lost ones on a
-// node that another pod has got in the cluster are placed again, as are the changed pods of lost nodes.
+// followChanges makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took
+// the place of lost ones on a node that another pod has got in the cluster are placed again, as are the changed pods of
+// lost nodes.
 func (s *replayer) followChanges(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
 	for _, obj := range d.put {
 		if err := s.copy.Put(obj); err != nil {

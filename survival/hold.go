@@ -29,16 +29,18 @@ const (
 
 // Room is the reservation of a ZoneSurvival.
 type Room struct {
-	// Present is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there. Either may be nil.
+	// Present is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there.
+	// Either may be nil.
 	Present, Wanted *v1alpha1.ZoneReservation
 	// Bound is how much CPU and memory has to be held at least, if every loss is to find enough.
 	Bound v1.ResourceList
 }
 
-// Hold finds out what a ZoneSurvival with spec.hold should hold: on each node what the worst single loss needs there, where others leave
-// room, so that all displaced pods that have a place find it although others take all other room. Room that there is not yet is asked
-// for where other pods may leave it. The objects and the status are those of Certify; the status gets what is to be said of the room.
-// An error is that of ctx; everything else that goes wrong is in the status, and Wanted is then what there is.
+// Hold finds out what a ZoneSurvival with spec.hold should hold: on each node what the worst single loss needs there,
+// where others leave room, so that all displaced pods that have a place find it although others take all other room.
+// Room that there is not yet is asked for where other pods may leave it. The objects and the status are those of
+// Certify; the status gets what is to be said of the room. An error is that of ctx; everything else that goes wrong is
+// in the status, and Wanted is then what there is.
 func Hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (Room, error) {
@@ -177,8 +179,8 @@ func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (prese
 	return nil, false
 }
 
-// newReservation returns the reservation that holds some amounts unused, nil for none. The amounts of a reservation include its owners on each
-// node, which ask for own.
+// newReservation returns the reservation that holds some amounts unused, nil for none. The amounts of a reservation
+// include its owners on each node, which ask for own.
 func newReservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1.ZoneReservation {
 	out := &v1alpha1.ZoneReservation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
@@ -245,8 +247,9 @@ func unusedOf(held, own amounts) amounts {
 	return out
 }
 
-// Unused returns what the reservation of a ZoneSurvival is to hold on each node beside what its owners ask for there, places for pods among
-// it as the resource "pods". It is what the spec names, of which the scheduler may not have collected all yet.
+// Unused returns what the reservation of a ZoneSurvival is to hold on each node beside what its owners ask for there,
+// places for pods among it as the resource "pods". It is what the spec names, of which the scheduler may not have
+// collected all yet.
 func Unused(objects []client.Object, asked *v1alpha1.ZoneSurvival) map[string]v1.ResourceList {
 	r, _ := reservationOf(objects, asked)
 	if r == nil {
@@ -306,7 +309,8 @@ func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amount
 	return out
 }
 
-// heldByNode returns what a reservation of amounts holds, by node. Nodes that its status leaves out hold what the spec says.
+// heldByNode returns what a reservation of amounts holds, by node. Nodes that its status leaves out hold what the spec
+// says.
 func heldByNode(r *v1alpha1.ZoneReservation) amounts {
 	out := amounts{}
 	if r.Status.ObservedGeneration == r.Generation {

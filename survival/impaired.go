@@ -19,15 +19,16 @@ import (
 	"zonewise.dev/internal/pods"
 )
 
-// This file says what is left when a zone is cut off but not gone: its pods stay, and get no traffic. Nothing is replayed, since nothing is
-// rescheduled: it follows from where ready pods are.
+// This file says what is left when a zone is cut off but not gone: its pods stay, and get no traffic. Nothing is
+// replayed, since nothing is rescheduled: it follows from where ready pods are.
 
 // Impaired is a cluster for which that is asked.
 type Impaired struct {
 	zones  []string          // sorted
 	zoneOf map[string]string // by node
 	pods   map[string][]*v1.Pod
-	// controllers are by namespace, kind and name: those that say how many pods they want, and the ReplicaSets of Deployments.
+	// controllers are by namespace, kind and name: those that say how many pods they want, and the ReplicaSets of
+	// Deployments.
 	controllers map[controllerKey]client.Object
 }
 
@@ -70,7 +71,8 @@ type workload struct {
 	pods     []*v1.Pod
 }
 
-// topController returns the key of the object at the top of a pod's controllers, and how many pods that wants; known is false if it does not say.
+// topController returns the key of the object at the top of a pod's controllers, and how many pods that wants; known is
+// false if it does not say.
 func (m *Impaired) topController(pod *v1.Pod) (key controllerKey, replicas int, known bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -100,7 +102,8 @@ func (m *Impaired) topController(pod *v1.Pod) (key controllerKey, replicas int, 
 	return key, int(ptr.Deref(wanted, 1)), true
 }
 
-// workloads returns the protected workloads in the order of their names. One that does not say how many pods it wants wants those that are there.
+// workloads returns the protected workloads in the order of their names. One that does not say how many pods it wants
+// wants those that are there.
 func (m *Impaired) workloads(asked *v1alpha1.ZoneSurvival, protects func(*v1.Pod) bool) []*workload {
 	found := map[controllerKey]*workload{}
 	namespaces := map[string]bool{}
@@ -141,8 +144,8 @@ func (m *Impaired) readyOutside(w *workload, zone string) int {
 	return n
 }
 
-// Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It reports whether the
-// status is another one then.
+// Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It
+// reports whether the status is another one then.
 func (m *Impaired) Answer(asked *v1alpha1.ZoneSurvival, now metav1.Time, status *v1alpha1.ZoneSurvivalStatus) (changed bool) {
 	before := status.Impaired
 	protects, invalid := Protected(asked)
@@ -173,7 +176,8 @@ func (m *Impaired) zonesOf(asked *v1alpha1.ZoneSurvival) []string {
 	return slices.DeleteFunc(slices.Clone(m.zones), func(zone string) bool { return !slices.Contains(asked.Spec.Survive.ZoneNames, zone) })
 }
 
-// leastServingWorkload returns the workload of which least is left without a zone: of those below the bound if there are any, and then the smallest share.
+// leastServingWorkload returns the workload of which least is left without a zone: of those below the bound if there
+// are any, and then the smallest share.
 func (m *Impaired) leastServingWorkload(workloads []*workload, zone string, bound *v1alpha1.SurvivalImpairment) *v1alpha1.SurvivalServing {
 	var worst *v1alpha1.SurvivalServing
 	for _, w := range workloads {
@@ -198,7 +202,8 @@ func isWorse(a, b *v1alpha1.SurvivalServing) bool {
 	return a.Ready*b.Replicas < b.Ready*a.Replicas
 }
 
-// leastServing is how many ready pods a workload of that size wants: as of a PodDisruptionBudget's minAvailable, a percentage is rounded up.
+// leastServing is how many ready pods a workload of that size wants: as of a PodDisruptionBudget's minAvailable, a
+// percentage is rounded up.
 func leastServing(bound *v1alpha1.SurvivalImpairment, replicas int) int {
 	if bound == nil {
 		return 0

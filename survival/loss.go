@@ -91,8 +91,8 @@ func (c *certificate) nodeLoads(nodes []*v1.Node, pods []*v1.Pod) []*load {
 	return out
 }
 
-// partition divides the nodes into sets of n, at random, so that each node is in one. The last set is filled up from the first. Single nodes
-// whose loss displaces no pod are left out.
+// partition divides the nodes into sets of n, at random, so that each node is in one. The last set is filled up from
+// the first. Single nodes whose loss displaces no pod are left out.
 func partition(loads []*load, n int, seed int64) []*loss {
 	names := make([]string, 0, len(loads))
 	for _, l := range loads {
@@ -116,9 +116,9 @@ func partition(loads []*load, n int, seed int64) []*loss {
 	return out
 }
 
-// heaviest chooses the sets of n nodes whose loss is likely to be the worst: the largest nodes, since what is on them needs a place and what
-// is free on them is none; those with most of what is protected; and those with most pods of each workload. Of the nodes of each zone as well,
-// since pods may be bound to their zone.
+// heaviest chooses the sets of n nodes whose loss is likely to be the worst: the largest nodes, since what is on them
+// needs a place and what is free on them is none; those with most of what is protected; and those with most pods of
+// each workload. Of the nodes of each zone as well, since pods may be bound to their zone.
 func (c *certificate) heaviest(loads []*load, n int) []*loss {
 	if n == 1 {
 		return nil // each node is lost anyway
@@ -162,8 +162,9 @@ func (c *certificate) heaviest(loads []*load, n int) []*loss {
 	return out
 }
 
-// candidates are the losses for which room is held: of zones all. Of nodes there are too many. So it is the likely worst, those that take most of
-// what is held, and those after which a pod waits; the certificate finds what is missing then.
+// candidates are the losses for which room is held: of zones all. Of nodes there are too many. So it is the likely
+// worst, those that take most of what is held, and those after which a pod waits; the certificate finds what is missing
+// then.
 func (c *certificate) candidates(p *planner, held amounts, said []v1alpha1.SurvivalLoss) []*loss {
 	const enough = 8
 	var out []*loss

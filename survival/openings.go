@@ -42,8 +42,9 @@ const (
 	openings
 )
 
-// openingSteps returns what is open in a replay, one after the other. While free room is being opened, no policy takes a zone for full. Then the free
-// room is closed and the steps start again with that allowed, for pods whose policy must first call a zone full.
+// openingSteps returns what is open in a replay, one after the other. While free room is being opened, no policy takes
+// a zone for full. Then the free room is closed and the steps start again with that allowed, for pods whose policy must
+// first call a zone full.
 func (p *planner) openingSteps() []opening {
 	out := []opening{openHeld, openShare, openTopUp, openFree}
 	if len(p.policies) > 0 {
@@ -59,8 +60,8 @@ type placement struct {
 	foundAt opening // the first one with which it found a node
 }
 
-// replayLoss replays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
-// returns where the pods go, those that found room first coming first.
+// replayLoss replays a loss. First only what is held is open to the displaced pods, then to those that still wait one
+// opening after the other. It returns where the pods go, those that found room first coming first.
 func (p *planner) replayLoss(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
@@ -156,8 +157,8 @@ func (p *planner) replayLoss(ctx context.Context, l *loss, order int, seed int64
 	return out, nil
 }
 
-// neverFull is a policy that waits for room where it wants its pods, for longer than a replay takes. What is held has to serve it soon, and
-// not only when it takes a zone for full.
+// neverFull is a policy that waits for room where it wants its pods, for longer than a replay takes. What is held has
+// to serve it soon, and not only when it takes a zone for full.
 func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
 	out := *policy
 	out.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: 2 * sim.LongestGrace}
@@ -167,7 +168,8 @@ func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
 // freeRoom is what is free on the node.
 func (s *site) freeRoom() ledger.Resources { return s.allocatable.Minus(&s.requested) }
 
-// holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among what is held.
+// holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among
+// what is held.
 func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReservation {
 	r := newReservation(p.asked, open, p.own)
 	if r != nil {
@@ -176,8 +178,8 @@ func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReserva
 	return r
 }
 
-// openRoom returns the node, a filler on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
-// scheduler then sees the node as it will be when others have taken all that they may have.
+// openRoom returns the node, a filler on it that leaves no other free room than what is open, and this: a given amount,
+// until all free room is. The scheduler then sees the node as it will be when others have taken all that they may have.
 func (s *site) openRoom(step opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
 	node := *s.node
 	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
@@ -213,8 +215,8 @@ func (s *site) openRoom(step opening, held ledger.Resources, serial int64) (*v1.
 	}, open
 }
 
-// shareOpenings chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
-// On few nodes fewer pieces are left that are too small.
+// shareOpenings chooses the nodes that give each zone its share: those on which something is held already, then those
+// with the most room. On few nodes fewer pieces are left that are too small.
 func (p *planner) shareOpenings(held amounts) map[*site]ledger.Resources {
 	rest, more := map[string]ledger.Resources{}, map[*site]ledger.Resources{}
 	for zone, share := range p.shares {
@@ -254,8 +256,8 @@ func (p *planner) shareOpenings(held amounts) map[*site]ledger.Resources {
 	return out
 }
 
-// topUpOpenings chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
-// pods have left that have found room.
+// topUpOpenings chooses a node for each pod that waits, the largest first: the one on which the least more has to be
+// held for it, beside what the pods have left that have found room.
 func (p *planner) topUpOpenings(lost *loss, held amounts, placed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
 	left := amounts{}
 	for name, room := range held {

@@ -8,8 +8,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// latecomers are the pods that ZoneSpreadPolicies select. When a zone fails, they wait until their policy calls it unavailable, and by then
-// all others have taken their room.
+// latecomers are the pods that ZoneSpreadPolicies select. When a zone fails, they wait until their policy calls it
+// unavailable, and by then all others have taken their room.
 func latecomers(policies []*v1alpha1.ZoneSpreadPolicy) selection {
 	out := selection{}
 	for _, p := range policies {
@@ -18,10 +18,11 @@ func latecomers(policies []*v1alpha1.ZoneSpreadPolicy) selection {
 	return out
 }
 
-// rankOf ranks lost pods for one of the orders in which they are replaced; the seed decides among equals, and alone where it returns nil.
-// The first order leaves protected pods the least room: pods that are not protected come first, latecomers last, and small pods, which leave
-// room for large ones scattered, before large ones. In every other order latecomers come last, as when a zone fails and its nodes stay; in
-// the rest they come among the others, as when its nodes are deleted.
+// rankOf ranks lost pods for one of the orders in which they are replaced; the seed decides among equals, and alone
+// where it returns nil. The first order leaves protected pods the least room: pods that are not protected come first,
+// latecomers last, and small pods, which leave room for large ones scattered, before large ones. In every other order
+// latecomers come last, as when a zone fails and its nodes stay; in the rest they come among the others, as when its
+// nodes are deleted.
 func rankOf(order int, late selection, protects func(pod *v1.Pod) bool) func(pod *v1.Pod) []int64 {
 	switch {
 	case order == 0:

@@ -12,12 +12,13 @@ import (
 	"zonewise.dev/sim"
 )
 
-// maxSearched is how many pods may wait before all losses and be displaced by them, together, for a purchase to be searched: each number of nodes that
-// is tried places them again.
+// maxSearched is how many pods may wait before all losses and be displaced by them, together, for a purchase to be
+// searched: each number of nodes that is tried places them again.
 const maxSearched = 3000
 
-// Purchase finds the fewest nodes with which no protected pod would wait after any of the status' losses, given the status of Certify. It returns
-// nil if no pod waits, if the losses displace too many pods for a search, or if a replay fails. An error is that of ctx.
+// Purchase finds the fewest nodes with which no protected pod would wait after any of the status' losses, given the
+// status of Certify. It returns nil if no pod waits, if the losses displace too many pods for a search, or if a replay
+// fails. An error is that of ctx.
 func Purchase(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (*v1alpha1.SurvivalPurchase, error) {
@@ -127,7 +128,8 @@ func (p *purchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, e
 	}
 }
 
-// firstFailing returns the place of the first trial after which a protected pod waits although there are such further nodes; -1 if there is none.
+// firstFailing returns the place of the first trial after which a protected pod waits although there are such further
+// nodes; -1 if there is none.
 func (p *purchaseSearch) firstFailing(ctx context.Context, trials []trial, bought map[string]int) (int, error) {
 	for i, t := range trials {
 		waits, err := p.waits(ctx, t, bought)

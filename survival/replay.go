@@ -21,7 +21,8 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost pods.
+// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost
+// pods.
 type replayer struct {
 	base   *sim.Sim // nil, as before, in one that replays no further loss
 	before *usage
@@ -50,7 +51,8 @@ type outcome struct {
 	rooms map[string]*room // by zone
 }
 
-// move is a pod that has lost its place, and the live pod that is there in place of it, if any: its replacement, directly or not.
+// move is a pod that has lost its place, and the live pod that is there in place of it, if any: its replacement,
+// directly or not.
 type move struct {
 	before, now *v1.Pod
 	why         string // why the latter waits, if it does
@@ -85,7 +87,8 @@ func (s *replayer) replay(ctx context.Context, l *loss) (*outcome, error) {
 	return &outcome{nodes: s.nodes, moves: s.movesOf(before, now), rooms: s.before.afterChanges(sim.Changes[*v1.Node](s.copy), changes)}, nil
 }
 
-// movesOf says which of the pods that had a place have lost it, and what is there in place of them, which is among other pods.
+// movesOf says which of the pods that had a place have lost it, and what is there in place of them, which is among
+// other pods.
 func (s *replayer) movesOf(before, now []*v1.Pod) []move {
 	inPlaceOf := s.successorsOf(now)
 	var out []move
@@ -105,8 +108,8 @@ func (s *replayer) movesOf(before, now []*v1.Pod) []move {
 	return out
 }
 
-// successorsOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod that a controller has
-// replaced by them.
+// successorsOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod
+// that a controller has replaced by them.
 func (s *replayer) successorsOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 	replaced := s.copy.Replaced()
 	out := make(map[types.UID]*v1.Pod, len(pods))
@@ -123,8 +126,8 @@ func (s *replayer) successorsOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 	return out
 }
 
-// revert makes the copy what it was before the loss. If a plugin then says something else in a status than before, it remembers the
-// loss, and the next replay has a new copy.
+// revert makes the copy what it was before the loss. If a plugin then says something else in a status than before, it
+// remembers the loss, and the next replay has a new copy.
 func (s *replayer) revert(ctx context.Context) error {
 	s.copy.Rewind()
 	if err := s.copy.Run(ctx); err != nil {

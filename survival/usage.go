@@ -9,7 +9,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// usage is what the usable nodes of a cluster have and what pods take of it. It is computed once, and then adjusted for each loss.
+// usage is what the usable nodes of a cluster have and what pods take of it. It is computed once, and then adjusted for
+// each loss.
 type usage struct {
 	nodes map[string]*nodeUsage
 	zones map[string]*room

@@ -1,5 +1,5 @@
-// Package census counts what is in a snapshot: nodes and their zones, pods and their requests, workloads, gangs. It does
-// not say what a scheduler would do.
+// Package census counts what is in a snapshot: nodes and their zones, pods and their requests, workloads, gangs. It
+// does not say what a scheduler would do.
 package census
 
 import (
@@ -226,8 +226,8 @@ func (c *Census) ZoneRooms() []Room {
 	return out
 }
 
-// Workload names what a pod belongs to, as in "Deployment shop/web": the controller of its controller, its controller, or
-// the pod itself.
+// Workload names what a pod belongs to, as in "Deployment shop/web": the controller of its controller, its controller,
+// or the pod itself.
 func (c *Census) Workload(pod *v1.Pod) string {
 	over := metav1.GetControllerOf(pod)
 	if over == nil {

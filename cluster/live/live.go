@@ -53,8 +53,9 @@ func newLive(patience time.Duration) *Live {
 // Wait returns when all watches have ended, after the end of the context.
 func (l *Live) Wait() { l.running.Wait() }
 
-// Sync waits until the cluster is known: nodes and pods, and each other kind that the API server answers about within half a minute. It
-// returns the first error about nodes or pods from the API server or the network, or the end of the context.
+// Sync waits until the cluster is known: nodes and pods, and each other kind that the API server answers about within
+// half a minute. It returns the first error about nodes or pods from the API server or the network, or the end of the
+// context.
 func (l *Live) Sync(ctx context.Context) error {
 	patient := time.NewTimer(time.Until(l.began.Add(l.patience)))
 	defer patient.Stop()
@@ -103,7 +104,8 @@ func (l *Live) Snapshot() *snapshot.Snapshot {
 	return s
 }
 
-// Lacks returns a line for each kind that is not known, no longer, or not yet. A kind that the cluster does not have lacks nothing.
+// Lacks returns a line for each kind that is not known, no longer, or not yet. A kind that the cluster does not have
+// lacks nothing.
 func (l *Live) Lacks() []string {
 	var out []string
 	for _, k := range l.kinds {

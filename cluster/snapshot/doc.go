@@ -1,11 +1,12 @@
-// Package snapshot has the objects of a cluster at one moment: those that a scheduler uses, and those that reports show.
+// Package snapshot has the objects of a cluster at one moment: those that a scheduler uses, and those that reports
+// show.
 //
 // # Contract
 //
 // [Read] takes a snapshot with the permissions of the caller: it needs nodes and pods, and says in Snapshot.Missing
 // what else it could not read. [Save] and [Load] keep one in a file, compressed when its name ends in .gz. [Trim]
-// removes what no scheduler uses: environment variables, commands, annotations, managed fields. Objects of a snapshot are
-// never modified: package sim shares them.
+// removes what no scheduler uses: environment variables, commands, annotations, managed fields. Objects of a snapshot
+// are never modified: package sim shares them.
 //
 // # Non-goals
 //

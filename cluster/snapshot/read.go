@@ -35,8 +35,9 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 // Progress takes how many objects have been read. It is called from one goroutine at a time.
 type Progress func(objects int)
 
-// Read takes a snapshot, trimmed. progress may be nil. It fails only if nodes or pods cannot be read, or the API server cannot be reached; other
-// kinds that are not installed, that may not be read, or that the API server fails to read are left out, see Snapshot.Missing.
+// Read takes a snapshot, trimmed. progress may be nil. It fails only if nodes or pods cannot be read, or the API server
+// cannot be reached; other kinds that are not installed, that may not be read, or that the API server fails to read are
+// left out, see Snapshot.Missing.
 func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, error) {
 	r := &reader{client: c, progress: progress, snapshot: New(time.Now().UTC())}
 	group, ctx := errgroup.WithContext(ctx)

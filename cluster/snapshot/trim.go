@@ -16,8 +16,8 @@ import (
 )
 
 // Trim removes from an object what no scheduler plugin uses and what does not belong in a file: environment variables,
-// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields. The names of images and
-// of volumes become hashes, which are equal if the names are equal and are not comparable between processes.
+// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields. The names of images
+// and of volumes become hashes, which are equal if the names are equal and are not comparable between processes.
 func Trim(obj client.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetAnnotations(keptAnnotationsOf(obj.GetAnnotations()))
@@ -149,8 +149,8 @@ func trimPod(spec *v1.PodSpec) {
 	spec.Volumes = volumes
 }
 
-// keptSource keeps claims, and which disk a volume is: filters count disks, and keep pods apart that share one. It returns an empty source
-// for volumes that take part in neither.
+// keptSource keeps claims, and which disk a volume is: filters count disks, and keep pods apart that share one. It
+// returns an empty source for volumes that take part in neither.
 func keptSource(v v1.VolumeSource) v1.VolumeSource {
 	out := v1.VolumeSource{
 		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: v.GCEPersistentDisk, AWSElasticBlockStore: v.AWSElasticBlockStore,

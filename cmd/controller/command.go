@@ -40,8 +40,8 @@ const (
 // memoryMax is the file with the memory limit of the container.
 const memoryMax = "/sys/fs/cgroup/memory.max"
 
-// Main runs the program with the arguments after Name, until a signal ends it, and returns its exit status. The registry has plugins of a scheduler
-// of the caller's own, which a configuration may then name; it may be nil.
+// Main runs the program with the arguments after Name, until a signal ends it, and returns its exit status. The
+// registry has plugins of a scheduler of the caller's own, which a configuration may then name; it may be nil.
 func Main(args []string, registry frameworkruntime.Registry) int {
 	sim.UseOneProcessor()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

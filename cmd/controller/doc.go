@@ -2,16 +2,17 @@
 //
 // # Contract
 //
-// The program follows the cluster and runs the parts that its flags turn on, see package parts: --survival answers ZoneSurvivals,
+// The program follows the cluster and runs the parts that its flags turn on, see package parts: --survival answers
+// ZoneSurvivals,
 // --buy asks an autoscaler for nodes, --rebalance plans and makes moves, and --gang-budgets keeps budgets of gangs (packages
-// zonewise.dev/cmd/controller/survival, .../buy, .../rebalance and .../gangbudgets). Without a part it does not start. While it does not run, what it
-// has written grows old, and nothing else happens.
+// zonewise.dev/cmd/controller/survival, .../buy, .../rebalance and .../gangbudgets). Without a part it does not start.
+// While it does not run, what it has written grows old, and nothing else happens.
 //
-// One replica works: the holder of the lease. A process that loses the lease exits. All parts share one copy of the cluster in
-// memory and one budget of CPU, measured by the CPU time of the process itself.
+// One replica works: the holder of the lease. A process that loses the lease exits. All parts share one copy of the
+// cluster in memory and one budget of CPU, measured by the CPU time of the process itself.
 //
-// /livez fails when the process believes to hold a lease that it has not renewed. /readyz fails while the replica that works
-// does not know all of the cluster, and says what it lacks; a replica that stands by is ready.
+// /livez fails when the process believes to hold a lease that it has not renewed. /readyz fails while the replica that
+// works does not know all of the cluster, and says what it lacks; a replica that stands by is ready.
 //
 // # Non-goals
 //

@@ -52,8 +52,8 @@ func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// processMetrics are the prefixes of the metrics about the process. Those of the scheduler and of its plugins are not about the cluster
-// here, but about copies of it.
+// processMetrics are the prefixes of the metrics about the process. Those of the scheduler and of its plugins are not
+// about the cluster here, but about copies of it.
 var processMetrics = []string{"go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info", "zonewise_build_info"}
 
 // serve serves health, and the metrics with these prefixes, until stop is called.

@@ -40,8 +40,8 @@ type Evidence struct {
 	Census  *census.Census
 	Status  *status.Report
 	Metrics Metrics
-	// Certificate is what was said before the loss about all services, and Held about those with held room. LostAt is when the
-	// zone was lost.
+	// Certificate is what was said before the loss about all services, and Held about those with held room. LostAt is
+	// when the zone was lost.
 	Certificate, Held *status.Survival
 	LostAt            time.Time
 	// Refused has the notes of the events FailedScheduling by pod.
@@ -108,7 +108,8 @@ func Broken(checks []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(checks), Check.OK)
 }
 
-// checkServicesBound: every replica is bound, since the nodes are chosen to have room for all, also while a zone is lost.
+// checkServicesBound: every replica is bound, since the nodes are chosen to have room for all, also while a zone is
+// lost.
 func checkServicesBound(e *Evidence, c *Check) {
 	bound, want := 0, e.Plan.Replicas()
 	for _, p := range e.Census.PodsIn(workload.ServiceNamespace) {
@@ -170,7 +171,8 @@ func checkShares(e *Evidence, c *Check) {
 	}
 }
 
-// checkCertified: the certificates say that every replica runs again after the loss of any zone, and that room is held for that.
+// checkCertified: the certificates say that every replica runs again after the loss of any zone, and that room is held
+// for that.
 func checkCertified(e *Evidence, c *Check) {
 	s := e.Certificate
 	var parts []string
@@ -199,7 +201,8 @@ func AnswerText(s *status.Survival) string {
 	return "unknown"
 }
 
-// checkCertificateWasRight: the replicas that replace those of the lost zone run, as the certificate said before the loss.
+// checkCertificateWasRight: the replicas that replace those of the lost zone run, as the certificate said before the
+// loss.
 func checkCertificateWasRight(e *Evidence, c *Check) {
 	s := e.Certificate
 	at := slices.IndexFunc(s.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Zone == workload.LostZone })

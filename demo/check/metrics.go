@@ -30,7 +30,8 @@ func (m Metrics) PreemptionVictims() float64 {
 	return victims.GetAggregatedSampleSum()
 }
 
-// WaitQuantile returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling queue to a node.
+// WaitQuantile returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling
+// queue to a node.
 func (m Metrics) WaitQuantile(share float64) float64 {
 	return m.histogram("scheduler_pod_scheduling_sli_duration_seconds").Quantile(share)
 }

@@ -104,9 +104,9 @@ func CheckBinaries(opts Options) error {
 // binary is the path of an executable.
 func (o Options) binary(name string) string { return filepath.Join(o.BinDir, name) }
 
-// Start starts a cluster and returns when every component answers. The returned context ends with ctx, and when a component
-// ends by itself; its cause then names the component and has the end of its log. On any error, and when the context ends,
-// everything is cleaned up before Start returns, once etcd and the API server have started.
+// Start starts a cluster and returns when every component answers. The returned context ends with ctx, and when a
+// component ends by itself; its cause then names the component and has the end of its log. On any error, and when the
+// context ends, everything is cleaned up before Start returns, once etcd and the API server have started.
 func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error) {
 	if err := controlplane.IsFree(opts.Port); err != nil {
 		return nil, nil, fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
@@ -225,8 +225,8 @@ func (c *Cluster) startControllers(context.Context) error {
 		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
 		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
-		// The simulated kubelets report rarely, to leave the CPUs to the scheduler. The loss of a zone is still noticed at
-		// once, see the demo's documentation. Its nodes are then tainted without a rate limit.
+		// The simulated kubelets report rarely, to leave the CPUs to the scheduler. The loss of a zone is still noticed
+		// at once, see the demo's documentation. Its nodes are then tainted without a rate limit.
 		"--node-monitor-grace-period=20m", "--node-monitor-period=1s",
 		"--node-eviction-rate=1000", "--secondary-node-eviction-rate=1000", "--large-cluster-size-threshold=1",
 		"--profiling=false")
@@ -312,7 +312,8 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	})
 }
 
-// startBeside starts the controller beside the scheduler under the name of its ServiceAccount, with the scheduler's shipped profile.
+// startBeside starts the controller beside the scheduler under the name of its ServiceAccount, with the scheduler's
+// shipped profile.
 func (c *Cluster) startBeside(context.Context) error {
 	c.opts.Progress(controller)
 	identity, err := c.plane.Kubeconfig(controller, shipped.ControllerUser)
@@ -331,8 +332,8 @@ func (c *Cluster) SchedulerMetrics(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// withConnection returns the scheduler configuration with the connection of this cluster and without leader election, since there is
-// one scheduler. Everything else stays as it is.
+// withConnection returns the scheduler configuration with the connection of this cluster and without leader election,
+// since there is one scheduler. Everything else stays as it is.
 func withConnection(profile []byte, kubeconfig string) ([]byte, error) {
 	var config map[string]any
 	if err := yaml.UnmarshalStrict(profile, &config); err != nil {

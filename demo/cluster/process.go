@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// startProcess runs a component in a process group of its own, so that a Ctrl-C at the terminal reaches only the demo. Its output goes to the
-// file log. ended is called if it ends by itself. kill ends the group, and returns when the process is gone.
+// startProcess runs a component in a process group of its own, so that a Ctrl-C at the terminal reaches only the demo.
+// Its output goes to the file log. ended is called if it ends by itself. kill ends the group, and returns when the
+// process is gone.
 func startProcess(component, path, log string, ended func(error), args ...string) (kill func(), err error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -107,8 +107,8 @@ func (d *demo) writePage() (string, error) {
 }
 
 // pageReport returns the checks and the phases, for the page.
-func (b *board) pageReport() *page.Report {
-	r := &page.Report{Title: "The demo's closing board"}
+func (b *board) pageReport() *page.CheckReport {
+	r := &page.CheckReport{Title: "The demo's closing board"}
 	for _, c := range b.allChecks() {
 		r.Checks = append(r.Checks, page.Check{Name: c.Name, Scope: c.Evidence, Violations: c.Violations})
 	}

@@ -49,12 +49,13 @@ type demo struct {
 	live    *live.Live
 	page    page.Following
 	board   board
-	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress show.
+	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress
+	// show.
 	doing, state atomic.Value
 	// workers is how many batch workers have been created.
 	workers int
-	// certificate is what was said before the loss about all services, and held about the one with held room. lostAt is when the
-	// zone was lost.
+	// certificate is what was said before the loss about all services, and held about the one with held room. lostAt is
+	// when the zone was lost.
 	certificate, held status.Survival
 	lostAt            time.Time
 }
@@ -174,7 +175,8 @@ func (d *demo) runPhase(ctx context.Context, name string, do func(context.Contex
 
 func (d *demo) stateText() string { return d.state.Load().(string) }
 
-// keepCluster leaves the cluster up until the context ends. It prints errors first, since the user may want to look into them.
+// keepCluster leaves the cluster up until the context ends. It prints errors first, since the user may want to look
+// into them.
 func (d *demo) keepCluster(ctx context.Context, err error) {
 	d.doing.Store("the cluster stays up")
 	if err != nil {

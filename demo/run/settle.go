@@ -43,7 +43,8 @@ func readyNodes(c *census.Census) int {
 	return ready
 }
 
-// unsettled says what is still in progress, or "". Nothing is when all pods that fit run, and all others have been tried.
+// unsettled says what is still in progress, or "". Nothing is when all pods that fit run, and all others have been
+// tried.
 func (d *demo) unsettled(c *census.Census) string {
 	for _, pod := range snapshot.List[*corev1.Pod](c.Snapshot) {
 		if pod.DeletionTimestamp != nil {
@@ -78,11 +79,12 @@ func (d *demo) unsettled(c *census.Census) string {
 	return ""
 }
 
-// stallLimit is how long something may be in progress while no pod is bound. It is longer than a gang's longest backoff.
+// stallLimit is how long something may be in progress while no pod is bound. It is longer than a gang's longest
+// backoff.
 const stallLimit = time.Minute
 
-// awaitSettled waits until nothing is in progress. If no pod has been bound for stallLimit, it says what is missing and stops
-// waiting: the checks, which come next, say better what is wrong than a timeout.
+// awaitSettled waits until nothing is in progress. If no pod has been bound for stallLimit, it says what is missing and
+// stops waiting: the checks, which come next, say better what is wrong than a timeout.
 func (d *demo) awaitSettled(ctx context.Context) error {
 	last, since, stalled := -1, time.Now(), ""
 	err := waitFor(ctx, func() (string, error) {
@@ -102,7 +104,8 @@ func (d *demo) awaitSettled(ctx context.Context) error {
 	return err
 }
 
-// waitFor calls missing several times a second until it returns "" or an error. On timeout the error says what was missing last.
+// waitFor calls missing several times a second until it returns "" or an error. On timeout the error says what was
+// missing last.
 func waitFor(ctx context.Context, missing func() (string, error)) error {
 	last := ""
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (done bool, err error) {

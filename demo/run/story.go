@@ -80,8 +80,8 @@ func (d *demo) awaitNodes(ctx context.Context) error {
 	})
 }
 
-// createWorkload creates the services and gangs: first the policy, then the gang that cannot fit, so that everything else must be
-// placed past it, and the other gangs among the services.
+// createWorkload creates the services and gangs: first the policy, then the gang that cannot fit, so that everything
+// else must be placed past it, and the other gangs among the services.
 func (d *demo) createWorkload(ctx context.Context) error {
 	for _, name := range []string{workload.ServiceNamespace, workload.GangNamespace, workload.BatchNamespace} {
 		if err := d.cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -166,9 +166,9 @@ func (d *demo) createBatch(ctx context.Context) error {
 	return d.awaitSettled(ctx)
 }
 
-// loseZone takes the zone away: its kubelets are killed, and its nodes are marked at once as node-lifecycle-controller would
-// mark them after its grace period. From then on the controllers do what they do in a real outage. Pods that the taint
-// eviction deletes stay, since no kubelet finishes them, until they are removed by force, as an operator would.
+// loseZone takes the zone away: its kubelets are killed, and its nodes are marked at once as node-lifecycle-controller
+// would mark them after its grace period. From then on the controllers do what they do in a real outage. Pods that the
+// taint eviction deletes stay, since no kubelet finishes them, until they are removed by force, as an operator would.
 func (d *demo) loseZone(ctx context.Context) error {
 	d.lostAt = time.Now()
 	d.cluster.StopKubelets(workload.LostZone)
@@ -217,7 +217,8 @@ func (d *demo) forceDelete(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// returnZone starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is bound.
+// returnZone starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is
+// bound.
 func (d *demo) returnZone(ctx context.Context) error {
 	if err := d.cluster.StartKubelets(workload.LostZone); err != nil {
 		return err
@@ -231,7 +232,8 @@ func (d *demo) returnZone(ctx context.Context) error {
 // workers is how many requests the demo sends at a time.
 const workers = 8
 
-// forEach calls do for every item, several at a time, and returns the first error, after which the context of the others ends.
+// forEach calls do for every item, several at a time, and returns the first error, after which the context of the
+// others ends.
 func forEach[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)

@@ -53,8 +53,8 @@ func (l line) number(column string, unit float64) int64 {
 	return int64(math.Round(value * unit))
 }
 
-// servicesOf returns the services of the trace in the order of its file. Lines of one service and role are joined under the
-// shape that most of its instances have, and what no node can hold is split.
+// servicesOf returns the services of the trace in the order of its file. Lines of one service and role are joined under
+// the shape that most of its instances have, and what no node can hold is split.
 func servicesOf(lines []line, scale float64) []Service {
 	var out []Service
 	instances := map[Service]int{} // of each service and shape
@@ -87,8 +87,8 @@ func servicesOf(lines []line, scale float64) []Service {
 	return out
 }
 
-// split divides a CPU instance that the most common CPU node of the node trace cannot hold into equal parts, and multiplies
-// the instances and the limit per node accordingly. An instance with a device is not split.
+// split divides a CPU instance that the most common CPU node of the node trace cannot hold into equal parts, and
+// multiplies the instances and the limit per node accordingly. An instance with a device is not split.
 func (s *Service) split() {
 	parts := max(ceilDiv(s.Each[CPU], largest[CPU]), ceilDiv(s.Each[Memory], largest[Memory]))
 	if s.Each.HasGPU() || parts <= 1 {
@@ -152,7 +152,8 @@ func poolIndex(each Resources) int {
 	return 0
 }
 
-// nodeMix returns n nodes of a pool in the trace's proportion: each next one is of the shape that is furthest behind its share.
+// nodeMix returns n nodes of a pool in the trace's proportion: each next one is of the shape that is furthest behind
+// its share.
 func (p pool) nodeMix(n int) []Shape {
 	total := 0
 	for _, s := range p {

@@ -17,8 +17,8 @@ import (
 
 // Names that the objects carry.
 const (
-	// ServiceNamespace has the Deployments of the services, GangNamespace the PodGroups and their StatefulSets, BatchNamespace
-	// the batch workers.
+	// ServiceNamespace has the Deployments of the services, GangNamespace the PodGroups and their StatefulSets,
+	// BatchNamespace the batch workers.
 	ServiceNamespace = "services"
 	GangNamespace    = "training"
 	BatchNamespace   = "batch"
@@ -55,7 +55,8 @@ func fillTemplate[T any](name string, data any) *T {
 // Object is the node as it registers: ready, with its whole capacity allocatable.
 func (n Node) Object() *corev1.Node { return fillTemplate[corev1.Node]("node", n) }
 
-// Deployment is spread over the zones by a hard constraint unless a policy does that, with at most MaxPerNode replicas on one node.
+// Deployment is spread over the zones by a hard constraint unless a policy does that, with at most MaxPerNode replicas
+// on one node.
 func (s Service) Deployment() *appsv1.Deployment {
 	return fillTemplate[appsv1.Deployment]("service", s)
 }

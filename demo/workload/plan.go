@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// DemoScale is the demo's share of the trace's live population: about 700 pods on as many nodes, two minutes on two idle cores.
+// DemoScale is the demo's share of the trace's live population: about 700 pods on as many nodes, two minutes on two
+// idle cores.
 const DemoScale = 0.03
 
 // Zones are the demo's zones, which the policy names. It loses the last.
@@ -36,7 +37,8 @@ type Plan struct {
 	// Services are in order of arrival.
 	Services []Service
 	Gangs    []Gang
-	// Workers is the number of batch workers: as many as fit on the shared nodes while no replica is there, and so more than fit.
+	// Workers is the number of batch workers: as many as fit on the shared nodes while no replica is there, and so more
+	// than fit.
 	Workers int
 }
 
@@ -50,7 +52,8 @@ type Node struct {
 
 // Service is one side of one service: a Deployment of the demo.
 type Service struct {
-	// App is the service, for example app-12. Each has one or two roles: "cn" instances have no device, "hn" instances do.
+	// App is the service, for example app-12. Each has one or two roles: "cn" instances have no device, "hn" instances
+	// do.
 	App, Role string
 	// Each is what one replica requests.
 	Each Resources
@@ -85,8 +88,8 @@ type Gang struct {
 	Members int
 	// Each is what one member requests.
 	Each Resources
-	// Fits is true when the nodes are chosen so that the whole gang fits beside everything else. The demo has one gang that can
-	// never fit: it must wait and hold nothing.
+	// Fits is true when the nodes are chosen so that the whole gang fits beside everything else. The demo has one gang
+	// that can never fit: it must wait and hold nothing.
 	Fits bool
 }
 
@@ -101,8 +104,8 @@ var fitting = []Gang{
 	{Name: "evaluate", Fits: true, Members: 9, Each: Resources{CPU: 28_000, Memory: 112 << 10}},
 }
 
-// NewPlan derives a plan from the embedded figures. scale is the share of the trace's live population, and seed decides the order in which the
-// workload arrives.
+// NewPlan derives a plan from the embedded figures. scale is the share of the trace's live population, and seed decides
+// the order in which the workload arrives.
 func NewPlan(scale float64, seed uint64) *Plan {
 	pools := poolsOf(linesOf(nodesCSV))
 	// A replica that fits only on an empty node has none after a loss. No node holds two of it.
@@ -145,8 +148,8 @@ func (p *Plan) claims() []claim {
 	return claims
 }
 
-// addSharedNodes adds the nodes that a service shares with batch work: in each zone as many as it needs once a zone is lost, and half as
-// many again.
+// addSharedNodes adds the nodes that a service shares with batch work: in each zone as many as it needs once a zone is
+// lost, and half as many again.
 func (p *Plan) addSharedNodes(s Shape) {
 	service := p.Shared()
 	perNode := s.Capacity.countOf(service.Each)
@@ -161,9 +164,9 @@ func (p *Plan) addSharedNodes(s Shape) {
 	}
 }
 
-// tooLarge returns a gang that does not fit. It asks for whole nodes with the most devices that there are: one more of them
-// than exist, so that in an empty cluster all but one of its members would find room. A scheduler that looks at pods one at a
-// time would bind those.
+// tooLarge returns a gang that does not fit. It asks for whole nodes with the most devices that there are: one more of
+// them than exist, so that in an empty cluster all but one of its members would find room. A scheduler that looks at
+// pods one at a time would bind those.
 func (p *Plan) tooLarge() Gang {
 	g := Gang{Name: "train-too-large", Members: 1, Each: Resources{CPU: 1000, Memory: 4 << 10}}
 	for _, n := range p.Nodes {

@@ -9,15 +9,15 @@ type claim struct {
 	maxPerNode int // 0: no limit
 }
 
-// Slack for each pool of each zone: a share, and at least a few nodes, because pods do not fill nodes as well as their shares of nodes
-// add up, and large instances need empty nodes.
+// Slack for each pool of each zone: a share, and at least a few nodes, because pods do not fill nodes as well as their
+// shares of nodes add up, and large instances need empty nodes.
 const (
 	slack      = 0.25
 	slackNodes = 8
 )
 
-// zoneNodes returns the nodes of one zone. Each pod takes its share of a node of its pool; with these the claims fit while one zone is
-// lost. Where a pod can go is left to the scheduler.
+// zoneNodes returns the nodes of one zone. Each pod takes its share of a node of its pool; with these the claims fit
+// while one zone is lost. Where a pod can go is left to the scheduler.
 func zoneNodes(pools [2]pool, zones int, claims []claim) []Shape {
 	var nodes []Shape
 	for home, p := range pools {

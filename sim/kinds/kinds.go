@@ -1,5 +1,5 @@
-// Package kinds has the kinds of objects that a copy of a cluster has. It links no scheduler, so that what only reads or writes
-// such objects need not either.
+// Package kinds has the kinds of objects that a copy of a cluster has. It links no scheduler, so that what only reads
+// or writes such objects need not either.
 package kinds
 
 import (
@@ -40,7 +40,8 @@ func All() []client.Object {
 	})
 }
 
-// Admission returns an empty object of each kind by which an API server changes new pods. A copy has only what comes of it.
+// Admission returns an empty object of each kind by which an API server changes new pods. A copy has only what comes of
+// it.
 func Admission() []client.Object { return []client.Object{&v1.LimitRange{}, &nodev1.RuntimeClass{}} }
 
 // Scheme has the kinds of Kubernetes and of the pack. It is shared, and nothing is added to it.

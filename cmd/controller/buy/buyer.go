@@ -100,8 +100,8 @@ func (b *buyer) withdraw(now time.Time) {
 	}
 }
 
-// reportAsked puts into the status what is asked for, and what the autoscaler says of it. failed is why not all of it could be asked for; nil if it
-// could.
+// reportAsked puts into the status what is asked for, and what the autoscaler says of it. failed is why not all of it
+// could be asked for; nil if it could.
 func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 	before := map[string]*v1alpha1.BuyBuffer{}
 	if *b.status != nil {
@@ -137,12 +137,12 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 		}
 	}
 	*b.status = status
-	quotas, words := metav1.ConditionFalse, "no quota is in the way"
+	quotas, text := metav1.ConditionFalse, "no quota is in the way"
 	reason := v1alpha1.ReasonNoQuotas
 	if len(limited) > 0 {
-		quotas, reason, words = metav1.ConditionTrue, v1alpha1.ReasonQuotas, strings.Join(limited, "; ")
+		quotas, reason, text = metav1.ConditionTrue, v1alpha1.ReasonQuotas, strings.Join(limited, "; ")
 	}
-	b.setCondition(v1alpha1.ConditionLimitedByQuotas, quotas, reason, words, now)
+	b.setCondition(v1alpha1.ConditionLimitedByQuotas, quotas, reason, text, now)
 
 	about := fmt.Sprintf("room for %d pods is asked for, of %d wanted", status.Asked, status.Wanted)
 	switch silent := now.Sub(oldest) >= answerWithin && !answered; {

@@ -27,11 +27,12 @@ import (
 	"zonewise.dev/internal/message"
 )
 
-// fieldOwner is the field manager of what the part applies. It never changes: what another manager has applied would stay.
+// fieldOwner is the field manager of what the part applies. It never changes: what another manager has applied would
+// stay.
 const fieldOwner = client.FieldOwner("zonewise-buy")
 
-// contentAnnotation has a digest of what was applied as a PodTemplate, which the API server has completed since, and the generation that the PodTemplate
-// got by that.
+// contentAnnotation has a digest of what was applied as a PodTemplate, which the API server has completed since, and
+// the generation that the PodTemplate got by that.
 const contentAnnotation = "zonewise.dev/content"
 
 var errNotInstalled = errors.New("the cluster has no CapacityBuffers of " + buy.Group)
@@ -50,8 +51,8 @@ type planned struct {
 	answers map[string][]metav1.Condition
 }
 
-// askForAll asks for what is wanted, and reports whether objects of the part were left that no demand names: the next look is to see that they are gone. What
-// goes wrong is in the conditions, and is tried again at the next look.
+// askForAll asks for what is wanted, and reports whether objects of the part were left that no demand names: the next
+// look is to see that they are gone. What goes wrong is in the conditions, and is tried again at the next look.
 func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Time) (left bool) {
 	logger := klog.FromContext(ctx)
 	has, err := c.listOwned(ctx)
@@ -152,8 +153,8 @@ func planFor(d *buy.Demand, has map[types.NamespacedName]*unstructured.Unstructu
 	return out
 }
 
-// applyPlanned makes the API server's objects what is planned, and takes those that stay out of what exists. After the first error it asks for no more;
-// what was not asked for then counts as it was.
+// applyPlanned makes the API server's objects what is planned, and takes those that stay out of what exists. After the
+// first error it asks for no more; what was not asked for then counts as it was.
 func (c *Controller) applyPlanned(ctx context.Context, d *buy.Demand, next *planned, has *existing) error {
 	buffers, templates := has.buffers[d.Owner.UID], has.templates[d.Owner.UID]
 	var first error
@@ -179,7 +180,8 @@ func (c *Controller) applyPlanned(ctx context.Context, d *buy.Demand, next *plan
 	return first
 }
 
-// applyBuffer applies the two objects of a buffer where they are not as they should be: the template first, since it is what the other refers to.
+// applyBuffer applies the two objects of a buffer where they are not as they should be: the template first, since it is
+// what the other refers to.
 func (c *Controller) applyBuffer(
 	ctx context.Context, d *buy.Demand, b *buy.Buffer, before *unstructured.Unstructured, template *v1.PodTemplate, version schema.GroupVersionKind,
 ) error {
@@ -199,7 +201,8 @@ func (c *Controller) applyBuffer(
 	return nil
 }
 
-// applyTemplate makes a PodTemplate what is wanted. One whose pods somebody else has changed is made anew: what another manager has added would stay.
+// applyTemplate makes a PodTemplate what is wanted. One whose pods somebody else has changed is made anew: what another
+// manager has added would stay.
 func (c *Controller) applyTemplate(ctx context.Context, wanted, present *v1.PodTemplate) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// bytesPerPod is in what the controller can work on copies of a cluster, for each of its pods. With half as much, the garbage collector takes more
-	// CPU than the work (BenchmarkCertify).
+	// bytesPerPod is in what the controller can work on copies of a cluster, for each of its pods. With half as much,
+	// the garbage collector takes more CPU than the work (BenchmarkCertify).
 	bytesPerPod = 24 << 10
 	// bytesAtStart is what the process has without a cluster.
 	bytesAtStart = 64 << 20
 )
 
-// LimitMemory makes the garbage collector keep to nine tenths of the memory limit in a file of a cgroup, unless GOMEMLIMIT says to what, and
-// returns the limit in bytes, math.MaxInt64 if there is none.
+// LimitMemory makes the garbage collector keep to nine tenths of the memory limit in a file of a cgroup, unless
+// GOMEMLIMIT says to what, and returns the limit in bytes, math.MaxInt64 if there is none.
 func LimitMemory(file string) int64 {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		text, _ := os.ReadFile(file) // there is none outside of a container
@@ -34,8 +34,8 @@ func LimitMemory(file string) int64 {
 	return debug.SetMemoryLimit(-1)
 }
 
-// TooLarge says in a line that the cluster does not fit into the memory that the process may use; it is empty if it does. A part that copies the
-// cluster asks first: to be killed at the limit again and again would answer nothing.
+// TooLarge says in a line that the cluster does not fit into the memory that the process may use; it is empty if it
+// does. A part that copies the cluster asks first: to be killed at the limit again and again would answer nothing.
 func (s *Shared) TooLarge(cluster *snapshot.Snapshot) string {
 	pods := len(snapshot.List[*v1.Pod](cluster))
 	need := int64(bytesAtStart + pods*bytesPerPod)

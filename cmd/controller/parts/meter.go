@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Meter spreads the work of a part over time, so that the process uses no more than a fraction of a core. It is not safe for concurrent use.
+// Meter spreads the work of a part over time, so that the process uses no more than a fraction of a core. It is not
+// safe for concurrent use.
 type Meter struct {
 	// Fraction is how much of a core may be used.
 	Fraction float64

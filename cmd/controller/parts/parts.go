@@ -16,8 +16,9 @@ import (
 type Part interface {
 	// Start is called once, before the first turn, with the cluster as it is then.
 	Start(ctx context.Context, cluster *snapshot.Snapshot)
-	// Turn does what the cluster and the part's meters ask for; it may be nothing. It reads the cluster with read, which costs CPU, and
-	// returns after how long it wants its next turn if nothing changes. It may get one before. An error ends the process.
+	// Turn does what the cluster and the part's meters ask for; it may be nothing. It reads the cluster with read,
+	// which costs CPU, and returns after how long it wants its next turn if nothing changes. It may get one before. An
+	// error ends the process.
 	Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error)
 	// Close is called after the last turn.
 	Close()
@@ -48,8 +49,9 @@ type Description struct {
 	New func(Shared) Part
 }
 
-// Run gives the parts their turns until ctx ends. settle is how long after a change they are called, so that changes that belong together
-// are read together. An error is that of ctx or of a part, or says that the cluster cannot be read.
+// Run gives the parts their turns until ctx ends. settle is how long after a change they are called, so that changes
+// that belong together are read together. An error is that of ctx or of a part, or says that the cluster cannot be
+// read.
 func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Duration) error {
 	if err := cluster.Sync(ctx); err != nil {
 		return err

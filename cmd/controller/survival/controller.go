@@ -41,11 +41,12 @@ type Controller struct {
 	certify   survival.Options // without what belongs to one snapshot
 	shared    parts.Shared
 	certifier survival.Certifier
-	// fullBudget bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
-	// to follow it: half as much, so that the next full round comes after twice the time at most.
+	// fullBudget bounds what the process uses from one full round to the next, and follows what it uses to look at the
+	// cluster between them and to follow it: half as much, so that the next full round comes after twice the time at
+	// most.
 	fullBudget, followBudget parts.Meter
-	// hashOfFullRound is the question that the last full round answered, and at what time, and answered that of the last answer; empty if it was
-	// not written everywhere.
+	// hashOfFullRound is the question that the last full round answered, and at what time, and answered that of the
+	// last answer; empty if it was not written everywhere.
 	hashOfFullRound, hashOfStatuses string
 	fullRoundAt                     time.Time
 	// fullRoundTook is how long the last full round took.
@@ -63,8 +64,9 @@ func New(shared parts.Shared, options Options) *Controller {
 	}
 }
 
-// renewAnswers renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
-// changes, if they can be followed. It returns after how long it wants to be called again if nothing changes.
+// renewAnswers renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows
+// one now, else by following the changes, if they can be followed. It returns after how long it wants to be called
+// again if nothing changes.
 func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Snapshot) (wait time.Duration, err error) {
 	began := time.Now()
 	untilRound := c.fullBudget.Next().Sub(began)
@@ -197,8 +199,8 @@ func (r *round) questionHash() string {
 	return out.String() + strings.Join(r.options.Missing, " ")
 }
 
-// replayLosses replays all losses and writes the certificates. Then it finds out what to hold and what would have to be bought, which takes far longer, and
-// writes that.
+// replayLosses replays all losses and writes the certificates. Then it finds out what to hold and what would have to be
+// bought, which takes far longer, and writes that.
 func (r *round) replayLosses(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
@@ -248,7 +250,8 @@ func (r *round) forgetOthers() {
 	})
 }
 
-// writeStatus writes what is shown of an answer, and reports whether it is written. It is the last answer in either case.
+// writeStatus writes what is shown of an answer, and reports whether it is written. It is the last answer in either
+// case.
 func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, a answer) bool {
 	c.mu.Lock()
 	c.answers[asked.Name] = answer{*a.computed.DeepCopy(), *a.shown.DeepCopy()} // what is held may be added to it meanwhile

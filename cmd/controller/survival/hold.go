@@ -15,11 +15,12 @@ import (
 	"zonewise.dev/survival"
 )
 
-// fieldOwner is the field manager of reservations. It never changes: what another manager has applied would stay in them.
+// fieldOwner is the field manager of reservations. It never changes: what another manager has applied would stay in
+// them.
 const fieldOwner = client.FieldOwner("zonewise-survival")
 
-// hold makes the reservation of a ZoneSurvival what it should be, and puts into a status what that is. It reports whether the reservation
-// is written; an error is that of ctx.
+// hold makes the reservation of a ZoneSurvival what it should be, and puts into a status what that is. It reports
+// whether the reservation is written; an error is that of ctx.
 func (c *Controller) hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options survival.Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (written bool, err error) {
@@ -40,7 +41,8 @@ func (c *Controller) hold(
 	return true, nil
 }
 
-// keep writes or deletes the reservation if it is not as it should be. It never touches one that belongs to something else.
+// keep writes or deletes the reservation if it is not as it should be. It never touches one that belongs to something
+// else.
 func (c *Controller) keep(ctx context.Context, room *survival.Room) error {
 	present, wanted := room.Present, room.Wanted
 	if room.Same() {

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/survival"
 )
 
-// slowRound is how long a full round may take without that the old answers are marked first: to mark each of them on a small cluster, where
-// the new answer comes in a second, would only be two writes in place of one.
+// slowRound is how long a full round may take without that the old answers are marked first: to mark each of them on a
+// small cluster, where the new answer comes in a second, would only be two writes in place of one.
 const slowRound = 5 * time.Second
 
 // answer is what is known about a ZoneSurvival.
@@ -23,8 +23,9 @@ type answer struct {
 	computed, shown v1alpha1.ZoneSurvivalStatus
 }
 
-// asShown returns an answer as it is shown: a certificate that is True does not stay so if it is about another cluster than the one of now, about
-// another spec, or if not all of the cluster is known. One that is False stays: what is wrong is worth a warning until it is known to be mended.
+// asShown returns an answer as it is shown: a certificate that is True does not stay so if it is about another cluster
+// than the one of now, about another spec, or if not all of the cluster is known. One that is False stays: what is
+// wrong is worth a warning until it is known to be mended.
 func asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival, now *survival.Options) v1alpha1.ZoneSurvivalStatus {
 	shown := *computed.DeepCopy()
 	survives := meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionSurvives)
@@ -62,7 +63,8 @@ func setUnknown(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message 
 	})
 }
 
-// markOutdated shows which of the last answers do not fit the cluster, and reports whether all that was to be written is.
+// markOutdated shows which of the last answers do not fit the cluster, and reports whether all that was to be written
+// is.
 func (r *round) markOutdated(ctx context.Context) bool {
 	all := true
 	for _, s := range r.asked {
@@ -83,7 +85,8 @@ func (c *Controller) lastAnswer(name string) answer {
 	return answer{*last.computed.DeepCopy(), *last.shown.DeepCopy()}
 }
 
-// rememberWritten takes the answers of another process for the last ones, so that their metrics go on before the first round is over.
+// rememberWritten takes the answers of another process for the last ones, so that their metrics go on before the first
+// round is over.
 func (c *Controller) rememberWritten(asked []*v1alpha1.ZoneSurvival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +95,8 @@ func (c *Controller) rememberWritten(asked []*v1alpha1.ZoneSurvival) {
 	}
 }
 
-// toldStatus is what events have told of a condition: that a certificate which was True waits for the next round is no news.
+// toldStatus is what events have told of a condition: that a certificate which was True waits for the next round is no
+// news.
 func toldStatus(c *metav1.Condition) metav1.ConditionStatus {
 	switch {
 	case c == nil:

@@ -9,7 +9,8 @@ import (
 	"zonewise.dev/survival"
 )
 
-// recountServing brings what is left without a zone up to date in the answers: the readiness of pods decides it, and nothing of a replay.
+// recountServing brings what is left without a zone up to date in the answers: the readiness of pods decides it, and
+// nothing of a replay.
 func (r *round) recountServing(ctx context.Context, now time.Time) {
 	if len(r.asked) == 0 {
 		return // to read the cluster for it costs CPU at each look

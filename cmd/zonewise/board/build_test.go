@@ -233,7 +233,7 @@ func TestHostileNamesAreText(t *testing.T) {
 		p := pageOf(t, c, Options{Cluster: hostile})
 		p.Zones.Cards = cards
 		p.Banner = hostile
-		p.Report = &Report{Title: hostile, Checks: []Check{{Name: hostile, Violations: []string{hostile}}}, Facts: []Fact{{hostile, hostile}}}
+		p.Report = &CheckReport{Title: hostile, Checks: []Check{{Name: hostile, Violations: []string{hostile}}}, Facts: []Fact{{hostile, hostile}}}
 		html := htmlOf(t, p)
 		require.NotContains(t, html, "<script>alert")
 		require.NotContains(t, html, "<img")

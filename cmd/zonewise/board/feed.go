@@ -105,7 +105,8 @@ func (f *feed) nextFrame(ctx context.Context) (*frame, error) {
 	return last, nil
 }
 
-// changesFor returns the parts of a frame that differ from those that a viewer has, and records that the viewer has them.
+// changesFor returns the parts of a frame that differ from those that a viewer has, and records that the viewer has
+// them.
 func (fr *frame) changesFor(have map[string]template.HTML) map[string]template.HTML {
 	out := map[string]template.HTML{}
 	for _, s := range fr.Parts {

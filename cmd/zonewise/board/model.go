@@ -22,7 +22,7 @@ type Page struct {
 	Columns []string
 	// Gangs has those that are whole as rows, Waiting the pods that are in no gang, by workload.
 	Gangs, Waiting, Policies, Workloads, Rebalances, Reservations List
-	Report                                            *Report
+	Report                                                        *CheckReport
 }
 
 // Tile is a number that stands out.
@@ -48,7 +48,8 @@ type Badge struct {
 	Tone Tone
 }
 
-// Share is a part of a whole with its figures: a resource of a zone, or what a policy, workload or reservation has in a zone.
+// Share is a part of a whole with its figures: a resource of a zone, or what a policy, workload or reservation has in a
+// zone.
 type Share struct {
 	Label, Text string
 	// None is true if the zone does not count.
@@ -62,7 +63,7 @@ type Share struct {
 
 // ZonesView shows the zones as columns.
 type ZonesView struct {
-	Zones []Zone
+	Zones []ZoneColumn
 	// Hidden is how many zones are left out.
 	Hidden int
 	// Cards is true if nodes are shown one by one with their pods. Otherwise each cell of a grid is PerCell nodes.
@@ -70,8 +71,8 @@ type ZonesView struct {
 	PerCell int
 }
 
-// Zone is one column.
-type Zone struct {
+// ZoneColumn is one column.
+type ZoneColumn struct {
 	Name  string
 	State Badge
 	Facts []string
@@ -163,8 +164,8 @@ type Card struct {
 	Command string
 }
 
-// Report is a list of checks to show on the page, as the demo has.
-type Report struct {
+// CheckReport is a list of checks to show on the page, as the demo has.
+type CheckReport struct {
 	Title  string
 	Checks []Check
 	Facts  []Fact

@@ -23,7 +23,8 @@ import (
 // mostViewers is how many pages may be open at once.
 const mostViewers = 32
 
-// heartbeat is how often an idle stream sends a sign of life; writeTimeout is how long a browser may take for an update.
+// heartbeat is how often an idle stream sends a sign of life; writeTimeout is how long a browser may take for an
+// update.
 const (
 	heartbeat    = 15 * time.Second
 	writeTimeout = 30 * time.Second

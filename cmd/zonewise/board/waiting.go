@@ -56,7 +56,8 @@ func (b *builder) explainCommand(kind, key string) string {
 	return fmt.Sprintf("%s explain %s%s -n %s", cmp.Or(b.opts.Command, "zonewise"), kind, name, namespace)
 }
 
-// addWaiting shows the waiting pods that are in no gang, and what the scheduler has said of the oldest of each workload.
+// addWaiting shows the waiting pods that are in no gang, and what the scheduler has said of the oldest of each
+// workload.
 func (b *builder) addWaiting() {
 	groups := map[string][]*census.Pod{}
 	pods := 0

@@ -48,7 +48,7 @@ func zonesViewOf(c *census.Census, reservations []status.Reservation) ZonesView 
 		if room.Ready < len(room.Nodes) {
 			ready = number(room.Ready) + " ready"
 		}
-		z := Zone{
+		z := ZoneColumn{
 			Name: status.ZoneText(room.Zone), State: stateOf(room.Nodes), Bars: barsOf(room),
 			Facts: []string{countOf(len(room.Nodes), "node") + ", " + ready, countOf(room.Pods, "pod")},
 		}

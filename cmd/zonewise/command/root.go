@@ -19,8 +19,8 @@ var errPartial = errors.New("what the simulation did not see may decide")
 
 var exitCodes = program.Codes{errNotSurvived: 4, errPartial: 5}
 
-// Main runs the command line with the arguments, the program's name left out, and returns the exit code. The registry has plugins of a
-// scheduler of the caller's own, which a configuration may then name; it may be nil.
+// Main runs the command line with the arguments, the program's name left out, and returns the exit code. The registry
+// has plugins of a scheduler of the caller's own, which a configuration may then name; it may be nil.
 func Main(args []string, registry frameworkruntime.Registry) int {
 	root := newRoot(registry)
 	root.SetArgs(args)

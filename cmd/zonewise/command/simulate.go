@@ -263,7 +263,7 @@ func (f *simulateFlags) readWorkload(cmd *cobra.Command, c *census.Census, names
 	if f.file == "" {
 		return nil, nil
 	}
-	name, in := filepath.Base(f.file), cmd.InOrStdin()
+	name, manifests := filepath.Base(f.file), cmd.InOrStdin()
 	if f.file == "-" {
 		name = "standard input"
 	} else {
@@ -272,12 +272,12 @@ func (f *simulateFlags) readWorkload(cmd *cobra.Command, c *census.Census, names
 			return nil, err
 		}
 		defer file.Close()
-		in = file
+		manifests = file
 	}
 	if f.copies > 1 {
 		name = fmt.Sprintf("%d x %s", f.copies, name)
 	}
-	workload, err := simulate.ParseWorkload(name, in, namespace, f.copies, c.Snapshot)
+	workload, err := simulate.ParseWorkload(name, manifests, namespace, f.copies, c.Snapshot)
 	if err != nil {
 		return nil, program.Usage(fmt.Errorf("-f: %w", oneLine(err)))
 	}

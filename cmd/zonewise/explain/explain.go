@@ -29,7 +29,7 @@ type Report struct {
 	Pod  *Pod               `json:"pod,omitempty"`
 	Now  *Now               `json:"now,omitempty"`
 	Gang *GangReport        `json:"gang,omitempty"`
-	Zone []Zone             `json:"zones,omitempty"`
+	Zone []ZoneFit          `json:"zones,omitempty"`
 	Said []SchedulerMessage `json:"schedulerSaid,omitempty"`
 	Next []string           `json:"whatWouldLetItGo,omitempty"`
 	// Moves is what ZoneRebalances say about the pod.
@@ -61,8 +61,8 @@ type SchedulerMessage struct {
 	Count  int32     `json:"count,omitempty"`
 }
 
-// Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged, except
-// for its time.
+// Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged,
+// except for its time.
 func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
 	r := &Report{Pod: describe(c, s, p), Said: schedulerMessages(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
 	if key := census.GangOf(p.Pod); key != "" {
@@ -161,7 +161,8 @@ type examination struct {
 	answer *sim.Evaluation
 }
 
-// withoutGang returns a copy of the pod without its gang, because here the question is about nodes, not about the other members.
+// withoutGang returns a copy of the pod without its gang, because here the question is about nodes, not about the other
+// members.
 func withoutGang(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if census.GangOf(pod) != "" {

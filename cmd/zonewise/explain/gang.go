@@ -20,8 +20,8 @@ import (
 // GangReport is the explained gang, or the gang of the explained pod.
 type GangReport struct {
 	status.Gang
-	// Fit is how many of the missing members would each find a node now, if they were not a gang. Nil for the gang of an
-	// explained pod.
+	// Fit is how many of the missing members would each find a node now, if they were not a gang. Nil for the gang of
+	// an explained pod.
 	Fit *int `json:"fit,omitempty"`
 	// Gated members have scheduling gates, and do not count.
 	Gated int `json:"gated,omitempty"`
@@ -92,8 +92,9 @@ func (e *gangExamination) whyNotTried() string {
 
 func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 
-// placeMembers has the scheduler place the gang on a changed copy, and returns how many members are then missing. The copy has the gang's
-// members, as they are or as pods without a gang, and other pods with a nomination. The caller closes it.
+// placeMembers has the scheduler place the gang on a changed copy, and returns how many members are then missing. The
+// copy has the gang's members, as they are or as pods without a gang, and other pods with a nomination. The caller
+// closes it.
 func (e *gangExamination) placeMembers(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
 	options := e.options
 	options.Pods = func(pod *corev1.Pod) *corev1.Pod {

@@ -18,8 +18,8 @@ import (
 
 // Now says where a bound pod would go if it were placed now, and so why it is where it is.
 type Now struct {
-	// Node is the one that it would get, the first of Nodes; empty if it would wait. If several have the same score, it is its own if that is
-	// among them.
+	// Node is the one that it would get, the first of Nodes; empty if it would wait. If several have the same score, it
+	// is its own if that is among them.
 	Node string `json:"node,omitempty"`
 	// Stays: Node is where it is.
 	Stays bool `json:"stays"`

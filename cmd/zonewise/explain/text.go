@@ -105,7 +105,7 @@ func (g *GangReport) writeText(p *show.Page) {
 }
 
 func (r *Report) writeZones(p *show.Page) {
-	show.Section(p, "Zones", []string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, r.Zone, func(z *Zone) []show.Cell {
+	show.Section(p, "Zones", []string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, r.Zone, func(z *ZoneFit) []show.Cell {
 		fit := show.C("%d", z.Fit).ColorIf(z.Fit == 0, show.Red).ColorIf(z.Fit > 0, show.Green)
 		var counts []string
 		for _, c := range z.Policies {

@@ -269,7 +269,8 @@ func (e *examination) withoutHolds(n *sim.NodeEvaluation) []change {
 	return out
 }
 
-// heldOn says what a reservation holds on a node; empty if nothing. The status leaves out nodes on which all amounts are held.
+// heldOn says what a reservation holds on a node; empty if nothing. The status leaves out nodes on which all amounts
+// are held.
 func heldOn(r *v1alpha1.ZoneReservation, node string) string {
 	if slices.ContainsFunc(r.Spec.Nodes, func(n v1alpha1.ReservationNode) bool { return n.Name == node }) {
 		return "amounts"

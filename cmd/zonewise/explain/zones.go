@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// Zone is what a zone offers the pod.
-type Zone struct {
+// ZoneFit is what a zone offers the pod.
+type ZoneFit struct {
 	Zone  string `json:"zone"`
 	Nodes int    `json:"nodes"`
 	// Fit is how many of them would take the pod now.
@@ -58,8 +58,8 @@ type Obstacle struct {
 }
 
 // zonesOf groups an answer by zone.
-func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation) []Zone {
-	zones := map[string]*Zone{}
+func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation) []ZoneFit {
+	zones := map[string]*ZoneFit{}
 	type reason struct{ zone, plugin, words string }
 	refused := map[reason]int{}
 	for i := range answer.Nodes {
@@ -67,7 +67,7 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluati
 		name := n.Node.Labels[corev1.LabelTopologyZone]
 		z := zones[name]
 		if z == nil {
-			z = &Zone{Zone: name}
+			z = &ZoneFit{Zone: name}
 			zones[name] = z
 		}
 		z.Nodes++
@@ -107,7 +107,7 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluati
 			}
 		}
 	}
-	var out []Zone
+	var out []ZoneFit
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		z := zones[name]
 		slices.SortFunc(z.Obstacles, func(a, b Obstacle) int {

@@ -1,3 +1,3 @@
-// Package show prints results of the zonewise command: as text, in tables that become lists on a narrow terminal, and as
-// JSON or YAML.
+// Package show prints results of the zonewise command: as text, in tables that become lists on a narrow terminal, and
+// as JSON or YAML.
 package show

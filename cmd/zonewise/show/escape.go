@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// Printable makes text from the cluster harmless on a terminal: whoever may write an event or a condition must not move the cursor,
-// rename the window or turn the direction of text. Control characters become visible, as kubectl shows them: ESC as ^[. Line breaks and
-// tabs become spaces.
+// Printable makes text from the cluster harmless on a terminal: whoever may write an event or a condition must not move
+// the cursor, rename the window or turn the direction of text. Control characters become visible, as kubectl shows
+// them: ESC as ^[. Line breaks and tabs become spaces.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, unprintable) {
 		return text

@@ -106,7 +106,8 @@ func (p *Page) Item(indent int, color Color, format string, args ...any) {
 	p.writeLines(strings.Repeat(" ", indent), "- ", color, fmt.Sprintf(format, args...))
 }
 
-// writeLines writes text, made printable and wrapped to the width. The first line begins with lead, the others with as many spaces.
+// writeLines writes text, made printable and wrapped to the width. The first line begins with lead, the others with as
+// many spaces.
 func (p *Page) writeLines(indentation, lead string, color Color, text string) {
 	width := p.style.Width
 	if width > 0 {

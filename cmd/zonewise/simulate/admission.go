@@ -23,8 +23,8 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// admission changes new pods as an API server does, by its own plugins: default requests and limits of LimitRanges, overhead, node selector
-// and tolerations of RuntimeClasses, the priority of PriorityClasses.
+// admission changes new pods as an API server does, by its own plugins: default requests and limits of LimitRanges,
+// overhead, node selector and tolerations of RuntimeClasses, the priority of PriorityClasses.
 type admission struct {
 	snapshot *snapshot.Snapshot
 	ranges   []*corev1.LimitRange

@@ -13,7 +13,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// recountBudgets does the disruption controller's work for the budgets that have other pods than before: all pods that are there are wanted.
+// recountBudgets does the disruption controller's work for the budgets that have other pods than before: all pods that
+// are there are wanted.
 func (p *scenarioRun) recountBudgets(changed []*corev1.Pod) error {
 	for _, budget := range sim.List[*policyv1.PodDisruptionBudget](p.sim) {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)

@@ -18,7 +18,8 @@ type Certificate struct {
 	Name string `json:"name"`
 	// AgeSeconds is how old the certificate is.
 	AgeSeconds int64 `json:"ageSeconds"`
-	// Displaced protected pods lose their place. Of these, Waiting would wait by the certificate, and WaitingHere wait in the simulation.
+	// Displaced protected pods lose their place. Of these, Waiting would wait by the certificate, and WaitingHere wait
+	// in the simulation.
 	Displaced   int64 `json:"displaced"`
 	Waiting     int64 `json:"waiting"`
 	WaitingHere int64 `json:"waitingHere"`
@@ -27,7 +28,8 @@ type Certificate struct {
 	age    string
 }
 
-// isAbout reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and nothing else.
+// isAbout reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and
+// nothing else.
 func (s *Scenario) isAbout(loss *v1alpha1.SurvivalLoss) bool {
 	if len(s.addedNodes()) > 0 || s.Added != nil || s.Return {
 		return false
@@ -56,7 +58,8 @@ func (p *scenarioRun) compareCertificates(scenario *Scenario, before, after *cen
 	}
 }
 
-// countRunning counts protected pods that have a node. Those that waited before the loss do not count, as in a certificate.
+// countRunning counts protected pods that have a node. Those that waited before the loss do not count, as in a
+// certificate.
 func (p *scenarioRun) countRunning(c *census.Census, protects func(*corev1.Pod) bool) int64 {
 	running := int64(0)
 	for _, pod := range c.Pods {

@@ -15,12 +15,12 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// Zone says what a zone has before and after. A lost zone has nothing after.
-type Zone struct {
-	Name   string      `json:"name"`
-	Lost   bool        `json:"lost,omitempty"`
-	Before status.Zone `json:"before"`
-	After  status.Zone `json:"after,omitzero"`
+// ZoneLoad says what a zone has before and after. A lost zone has nothing after.
+type ZoneLoad struct {
+	Name   string           `json:"name"`
+	Lost   bool             `json:"lost,omitempty"`
+	Before status.ZoneUsage `json:"before"`
+	After  status.ZoneUsage `json:"after,omitzero"`
 }
 
 // Promise says what happens to a promise of the cluster, and whether it is broken.
@@ -28,8 +28,9 @@ type Promise struct {
 	// Kind is one of Failures: a ZoneSpreadPolicy, a PodDisruptionBudget, a gang or a ZoneReservation.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Before and After count pods of a policy, healthy pods of a budget, bound members of a gang, or unused slots of a reservation
-	// (places for pods, if it holds amounts), at the start and in the end. Wanted is how many of them, or slots in all, there should be.
+	// Before and After count pods of a policy, healthy pods of a budget, bound members of a gang, or unused slots of a
+	// reservation (places for pods, if it holds amounts), at the start and in the end. Wanted is how many of them, or
+	// slots in all, there should be.
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
 	Wanted int64 `json:"wanted"`
@@ -39,14 +40,14 @@ type Promise struct {
 }
 
 func (p *scenarioRun) compareZones(before, after *census.Census) {
-	now := map[string]status.Zone{}
+	now := map[string]status.ZoneUsage{}
 	for _, zone := range status.ZonesOf(after) {
 		now[zone.Name] = zone
 	}
-	p.result.Zones = []Zone{}
+	p.result.Zones = []ZoneLoad{}
 	for _, zone := range status.ZonesOf(before) {
 		left, there := now[zone.Name]
-		p.result.Zones = append(p.result.Zones, Zone{Name: zone.Name, Lost: !there, Before: zone, After: left})
+		p.result.Zones = append(p.result.Zones, ZoneLoad{Name: zone.Name, Lost: !there, Before: zone, After: left})
 	}
 }
 
@@ -63,7 +64,8 @@ func (p *scenarioRun) addPromise(promise Promise) {
 	p.result.Promises = append(p.result.Promises, promise)
 }
 
-// comparePolicies goes by the statuses of the policies. One is broken if it was obeyed and feasible before, and is not afterwards.
+// comparePolicies goes by the statuses of the policies. One is broken if it was obeyed and feasible before, and is not
+// afterwards.
 func (p *scenarioRun) comparePolicies(before, after *census.Census) {
 	bad := func(state string) bool {
 		return state == status.Infeasible || state == status.Violated || state == status.Waiting
@@ -87,7 +89,8 @@ func (p *scenarioRun) comparePolicies(before, after *census.Census) {
 	}
 }
 
-// compareBudgets goes by the healthy pods: left are those after the loss of the nodes, before displaced pods have found others.
+// compareBudgets goes by the healthy pods: left are those after the loss of the nodes, before displaced pods have found
+// others.
 func (p *scenarioRun) compareBudgets(before *census.Census, left map[string]int64, after *census.Census) {
 	first, last := objectsByName[*policyv1.PodDisruptionBudget](before), objectsByName[*policyv1.PodDisruptionBudget](after)
 	for _, name := range slices.Sorted(maps.Keys(last)) {
@@ -107,8 +110,8 @@ func (p *scenarioRun) compareBudgets(before *census.Census, left map[string]int6
 	}
 }
 
-// compareGangs looks at the gangs that lost members, or were added. Members that have succeeded count for as long as their
-// controller has live ones.
+// compareGangs looks at the gangs that lost members, or were added. Members that have succeeded count for as long as
+// their controller has live ones.
 func (p *scenarioRun) compareGangs(before, after *census.Census) {
 	touched := map[string]bool{}
 	if p.loss != nil {
@@ -138,7 +141,8 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 	}
 }
 
-// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost nodes find no other place.
+// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost nodes find no
+// other place.
 func (p *scenarioRun) compareReservations(before, after *census.Census) {
 	first, last := objectsByName[*v1alpha1.ZoneReservation](before), objectsByName[*v1alpha1.ZoneReservation](after)
 	for _, name := range slices.Sorted(maps.Keys(first)) {

@@ -125,7 +125,8 @@ func templateOf(obj client.Object) (*corev1.PodTemplateSpec, *int32) {
 	return nil, nil
 }
 
-// sameTemplate reports whether pods of both templates are alike to a scheduler. Images are not compared: a snapshot has no names of images.
+// sameTemplate reports whether pods of both templates are alike to a scheduler. Images are not compared: a snapshot has
+// no names of images.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(schedulable(a), schedulable(b))
 }
@@ -153,8 +154,8 @@ func namesOf(pods []*corev1.Pod) []string {
 	return out
 }
 
-// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others (upstream's ActivePodsWithRanks)
-// those without a node, unready, cheap or crowded ones, and young ones first.
+// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others (upstream's
+// ActivePodsWithRanks) those without a node, unready, cheap or crowded ones, and young ones first.
 func firstToGo(all []*corev1.Pod, ordered bool) []*corev1.Pod {
 	crowd := map[string]int{}
 	for _, pod := range all {

@@ -19,7 +19,8 @@ import (
 
 // Purchase says which nodes would have to be there so that no pod stays Pending in any scenario.
 type Purchase struct {
-	// Enough is true if there are such nodes among those like the nodes of the cluster. If no pod stays Pending anyway, Nodes is empty.
+	// Enough is true if there are such nodes among those like the nodes of the cluster. If no pod stays Pending anyway,
+	// Nodes is empty.
 	Enough bool             `json:"enough"`
 	Nodes  []PurchasedNodes `json:"nodes"`
 }
@@ -31,7 +32,8 @@ type PurchasedNodes struct {
 	Zone  string `json:"zone"`
 }
 
-// FindPurchase runs the scenarios with more and more nodes, given their results without. tried is told what is tried; it may be nil.
+// FindPurchase runs the scenarios with more and more nodes, given their results without. tried is told what is tried;
+// it may be nil.
 func FindPurchase(
 	ctx context.Context, c *census.Census, scenarios []Scenario, results []*Result, options sim.Options, tried func(words string),
 ) (*Purchase, error) {

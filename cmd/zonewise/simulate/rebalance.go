@@ -24,7 +24,8 @@ func (p *scenarioRun) rebalance() error {
 // ruleChange is a rule with the pods before the moves and after them.
 type ruleChange struct{ before, after rebalance.RuleStanding }
 
-// changesOf pairs the rules of a plan that are broken, before or after, and those that moves have changed. Those with most to do come first.
+// changesOf pairs the rules of a plan that are broken, before or after, and those that moves have changed. Those with
+// most to do come first.
 func changesOf(plan *rebalance.Plan) []ruleChange {
 	var out []ruleChange
 	key := func(r rebalance.RuleStanding) string { return r.Rule + " " + strings.Join(r.Workloads, ",") }

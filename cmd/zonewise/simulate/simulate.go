@@ -78,11 +78,11 @@ type Result struct {
 	Removed int `json:"removed,omitempty"`
 	Placed  int `json:"placed"`
 	Pending int `json:"pending"`
-	// PendingElsewhere are displaced and evicted pods of other schedulers that would find no node if kube-scheduler placed them. They are
-	// none of Pending: what their scheduler would do is not known.
+	// PendingElsewhere are displaced and evicted pods of other schedulers that would find no node if kube-scheduler
+	// placed them. They are none of Pending: what their scheduler would do is not known.
 	PendingElsewhere int `json:"pendingElsewhere,omitempty"`
-	// NodeBound pods are lost with their nodes (DaemonSets, static pods). Orphans have no controller that replaces them; NotReplaced
-	// says why.
+	// NodeBound pods are lost with their nodes (DaemonSets, static pods). Orphans have no controller that replaces
+	// them; NotReplaced says why.
 	NodeBound   int    `json:"nodeBound"`
 	Orphans     int    `json:"orphans"`
 	NotReplaced []Lost `json:"notReplaced,omitempty"`
@@ -93,7 +93,7 @@ type Result struct {
 	Passed string `json:"passed"`
 
 	Workloads []Workloads `json:"workloads"`
-	Zones     []Zone      `json:"zones"`
+	Zones     []ZoneLoad  `json:"zones"`
 	Promises  []Promise   `json:"promises"`
 	// Rebalance is the plan of a scenario that ends with one.
 	Rebalance    *rebalance.Plan `json:"rebalance,omitempty"`
@@ -176,8 +176,8 @@ type scenarioRun struct {
 	result  *Result
 	// controllers are those of Options.Controllers.
 	controllers []string
-	// moved has the pods that need a node: those that are added, and in the end those that controllers have made. waited
-	// has those that needed one before.
+	// moved has the pods that need a node: those that are added, and in the end those that controllers have made.
+	// waited has those that needed one before.
 	moved, waited map[types.UID]bool
 	// added has the pods of the scenario's workload.
 	added map[types.UID]bool

@@ -32,7 +32,8 @@ type Report struct {
 	Buy *Purchase `json:"buy,omitempty"`
 }
 
-// NotRead returns the kinds that could not be read and by which a simulation, with pods of a file or without, may come to another result.
+// NotRead returns the kinds that could not be read and by which a simulation, with pods of a file or without, may come
+// to another result.
 func NotRead(s *snapshot.Snapshot, withFile bool) []string {
 	survivals, _ := kinds.ResourceOf(&v1alpha1.ZoneSurvival{}) // the scheduler does not look at these
 	rebalances, _ := kinds.ResourceOf(&v1alpha1.ZoneRebalance{})

@@ -46,7 +46,8 @@ type Workload struct {
 	// LeftOut says in a line each which objects of the file are no part of the simulation.
 	LeftOut []string
 
-	// others are new objects that affect where the pods may go, changed those that the cluster has already, as the file has them.
+	// others are new objects that affect where the pods may go, changed those that the cluster has already, as the file
+	// has them.
 	others, changed []client.Object
 	// removed are the cluster's pods that its controllers would delete.
 	removed []*corev1.Pod
@@ -64,9 +65,10 @@ func (w *Workload) objects() []client.Object {
 	return out
 }
 
-// ParseWorkload reads manifests as they are applied to a cluster: workloads, and what decides where their pods may go. Other kinds are left
-// out. Objects without a namespace are in the given one. A workload that the cluster has already is changed. Each is multiplied by copies: one
-// that is not a gang gets more replicas with the same labels; a gang becomes several gangs.
+// ParseWorkload reads manifests as they are applied to a cluster: workloads, and what decides where their pods may go.
+// Other kinds are left out. Objects without a namespace are in the given one. A workload that the cluster has already
+// is changed. Each is multiplied by copies: one that is not a gang gets more replicas with the same labels; a gang
+// becomes several gangs.
 func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot) (*Workload, error) {
 	p := newParser(&Workload{Name: name}, namespace, copies, s)
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
@@ -208,7 +210,7 @@ func (p *parser) applyObject(obj client.Object) error {
 		if p.leaveAsItIs(o) {
 			return nil
 		}
-		return p.makePods(&controller{object: o, template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, replicas: 1}, nil)
+		return p.makePods(&podController{object: o, template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, replicas: 1}, nil)
 	case *batchv1.Job:
 		if p.leaveAsItIs(o) {
 			return nil
@@ -218,18 +220,18 @@ func (p *parser) applyObject(obj client.Object) error {
 			n = min(n, *o.Spec.Completions)
 		}
 		p.workload.others = append(p.workload.others, o)
-		return p.makePods(&controller{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
+		return p.makePods(&podController{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
 	case *appsv1.Deployment:
 		return p.applyDeployment(o)
 	case *appsv1.ReplicaSet:
-		return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: o, template: &o.Spec.Template}, &o.Spec.Replicas)
+		return p.setReplicas(&podController{apiVersion: "apps/v1", kind: "ReplicaSet", object: o, template: &o.Spec.Template}, &o.Spec.Replicas)
 	case *appsv1.StatefulSet:
-		return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "StatefulSet", object: o, template: &o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}, &o.Spec.Replicas)
+		return p.setReplicas(&podController{apiVersion: "apps/v1", kind: "StatefulSet", object: o, template: &o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}, &o.Spec.Replicas)
 	case *corev1.ReplicationController:
 		if o.Spec.Template == nil {
 			return fmt.Errorf("ReplicationController %s: spec.template is missing", o.Name)
 		}
-		return p.setReplicas(&controller{apiVersion: "v1", kind: "ReplicationController", object: o, template: o.Spec.Template}, &o.Spec.Replicas)
+		return p.setReplicas(&podController{apiVersion: "v1", kind: "ReplicationController", object: o, template: o.Spec.Template}, &o.Spec.Replicas)
 	case *corev1.LimitRange, *nodev1.RuntimeClass:
 		p.admission.addRule(o)
 		return nil
@@ -259,8 +261,9 @@ func (p *parser) leaveAsItIs(obj client.Object) bool {
 	return true
 }
 
-// applyDeployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it. If the cluster has the
-// Deployment and its template does not change, its ReplicaSet is scaled. Otherwise the pods of the old ones go.
+// applyDeployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it. If
+// the cluster has the Deployment and its template does not change, its ReplicaSet is scaled. Otherwise the pods of the
+// old ones go.
 func (p *parser) applyDeployment(d *appsv1.Deployment) error {
 	template := d.Spec.Template.DeepCopy()
 	metav1.SetMetaDataLabel(&template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, "simulated")
@@ -280,7 +283,7 @@ func (p *parser) applyDeployment(d *appsv1.Deployment) error {
 		set := old[0].DeepCopy()
 		set.Spec.Replicas = &n
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, desiredReplicas, strconv.Itoa(int(total)))
-		return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: &set.Spec.Template}, &set.Spec.Replicas)
+		return p.setReplicas(&podController{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: &set.Spec.Template}, &set.Spec.Replicas)
 	}
 	for _, set := range old {
 		p.workload.removed = append(p.workload.removed, p.cluster.podsOf(set)...)
@@ -293,14 +296,14 @@ func (p *parser) applyDeployment(d *appsv1.Deployment) error {
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: d.Spec.Selector, Template: *template},
 	}
-	return p.setReplicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: template}, &set.Spec.Replicas)
+	return p.setReplicas(&podController{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: template}, &set.Spec.Replicas)
 }
 
 const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// setReplicas adds a workload with its replicas multiplied, or changes the one of the cluster: its pods stay if their template does, or else are
-// replaced.
-func (p *parser) setReplicas(c *controller, replicas **int32) error {
+// setReplicas adds a workload with its replicas multiplied, or changes the one of the cluster: its pods stay if their
+// template does, or else are replaced.
+func (p *parser) setReplicas(c *podController, replicas **int32) error {
 	var keep []*corev1.Pod
 	if now := p.cluster.findLike(c.object); now != nil {
 		template, size := templateOf(now)
@@ -321,8 +324,8 @@ func (p *parser) setReplicas(c *controller, replicas **int32) error {
 	return p.makePods(c, keep)
 }
 
-// controller is an object that makes pods; a Pod, which has no apiVersion here, makes itself.
-type controller struct {
+// podController is an object that makes pods; a Pod, which has no apiVersion here, makes itself.
+type podController struct {
 	apiVersion, kind string
 	object           client.Object
 	template         *corev1.PodTemplateSpec
@@ -330,7 +333,7 @@ type controller struct {
 	claims           []corev1.PersistentVolumeClaim
 }
 
-func (c *controller) title() string {
+func (c *podController) title() string {
 	if above := metav1.GetControllerOf(c.object); above != nil { // the file has that one
 		return above.Kind + " " + above.Name
 	}
@@ -338,7 +341,7 @@ func (c *controller) title() string {
 }
 
 // makePods makes the pods of a workload beside those that the cluster has, or removes those that are too many.
-func (p *parser) makePods(c *controller, keep []*corev1.Pod) error {
+func (p *parser) makePods(c *podController, keep []*corev1.Pod) error {
 	if c.replicas < 0 {
 		return fmt.Errorf("%s: spec.replicas is %d, must not be negative", c.title(), c.replicas)
 	}

@@ -17,7 +17,7 @@ import (
 
 // Report is the cluster at a glance.
 type Report struct {
-	Zones        []Zone        `json:"zones"`
+	Zones        []ZoneUsage   `json:"zones"`
 	Policies     []Policy      `json:"policies"`
 	Reservations []Reservation `json:"reservations"`
 	Survivals    []Survival    `json:"survivals"`
@@ -29,8 +29,8 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Zone is one zone of topology.kubernetes.io/zone.
-type Zone struct {
+// ZoneUsage is one zone of topology.kubernetes.io/zone.
+type ZoneUsage struct {
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
 	Ready int    `json:"ready"`
@@ -93,8 +93,8 @@ type Survival struct {
 	// AgeSeconds is how old the answer is.
 	AgeSeconds int64                   `json:"ageSeconds,omitempty"`
 	Losses     []v1alpha1.SurvivalLoss `json:"losses"`
-	// Holds is whether room is to be held, Reservation what holds it, Held what is held of it and unused, and Missing what
-	// there is no room for.
+	// Holds is whether room is to be held, Reservation what holds it, Held what is held of it and unused, and Missing
+	// what there is no room for.
 	Holds       bool                       `json:"holds,omitempty"`
 	Reservation string                     `json:"reservation,omitempty"`
 	Held        corev1.ResourceList        `json:"held,omitempty"`
@@ -111,7 +111,8 @@ type Rebalance struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 	Mode  string `json:"mode"`
-	// Excess is how many pods were too many in their zones when the plan was made, Planned how many moves have not begun, and UnderWay how many have.
+	// Excess is how many pods were too many in their zones when the plan was made, Planned how many moves have not
+	// begun, and UnderWay how many have.
 	Excess   int64  `json:"excess"`
 	Planned  int64  `json:"planned"`
 	UnderWay int64  `json:"underWay"`
@@ -125,7 +126,8 @@ type Gang struct {
 	State     string `json:"state"`
 	Phase     string `json:"phase,omitempty"`
 	MinMember int    `json:"minMember"`
-	// Members are live pods, Bound those with a node. Succeeded pods count for as long as their controller has live ones.
+	// Members are live pods, Bound those with a node. Succeeded pods count for as long as their controller has live
+	// ones.
 	Members   int            `json:"members"`
 	Bound     int            `json:"bound"`
 	Succeeded int            `json:"succeeded,omitempty"`
@@ -162,10 +164,10 @@ func Build(c *census.Census, namespace string) *Report {
 }
 
 // ZonesOf returns the zones by name.
-func ZonesOf(c *census.Census) []Zone {
-	out := []Zone{}
+func ZonesOf(c *census.Census) []ZoneUsage {
+	out := []ZoneUsage{}
 	for _, room := range c.ZoneRooms() {
-		out = append(out, Zone{
+		out = append(out, ZoneUsage{
 			Name: room.Zone, Nodes: len(room.Nodes), Ready: room.Ready, Pods: room.Pods,
 			MilliCPU: room.Requested[corev1.ResourceCPU], MilliCPUAllocatable: room.Allocatable[corev1.ResourceCPU],
 			Memory: room.Requested[corev1.ResourceMemory], MemoryAllocatable: room.Allocatable[corev1.ResourceMemory],
@@ -203,7 +205,8 @@ type verdict struct {
 	state     string
 }
 
-// stateFromConditions returns the state of an object, and the message of the condition behind it. The first verdict that applies counts.
+// stateFromConditions returns the state of an object, and the message of the condition behind it. The first verdict
+// that applies counts.
 func stateFromConditions(kind string, conditions []metav1.Condition, verdicts ...verdict) (state, message string) {
 	if meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted) == nil {
 		return Unknown, "no scheduler has seen the " + kind
@@ -233,8 +236,8 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	return r
 }
 
-// oldestAnswer is the age at which an answer says nothing about the cluster any more: about twice what a full round takes at the most that
-// docs/survival.md measures.
+// oldestAnswer is the age at which an answer says nothing about the cluster any more: about twice what a full round
+// takes at the most that docs/survival.md measures.
 const oldestAnswer = 3 * time.Hour
 
 // SurvivalOf returns what a ZoneSurvival's status says.

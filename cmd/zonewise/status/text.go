@@ -34,11 +34,11 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		skew := show.C("%d of %d", x.Skew, x.MaxSkew).ColorIf(x.Skew > int64(x.MaxSkew), show.Red)
 		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
 	})
-	what := "slots"
+	held := "slots"
 	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts.Desired) > 0 }) {
-		what = "slots or amounts"
+		held = "slots or amounts"
 	}
-	writeSection(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
+	writeSection(p, "Reservations ("+held+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
 		var zones []string
 		for _, z := range x.Zones {
 			zones = append(zones, z.Name+" "+SharesText(z.SlotCounts, z.Amounts))
@@ -77,14 +77,14 @@ func (s *Survival) Room() string {
 	for i := range s.Missing {
 		missing += s.Missing[i].Pods
 	}
-	words := Quantities(s.Held)
+	parts := Quantities(s.Held)
 	if missing > 0 {
-		words = append(words, show.Plural(int(missing), "pod")+" missing")
+		parts = append(parts, show.Plural(int(missing), "pod")+" missing")
 	}
-	if len(words) == 0 {
+	if len(parts) == 0 {
 		return "nothing"
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // purchase says which nodes would mend a broken certificate: "; with 1 node like a-1 in zone a it would survive".
@@ -105,13 +105,13 @@ func (s *Survival) purchase() string {
 
 // Quantities lists resources, without places for pods.
 func Quantities(of corev1.ResourceList) []string {
-	var words []string
+	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if quantity := of[name]; name != corev1.ResourcePods {
-			words = append(words, quantity.String()+" "+string(name))
+			parts = append(parts, quantity.String()+" "+string(name))
 		}
 	}
-	return words
+	return parts
 }
 
 // writeSection writes a table with a row for each object, and then their messages. Without objects there is none.

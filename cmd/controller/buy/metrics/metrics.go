@@ -1,4 +1,5 @@
-// Package metrics declares the metrics of what an autoscaler is asked for. It links no scheduler, unlike the controller.
+// Package metrics declares the metrics of what an autoscaler is asked for. It links no scheduler, unlike the
+// controller.
 package metrics
 
 import (

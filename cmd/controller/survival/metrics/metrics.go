@@ -1,5 +1,5 @@
-// Package metrics declares the metrics of the controller of ZoneSurvivals. It links no scheduler, unlike the controller, so that
-// what only describes them does not either.
+// Package metrics declares the metrics of the controller of ZoneSurvivals. It links no scheduler, unlike the
+// controller, so that what only describes them does not either.
 package metrics
 
 import (
