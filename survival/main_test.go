@@ -2,6 +2,7 @@ package survival_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -15,5 +16,9 @@ func TestMain(m *testing.M) {
 		*clusters = min(*clusters, 6)
 	}
 	sim.UseOneProcessor()
+	if err := sim.SetFeatureGates(""); err != nil {
+		fmt.Fprintln(os.Stderr, "survival:", err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }

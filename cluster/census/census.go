@@ -20,6 +20,7 @@ import (
 	"zonewise.dev/internal/nodes"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/sim/kinds"
 )
 
 // Census is a snapshot that has been counted.
@@ -34,7 +35,8 @@ type Census struct {
 	byName      map[string]*Node
 	byNamespace map[string][]*Pod                    // by namespace
 	owners      map[types.UID]*metav1.OwnerReference // the controllers of the controllers of pods
-	groups      map[string]*schedv1alpha1.PodGroup   // by namespace/name, as the next two
+	groups      map[string]*schedv1alpha1.PodGroup   // by the keys of gangs, as the next three
+	natives     map[string]*kinds.NativePodGroup     // those without a gang policy, too
 	members     map[string][]*Pod
 	finished    map[string][]types.UID // the controllers of members that have succeeded
 	index       func() *counts.Index   // made when it is needed
@@ -77,7 +79,7 @@ func (a Amounts) Add(other Amounts) {
 func Take(s *snapshot.Snapshot) *Census {
 	c := &Census{
 		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byNamespace: map[string][]*Pod{}, owners: map[types.UID]*metav1.OwnerReference{},
-		groups: map[string]*schedv1alpha1.PodGroup{}, members: map[string][]*Pod{}, finished: map[string][]types.UID{},
+		groups: map[string]*schedv1alpha1.PodGroup{}, natives: map[string]*kinds.NativePodGroup{}, members: map[string][]*Pod{}, finished: map[string][]types.UID{},
 	}
 	c.index = sync.OnceValue(c.newIndex)
 	if c.Now.IsZero() {
@@ -97,7 +99,10 @@ func Take(s *snapshot.Snapshot) *Census {
 		}
 	}
 	for _, group := range snapshot.List[*schedv1alpha1.PodGroup](s) {
-		c.groups[group.Namespace+"/"+group.Name] = group
+		c.groups[Key(group.Namespace, group.Name, false)] = group
+	}
+	for _, group := range snapshot.List[*kinds.NativePodGroup](s) {
+		c.natives[Key(group.Namespace, group.Name, true)] = group
 	}
 	for _, pod := range snapshot.List[*v1.Pod](s) {
 		c.takePod(pod)
@@ -106,7 +111,7 @@ func Take(s *snapshot.Snapshot) *Census {
 }
 
 func (c *Census) takePod(pod *v1.Pod) {
-	gang := GangOf(pod)
+	gang := c.GangOf(pod)
 	switch {
 	case pods.Ended(pod):
 		if over := metav1.GetControllerOf(pod); gang != "" && over != nil && pod.Status.Phase == v1.PodSucceeded {

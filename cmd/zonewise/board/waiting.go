@@ -19,7 +19,7 @@ func (b *builder) addGangs(all []status.Gang) {
 	var waiting []Card
 	for i := range all {
 		s := &all[i]
-		name, state, zones := s.Namespace+"/"+s.Name, stateBadge(s.State), status.ZonesText(s.Zones)
+		name, state, zones := s.Title(), stateBadge(s.State), status.ZonesText(s.Zones)
 		if s.State == status.OK {
 			state.Text = "Whole"
 			whole = append(whole, Row{Name: name, Figures: []Badge{state, {Text: fmt.Sprint(s.Bound)}, {Text: fmt.Sprint(s.MinMember)}, {Text: zones}}})
@@ -27,7 +27,7 @@ func (b *builder) addGangs(all []status.Gang) {
 		}
 		card := Card{
 			Name: name, State: state, Figures: fmt.Sprintf("%d of %d bound, %d exist", s.Bound, s.MinMember, s.Members),
-			Needs: s.Message, Command: b.explainCommand("podgroup/", name),
+			Needs: s.Message, Command: b.explainCommand(s.Argument(), s.Namespace),
 		}
 		if missing := b.Gang(name).Missing(); missing > 0 {
 			card.Needs = fmt.Sprintf("%d more to be bound at once. %s", missing, s.Message)
@@ -51,9 +51,8 @@ func (b *builder) addGangs(all []status.Gang) {
 }
 
 // explainCommand is the command that says why a pod or a gang waits.
-func (b *builder) explainCommand(kind, key string) string {
-	namespace, name, _ := strings.Cut(key, "/")
-	return fmt.Sprintf("%s explain %s%s -n %s", cmp.Or(b.opts.Command, "zonewise"), kind, name, namespace)
+func (b *builder) explainCommand(subject, namespace string) string {
+	return fmt.Sprintf("%s explain %s -n %s", cmp.Or(b.opts.Command, "zonewise"), subject, namespace)
 }
 
 // addWaiting shows the waiting pods that are in no gang, and what the scheduler has said of the oldest of each
@@ -62,7 +61,7 @@ func (b *builder) addWaiting() {
 	groups := map[string][]*census.Pod{}
 	pods := 0
 	for _, p := range b.PodsIn(b.opts.Namespace) {
-		if p.Waits() && census.GangOf(p.Pod) == "" {
+		if p.Waits() && b.GangOf(p.Pod) == "" {
 			name := b.Workload(p.Pod)
 			groups[name] = append(groups[name], p)
 			pods++
@@ -78,7 +77,7 @@ func (b *builder) addWaiting() {
 		oldest := slices.MinFunc(groups[name], func(x, y *census.Pod) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
 		card := Card{
 			Name: name, Figures: fmt.Sprintf("%d waiting", len(groups[name])),
-			Said: clipText(census.Refusal(oldest.Pod).Message), Command: b.explainCommand("pod/", oldest.Key()),
+			Said: clipText(census.Refusal(oldest.Pod).Message), Command: b.explainCommand("pod/"+oldest.Name, oldest.Namespace),
 		}
 		if !oldest.CreationTimestamp.IsZero() {
 			card.Figures += ", the oldest for " + duration.HumanDuration(b.Now.Sub(oldest.CreationTimestamp.Time))

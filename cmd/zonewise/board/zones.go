@@ -155,7 +155,7 @@ func topPods(c *census.Census, n *census.Node) ([]PodsOf, int) {
 	counts := map[string]int{}
 	for _, p := range n.Pods {
 		_, name, _ := strings.Cut(c.Workload(p.Pod), " ") // without its kind
-		if gang := census.GangOf(p.Pod); gang != "" {
+		if gang := c.GangOf(p.Pod); gang != "" {
 			name = "gang " + gang
 		}
 		counts[name]++

@@ -29,7 +29,8 @@ the pod would go now, and what each plugin gives the best nodes and its own.
 The scheduler itself answers, on a copy of the cluster, with its plugins and the
 configuration of --config.
 
-The argument is the name of a pod or of a PodGroup, or pod/NAME or podgroup/NAME.
+The argument is the name of a pod or of a PodGroup, or pod/NAME or podgroup/NAME. If
+both APIs have a PodGroup of that name: podgroup.scheduling.k8s.io/NAME, or with x-k8s.
 
 Exit codes: 0 explained; 1 the cluster could not be read, or there is no such pod
 or PodGroup; 2 a flag or the argument is wrong.`
@@ -81,6 +82,13 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 	return cmd
 }
 
+// The kinds of PodGroups that the argument may name: of either API, or of one.
+const (
+	podGroup    = "podgroup"
+	crdGroup    = "podgroup.scheduling.x-k8s.io"
+	nativeGroup = "podgroup.scheduling.k8s.io"
+)
+
 // parseSubject splits the argument. The kind is empty if the argument does not name it.
 func parseSubject(arg string) (kind, name string, err error) {
 	kind, name, ok := strings.Cut(arg, "/")
@@ -91,7 +99,11 @@ func parseSubject(arg string) (kind, name string, err error) {
 	case "pod", "pods", "po":
 		return "pod", name, nil
 	case "podgroup", "podgroups", "pg":
-		return "podgroup", name, nil
+		return podGroup, name, nil
+	case "podgroup.scheduling.x-k8s.io", "podgroups.scheduling.x-k8s.io":
+		return crdGroup, name, nil
+	case "podgroup.scheduling.k8s.io", "podgroups.scheduling.k8s.io":
+		return nativeGroup, name, nil
 	}
 	return "", "", program.Usage(fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME", arg))
 }
@@ -104,7 +116,7 @@ type explanation struct {
 }
 
 func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
-	if kind != "podgroup" {
+	if kind == "" || kind == "pod" {
 		if p := x.census.FindPod(namespace, name); p != nil {
 			s, err := sim.Of(ctx, x.census.Snapshot, x.options)
 			if err != nil {
@@ -124,12 +136,24 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 		}
 	}
 	if kind != "pod" {
-		report, err := explain.Gang(ctx, x.census, x.options, namespace+"/"+name, eventsOf(ctx, x.client, namespace, "PodGroup", name))
-		if report != nil || err != nil {
-			return report, err
+		var found []*census.Gang
+		for _, key := range []string{census.Key(namespace, name, false), census.Key(namespace, name, true)} {
+			if g := x.census.Gang(key); g != nil && (!g.Native || kind != crdGroup) && (g.Native || kind != nativeGroup) {
+				found = append(found, g)
+			}
+		}
+		switch len(found) {
+		case 0:
+		case 1:
+			return explain.Gang(ctx, x.census, x.options, found[0].Key, eventsOf(ctx, x.client, namespace, "PodGroup", name))
+		default:
+			return nil, program.Usage(fmt.Errorf("there are two PodGroups %s in namespace %s: want %s/%s or %s/%s", name, namespace, crdGroup, name, nativeGroup, name))
 		}
 	}
-	absent := map[string]string{"pod": "no pod", "podgroup": "no PodGroup", "": "no pod and no PodGroup"}[kind]
+	absent := map[string]string{"pod": "no pod", "": "no pod and no PodGroup"}[kind]
+	if absent == "" {
+		absent = "no PodGroup"
+	}
 	return nil, fmt.Errorf("there is %s %s in namespace %s", absent, name, namespace)
 }
 

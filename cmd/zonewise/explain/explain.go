@@ -65,7 +65,7 @@ type SchedulerMessage struct {
 // except for its time.
 func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
 	r := &Report{Pod: describe(c, s, p), Said: schedulerMessages(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
-	if key := census.GangOf(p.Pod); key != "" {
+	if key := c.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))
 	}
 	if name := withKnownScheduler(s, p.Pod).Spec.SchedulerName; name != p.Spec.SchedulerName {
@@ -87,7 +87,7 @@ func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, e
 		return nil, err
 	}
 	if r.Gang != nil && r.Gang.Missing > 0 {
-		r.Next = append(r.Next, fmt.Sprintf("%s: zonewise explain podgroup/%s -n %s says whether they fit", r.Gang.neededText(), r.Gang.Name, r.Gang.Namespace))
+		r.Next = append(r.Next, fmt.Sprintf("%s: zonewise explain %s -n %s says whether they fit", r.Gang.neededText(), r.Gang.Argument(), r.Gang.Namespace))
 	}
 	return r, e.addSteps(ctx)
 }
@@ -165,9 +165,8 @@ type examination struct {
 // members.
 func withoutGang(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
-	if census.GangOf(pod) != "" {
-		delete(pod.Labels, schedv1alpha1.PodGroupLabel)
-	}
+	delete(pod.Labels, schedv1alpha1.PodGroupLabel)
+	pod.Spec.SchedulingGroup = nil
 	return pod
 }
 

@@ -38,10 +38,10 @@ func countGang(c *census.Census, g *census.Gang) *GangReport {
 }
 
 func (g *GangReport) neededText() string {
-	return fmt.Sprintf("PodGroup %s/%s needs %d more members at once", g.Namespace, g.Name, g.Missing)
+	return fmt.Sprintf("PodGroup %s needs %d more members at once", g.Title(), g.Missing)
 }
 
-// Gang explains a gang by its key, "namespace/name"; nil if there is neither a PodGroup nor a pod of it. It lets the
+// Gang explains a gang by its key, see census.Key; nil if there is neither a PodGroup nor a pod of it. It lets the
 // scheduler place the gang on copies of the cluster, see sim.Of for the options.
 func Gang(ctx context.Context, c *census.Census, options sim.Options, key string, events []eventsv1.Event) (*Report, error) {
 	g := c.Gang(key)
@@ -74,12 +74,12 @@ func (e *gangExamination) whyNotTried() string {
 	name := "PodGroup " + e.gang.Key
 	exist := g.Members + g.Succeeded
 	switch {
-	case e.gang.Group == nil && !e.census.Snapshot.Has(census.PodGroups):
+	case !e.gang.Exists() && !e.census.Snapshot.Has(e.gang.Resource()):
 		return "the PodGroup could not be read"
-	case e.gang.Group == nil:
+	case !e.gang.Exists():
 		return name + " must exist"
 	case g.MinMember < 1:
-		return name + " needs a spec.minMember of at least 1"
+		return name + " needs a " + e.gang.MinMemberField() + " of at least 1"
 	case g.Missing == 0:
 		return ""
 	case exist < g.MinMember:
@@ -99,7 +99,7 @@ func (e *gangExamination) placeMembers(ctx context.Context, as func(*corev1.Pod)
 	options := e.options
 	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
 		switch {
-		case census.GangOf(pod) == e.gang.Key:
+		case e.census.GangOf(pod) == e.gang.Key:
 			return as(pod)
 		case pod.Status.NominatedNodeName != "":
 			return pod
@@ -159,7 +159,11 @@ func (e *gangExamination) reasonText(s *sim.Sim) string {
 			return census.Refusal(now).Message
 		}
 	}
-	for _, event := range slices.Backward(s.Events(sim.GangKind, e.report.Gang.Namespace, e.report.Gang.Name)) {
+	kind := sim.GangKind
+	if e.gang.Native {
+		kind = sim.NativeGangKind
+	}
+	for _, event := range slices.Backward(s.Events(kind, e.report.Gang.Namespace, e.report.Gang.Name)) {
 		if event.Type == corev1.EventTypeWarning {
 			return event.Note
 		}

@@ -87,7 +87,7 @@ func (d *Pod) writeText(p *show.Page) {
 }
 
 func (g *GangReport) writeText(p *show.Page) {
-	p.Title("Gang %s/%s", g.Namespace, g.Name)
+	p.Title("Gang %s", g.Title())
 	p.Para(2, status.StateCell(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
 	if g.Missing > 0 {
 		fit, has := "", "have"

@@ -116,12 +116,12 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 	touched := map[string]bool{}
 	if p.loss != nil {
 		for _, pod := range p.loss.Orphans {
-			touched[census.GangOf(pod)] = true
+			touched[before.GangOf(pod)] = true
 		}
 	}
 	delete(touched, "") // of pods in no gang
 	for _, pod := range after.Pods {
-		if gang := census.GangOf(pod.Pod); gang != "" && p.moved[pod.UID] {
+		if gang := after.GangOf(pod.Pod); gang != "" && p.moved[pod.UID] {
 			touched[gang] = true
 		}
 	}
@@ -135,7 +135,7 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 		}
 		now, needs := gang.Bound+gang.Done, gang.MinMember()
 		p.addPromise(Promise{
-			Kind: FailGang, Name: key, Before: int64(bound), After: int64(now), Wanted: int64(needs), Broken: now < needs || gang.Group == nil,
+			Kind: FailGang, Name: key, Before: int64(bound), After: int64(now), Wanted: int64(needs), Broken: now < needs || !gang.Exists(),
 			Words: fmt.Sprintf("%d -> %d members bound, %d needed", bound, now, needs),
 		})
 	}

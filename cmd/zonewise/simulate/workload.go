@@ -132,7 +132,7 @@ func decidesPlaces(obj runtime.Object) bool {
 	case *corev1.Namespace, *corev1.Service, *corev1.LimitRange, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget,
 		*storagev1.StorageClass, *storagev1.CSIDriver, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim,
 		*resourcev1.DeviceClass, *resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate,
-		*schedv1alpha1.PodGroup, *v1alpha1.ZoneSpreadPolicy, *v1alpha1.ZoneReservation:
+		*schedv1alpha1.PodGroup, *kinds.NativePodGroup, *v1alpha1.ZoneSpreadPolicy, *v1alpha1.ZoneReservation:
 		return true
 	}
 	return false
@@ -219,6 +219,9 @@ func (p *parser) applyObject(obj client.Object) error {
 		if o.Spec.Completions != nil {
 			n = min(n, *o.Spec.Completions)
 		}
+		if err := p.applyJobGroup(o); err != nil {
+			return err
+		}
 		p.workload.others = append(p.workload.others, o)
 		return p.makePods(&podController{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
 	case *appsv1.Deployment:
@@ -237,6 +240,8 @@ func (p *parser) applyObject(obj client.Object) error {
 		return nil
 	case *schedulingv1.PriorityClass:
 		p.admission.addRule(o)
+	case *kinds.NativePodGroup:
+		return p.applyNativeGroup(o)
 	case *schedv1alpha1.PodGroup:
 		if p.copies > 1 {
 			for i := range p.copies {
@@ -377,6 +382,9 @@ func (p *parser) makePods(c *podController, keep []*corev1.Pod) error {
 		}
 		if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
 			pod.Labels[schedv1alpha1.PodGroupLabel] = copyName(group, i/max(1, int(c.replicas)), p.copies)
+		}
+		if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+			group.PodGroupName = ptr.To(copyName(*group.PodGroupName, i/max(1, int(c.replicas)), p.copies))
 		}
 		pod.OwnerReferences = nil
 		if c.apiVersion != "" {

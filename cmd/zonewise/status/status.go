@@ -123,6 +123,8 @@ type Rebalance struct {
 type Gang struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Native: its PodGroup is of scheduling.k8s.io.
+	Native    bool   `json:"native,omitempty"`
 	State     string `json:"state"`
 	Phase     string `json:"phase,omitempty"`
 	MinMember int    `json:"minMember"`
@@ -304,12 +306,27 @@ func RebalanceOf(object *v1alpha1.ZoneRebalance) Rebalance {
 	return out
 }
 
+// Title is how a gang is called: "namespace/name", and "namespace/name (native)" if its PodGroup is of scheduling.k8s.io.
+func (g *Gang) Title() string { return census.Key(g.Namespace, g.Name, g.Native) }
+
+// Argument is what zonewise explain calls its PodGroup.
+func (g *Gang) Argument() string {
+	if g.Native {
+		return "podgroup.scheduling.k8s.io/" + g.Name
+	}
+	return "podgroup/" + g.Name
+}
+
 // GangOf counts one gang.
 func GangOf(c *census.Census, from *census.Gang) Gang {
-	g := Gang{MinMember: from.MinMember(), Members: len(from.Members), Bound: from.Bound, Succeeded: from.Done, Zones: map[string]int{}}
-	g.Namespace, g.Name, _ = strings.Cut(from.Key, "/")
+	g := Gang{
+		Namespace: from.Namespace, Name: from.Name, Native: from.Native,
+		MinMember: from.MinMember(), Members: len(from.Members), Bound: from.Bound, Succeeded: from.Done, Zones: map[string]int{},
+	}
 	if from.Group != nil {
 		g.Phase = string(from.Group.Status.Phase)
+	} else if g.Members == 0 && meta.IsStatusConditionTrue(from.Conditions(), initiallyScheduled) {
+		g.Phase = finished
 	}
 	for _, p := range from.Members {
 		if p.On != nil {
@@ -318,25 +335,39 @@ func GangOf(c *census.Census, from *census.Gang) Gang {
 			g.Message = said
 		}
 	}
-	g.setState(c, from.Group != nil)
+	g.setState(c, from)
 	return g
 }
 
-func (g *Gang) setState(c *census.Census, exists bool) {
+// finished is the phase of gangs whose pods have all ended.
+const finished = "Finished"
+
+// initiallyScheduled is kube-scheduler's condition of native PodGroups.
+const initiallyScheduled = "PodGroupInitiallyScheduled"
+
+// waitConditions are the conditions of native PodGroups, PermitGate's and kube-scheduler's, that say why one waits; the most telling first.
+var waitConditions = []string{"zonewise.dev/Fits", "zonewise.dev/Released", initiallyScheduled}
+
+func (g *Gang) setState(c *census.Census, from *census.Gang) {
 	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded
 	g.State = Waiting
-	if exists && g.MinMember > 0 && g.Bound > 0 {
+	if from.Exists() && g.MinMember > 0 && g.Bound > 0 {
 		g.State = Partial
 	}
+	for _, kind := range waitConditions {
+		if c := meta.FindStatusCondition(from.Conditions(), kind); c != nil && c.Status == metav1.ConditionFalse && g.Message == "" {
+			g.Message = c.Message
+		}
+	}
 	switch {
-	case !exists:
+	case !from.Exists():
 		g.Message = "its PodGroup does not exist"
-		if !c.Snapshot.Has(census.PodGroups) {
+		if !c.Snapshot.Has(from.Resource()) {
 			g.State, g.Message = Unknown, "its PodGroup could not be read"
 		}
 	case g.MinMember < 1:
-		g.Message = fmt.Sprintf("spec.minMember is %d, must be at least 1", g.MinMember)
-	case settled >= g.MinMember && g.Members > 0 || g.Phase == "Finished":
+		g.Message = fmt.Sprintf("%s is %d, must be at least 1", from.MinMemberField(), g.MinMember)
+	case settled >= g.MinMember && g.Members > 0 || g.Phase == finished:
 		g.State, g.Message = OK, ""
 	case exist < g.MinMember:
 		g.Message = fmt.Sprintf("%d of %d members exist", exist, g.MinMember)

@@ -56,7 +56,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), x.Message
 	})
 	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
-		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), x.Message
+		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), x.Message
 	})
 	p.Title("Pods that wait: %d", r.Waiting)
 	p.Notes(0, r.Notes)
