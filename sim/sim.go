@@ -305,19 +305,6 @@ func (s *Sim) beginRequest() (done func()) {
 	return func() { s.requests.Add(-1) }
 }
 
-// KindsWithoutObjects returns the kinds that plugins look at and of which a copy has no objects, in the order of their
-// names: what these plugins say may be about another cluster.
-func (s *Sim) KindsWithoutObjects() []string {
-	var out []string
-	for t := range s.informers.WaitForCacheSync(closed) {
-		if s.store.kinds[t] == nil {
-			out = append(out, t.Elem().Name())
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // Now is the time in the copy.
 func (s *Sim) Now() time.Time { return s.clock.Now() }
 

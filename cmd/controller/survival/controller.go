@@ -41,12 +41,12 @@ type Controller struct {
 	certify   survival.Options // without what belongs to one snapshot
 	shared    parts.Shared
 	certifier survival.Certifier
-	// fullBudget bounds what the process uses from one full round to the next, and follows what it uses to look at the
+	// fullBudget bounds what the process uses from one full round to the next, and followBudget what it uses to read the
 	// cluster between them and to follow it: half as much, so that the next full round comes after twice the time at
 	// most.
 	fullBudget, followBudget parts.Meter
-	// hashOfFullRound is the question that the last full round answered, and at what time, and answered that of the
-	// last answer; empty if it was not written everywhere.
+	// hashOfFullRound is the question that the last full round answered, at fullRoundAt, and hashOfStatuses that of the
+	// statuses; empty if they were not written everywhere.
 	hashOfFullRound, hashOfStatuses string
 	fullRoundAt                     time.Time
 	// fullRoundTook is how long the last full round took.
