@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -181,6 +182,7 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 		return nil, err
 	}
 	c.etcd, c.apiserver, c.audit = etcd, server, events
+	maps.Copy(flags, nativeFlags)
 	// The recorder reads all of etcd's history, and the files as a whole.
 	flags["etcd-compaction-interval"], flags["storage-media-type"], flags["audit-log-maxsize"] = "0", "application/json", "100000"
 	c.plane, err = controlplane.Start(controlplane.Options{
@@ -207,8 +209,10 @@ func (c *cluster) connect(ctx context.Context) (err error) {
 	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", shipped.SchedulerUser); err != nil {
 		return err
 	}
-	if err := shipped.CreatePermissions(ctx, c.client, shipped.SchedulerRoles); err != nil {
-		return err
+	for _, dir := range []string{shipped.SchedulerRoles, "components/native-gangs"} {
+		if err := shipped.CreatePermissions(ctx, c.client, dir); err != nil {
+			return err
+		}
 	}
 	return c.installCRDs(ctx)
 }

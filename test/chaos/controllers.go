@@ -178,21 +178,26 @@ func (c *controllers) delete(ctx context.Context, pod *v1.Pod) error {
 	return client.IgnoreNotFound(c.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 }
 
+// wantedObjects are those that are wanted of a kind.
+type wantedObjects struct {
+	list   client.ObjectList
+	wanted []client.Object
+}
+
 // objects brings PodGroups, policies and reservations to what is asked for, and says how many it has changed.
 func (c *controllers) objects(ctx context.Context) (changes int, err error) {
 	var groups []client.Object
 	for _, g := range c.demand.gangs {
-		groups = append(groups, g.group())
+		if !g.native {
+			groups = append(groups, g.group())
+		}
 	}
 	var errs []error
-	for _, k := range []struct {
-		list   client.ObjectList
-		wanted []client.Object
-	}{
+	for _, k := range append([]wantedObjects{
 		{&schedulingv1alpha1.PodGroupList{}, groups},
 		{&v1alpha1.ZoneSpreadPolicyList{}, asObjects(c.demand.policies)},
 		{&v1alpha1.ZoneReservationList{}, asObjects(c.demand.reservations)},
-	} {
+	}, nativeObjects(c.demand.gangs)...) {
 		n, err := c.bring(ctx, k.list, k.wanted)
 		changes += n
 		errs = append(errs, err)
@@ -265,6 +270,10 @@ func (c *controllers) update(ctx context.Context, have, want client.Object) (boo
 			return false, nil
 		}
 		have.Spec.Zones = want.Spec.Zones
+	default:
+		if !updateNativeGroup(have, want) {
+			return false, nil
+		}
 	}
 	return true, c.client.Patch(ctx, have, before)
 }
@@ -272,7 +281,7 @@ func (c *controllers) update(ctx context.Context, have, want client.Object) (boo
 // deleteAll deletes all that there is but the nodes, and waits until it is gone.
 func (c *controllers) deleteAll(ctx context.Context) error {
 	return persist(ctx, func() error {
-		for _, o := range []client.Object{&v1.Pod{}, &schedulingv1alpha1.PodGroup{}, &v1alpha1.ZoneSpreadPolicy{}} {
+		for _, o := range append([]client.Object{&v1.Pod{}, &schedulingv1alpha1.PodGroup{}, &v1alpha1.ZoneSpreadPolicy{}}, nativeKinds...) {
 			if err := c.client.DeleteAllOf(ctx, o, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}

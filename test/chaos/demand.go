@@ -33,6 +33,7 @@ type service struct {
 	class    string
 	maxSkew  int32  // of a hard constraint over zones; 0: none
 	gang     string // whose members they are
+	native   bool   // that is a gang of Kubernetes' own API
 }
 
 // gang is a PodGroup and its members.
@@ -149,7 +150,7 @@ func (d *demand) addGang(s step) {
 	case 1, 2:
 		g.class = urgentClass
 	}
-	g.replicas, g.minMember = g.size, g.size-s.b/32%2
+	g.replicas, g.minMember, g.native = g.size, g.size-s.b/32%2, hasNativeGangs && s.b/64%3 == 0
 	d.gangs = append(d.gangs, g)
 	if len(d.gangs) > mostGangs {
 		d.gangs = slices.Delete(d.gangs, 0, 1)
@@ -195,6 +196,9 @@ func (s *service) pod(name string) *v1.Pod {
 		build.Request(v1.ResourceMemory, "64Mi"), build.Scheduler(schedulerName), build.PriorityClass(s.class))
 	if s.gang != "" {
 		build.Member(s.gang)(pod)
+	}
+	if s.native {
+		joinNativeGang(pod, s.gang)
 	}
 	if s.maxSkew > 0 {
 		build.Spread(s.name, s.maxSkew, v1.DoNotSchedule)(pod)

@@ -101,7 +101,9 @@ func understand(c *history.Change, key string, value []byte) (bool, error) {
 		c.Reservation = &v1alpha1.ZoneReservation{}
 		object = c.Reservation
 	default:
-		return false, nil
+		var err error
+		c.Group, err = nativeGroupOf(key, value)
+		return c.Group != nil, err
 	}
 	err := json.NewDecoder(bytes.NewReader(value)).Decode(object)
 	object.SetManagedFields(nil)

@@ -40,6 +40,7 @@ const schedulerQPS = 20
 type replicas struct {
 	program, dir string
 	kubeconfig   string
+	gates        string // for --feature-gates
 
 	mu      sync.Mutex // guards what follows
 	number  int
@@ -62,12 +63,13 @@ type replicaOptions struct {
 	program, dir string
 	qps, after   int
 	edit         func(*configv1.KubeSchedulerConfiguration)
+	gates        string // for --feature-gates
 }
 
 // startReplicas starts them, until ctx ends and stopped is called. Each goes its own way to the API server: through a proxy, or, where
 // that is nil, directly.
 func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*proxy) (*replicas, error) {
-	rs := &replicas{program: o.program, dir: o.dir, kubeconfig: c.kubeconfig, number: o.after, running: map[*replica]bool{}, since: map[string]time.Time{}}
+	rs := &replicas{program: o.program, gates: o.gates, dir: o.dir, kubeconfig: c.kubeconfig, number: o.after, running: map[*replica]bool{}, since: map[string]time.Time{}}
 	content, err := config.FS.ReadFile("second-scheduler.yaml")
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
 	r.cmd = exec.CommandContext(ctx, rs.program,
 		"--config="+config, "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
 		"--authentication-kubeconfig="+rs.kubeconfig, "--authorization-kubeconfig="+rs.kubeconfig,
-		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/debug/*", "-v=3")
+		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/debug/*", "-v=3", "--feature-gates="+rs.gates)
 	r.cmd.Args[0] = r.name
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (_ *history.Record, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.proxy.stop()) }()
-	if r.replicas, err = startReplicas(ctx, r.cluster, replicaOptions{program: o.Program, dir: o.Dir, qps: schedulerQPS}, nil, r.proxy); err != nil {
+	if r.replicas, err = startReplicas(ctx, r.cluster, replicaOptions{program: o.Program, dir: o.Dir, qps: schedulerQPS, gates: nativeGates}, nil, r.proxy); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -33,65 +33,10 @@ type scenario struct {
 }
 
 var scenarios = []*scenario{
-	{
-		// Two gangs that do not fit beside each other: one is released, and when it is gone, the other one.
-		name: "release of a gang", resources: []string{"pods", "podgroups"},
-		nodes:  func() []*v1.Node { return []*v1.Node{newNode("a", 1), newNode("b", 1), newNode("c", 1)} },
-		demand: emptyDemand,
-		ready:  nothingMissing,
-		step: func(ctx context.Context, p *play) error {
-			p.controllers.change(func(d *demand) { d.gangs = append(d.gangs, newGang("gang-1", 4, ""), newGang("gang-2", 4, "")) })
-			first := ""
-			if err := p.until(ctx, func(_ *play, x *history.Index, revision int64) string {
-				one, two := boundOf(x, revision, "gang-1"), boundOf(x, revision, "gang-2")
-				if first = "gang-1"; two > one {
-					first = "gang-2"
-				}
-				if max(one, two) < 4 {
-					return fmt.Sprintf("%d and %d of 4 members are bound", one, two)
-				}
-				return ""
-			}); err != nil {
-				return err
-			}
-			p.controllers.change(func(d *demand) {
-				for i, g := range d.gangs {
-					if g.name == first {
-						d.gangs = append(d.gangs[:i:i], d.gangs[i+1:]...)
-						return
-					}
-				}
-			})
-			return nil
-		},
-		done: func(_ *play, x *history.Index, revision int64) string {
-			if n := boundOf(x, revision, "gang-1") + boundOf(x, revision, "gang-2"); n != 4 {
-				return fmt.Sprintf("%d of 4 members are bound", n)
-			}
-			return ""
-		},
-	},
-	{
-		// Fillers are everywhere, and an urgent gang comes.
-		name: "preemption by a gang", resources: []string{"pods", "podgroups"},
-		nodes: func() []*v1.Node { return []*v1.Node{newNode("a", 1), newNode("b", 1), newNode("c", 1)} },
-		demand: func() *demand {
-			d := emptyDemand()
-			d.services = []*service{{name: "low", milliCPU: halfNode, replicas: 6, class: fillerClass}}
-			return d
-		},
-		ready: allBound("low", 6),
-		step: func(_ context.Context, p *play) error {
-			p.controllers.change(func(d *demand) { d.gangs = append(d.gangs, newGang("urgent", 3, urgentClass)) })
-			return nil
-		},
-		done: func(p *play, x *history.Index, revision int64) string {
-			if missing := allBound("urgent", 3)(p, x, revision); missing != "" {
-				return missing
-			}
-			return allBound("low", 3)(p, x, revision)
-		},
-	},
+	releaseOfGang("release of a gang", false),
+	releaseOfGang("release of a native gang", true),
+	preemptionByGang("preemption by a gang", false),
+	preemptionByGang("preemption by a native gang", true),
 	{
 		// The node of a reservation's slot is lost and registered again, and more fillers wait than fit beside the slot.
 		name: "move of a reservation", resources: []string{"pods", "nodes", "zonereservations"}, blind: []string{"pods"},
@@ -174,10 +119,77 @@ var scenarios = []*scenario{
 	},
 }
 
+// releaseOfGang: two gangs that do not fit beside each other. One is released, and when it is gone, the other one.
+func releaseOfGang(name string, native bool) *scenario {
+	return &scenario{
+		name: name, resources: []string{"pods", "podgroups"},
+		nodes:  func() []*v1.Node { return []*v1.Node{newNode("a", 1), newNode("b", 1), newNode("c", 1)} },
+		demand: emptyDemand,
+		ready:  nothingMissing,
+		step: func(ctx context.Context, p *play) error {
+			p.controllers.change(func(d *demand) {
+				d.gangs = append(d.gangs, newGang("gang-1", 4, "", native), newGang("gang-2", 4, "", native))
+			})
+			first := ""
+			if err := p.until(ctx, func(_ *play, x *history.Index, revision int64) string {
+				one, two := boundOf(x, revision, "gang-1"), boundOf(x, revision, "gang-2")
+				if first = "gang-1"; two > one {
+					first = "gang-2"
+				}
+				if max(one, two) < 4 {
+					return fmt.Sprintf("%d and %d of 4 members are bound", one, two)
+				}
+				return ""
+			}); err != nil {
+				return err
+			}
+			p.controllers.change(func(d *demand) {
+				for i, g := range d.gangs {
+					if g.name == first {
+						d.gangs = append(d.gangs[:i:i], d.gangs[i+1:]...)
+						return
+					}
+				}
+			})
+			return nil
+		},
+		done: func(_ *play, x *history.Index, revision int64) string {
+			if n := boundOf(x, revision, "gang-1") + boundOf(x, revision, "gang-2"); n != 4 {
+				return fmt.Sprintf("%d of 4 members are bound", n)
+			}
+			return ""
+		},
+	}
+}
+
+// preemptionByGang: fillers are everywhere, and an urgent gang comes.
+func preemptionByGang(name string, native bool) *scenario {
+	return &scenario{
+		name: name, resources: []string{"pods", "podgroups"},
+		nodes: func() []*v1.Node { return []*v1.Node{newNode("a", 1), newNode("b", 1), newNode("c", 1)} },
+		demand: func() *demand {
+			d := emptyDemand()
+			d.services = []*service{{name: "low", milliCPU: halfNode, replicas: 6, class: fillerClass}}
+			return d
+		},
+		ready: allBound("low", 6),
+		step: func(_ context.Context, p *play) error {
+			p.controllers.change(func(d *demand) { d.gangs = append(d.gangs, newGang("urgent", 3, urgentClass, native)) })
+			return nil
+		},
+		done: func(p *play, x *history.Index, revision int64) string {
+			if missing := allBound("urgent", 3)(p, x, revision); missing != "" {
+				return missing
+			}
+			return allBound("low", 3)(p, x, revision)
+		},
+	}
+}
+
 func nothingMissing(*play, *history.Index, int64) string { return "" }
 
-func newGang(name string, size int, class string) *gang {
-	return &gang{service: service{name: name, gang: name, milliCPU: halfNode, replicas: size, class: class}, size: size, minMember: size}
+func newGang(name string, size int, class string, native bool) *gang {
+	return &gang{service: service{name: name, gang: name, native: native && hasNativeGangs, milliCPU: halfNode, replicas: size, class: class}, size: size, minMember: size}
 }
 
 // boundOf is how many pods of an app are bound.

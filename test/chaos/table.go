@@ -123,7 +123,7 @@ func (t *Table) Play(c Cell) (record *history.Record, reached bool, err error) {
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	if p.replicas, err = startReplicas(ctx, t.cluster, replicaOptions{program: t.Program, dir: dir, qps: schedulerQPS, after: t.replicas}, p.ways[:]...); err != nil {
+	if p.replicas, err = startReplicas(ctx, t.cluster, replicaOptions{program: t.Program, dir: dir, qps: schedulerQPS, after: t.replicas, gates: nativeGates}, p.ways[:]...); err != nil {
 		return nil, false, err
 	}
 	reached, err = p.play(ctx)

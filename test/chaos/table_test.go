@@ -16,6 +16,9 @@ import (
 var shortTable = map[string]int{
 	"release of a gang, write 1: leader killed":               3,
 	"release of a gang, write 1: podgroups late":              1,
+	"release of a native gang, write 1: leader killed":        5,
+	"release of a native gang, write 1: podgroups late":       1,
+	"preemption by a native gang, write 1: pods late":         1,
 	"preemption by a gang, write 1: leader killed":            5,
 	"preemption by a gang, write 1: pods twice":               1,
 	"move of a reservation, write 1: nodes dropped":           1,

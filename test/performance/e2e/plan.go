@@ -122,6 +122,14 @@ var groups = []group{
 		},
 	},
 	{
+		Title: "Native gangs with PermitGate beside GangScheduling",
+		Comparisons: []comparison{
+			against("NativeGangs", gangs3, permitGate, 0.95, 0),
+			against("NativeGangs", gangs20, permitGate, 0.95, 0),
+			against("NativeGangs", gangs5k, permitGate, 0.95, 0),
+		},
+	},
+	{
 		Title:       "Gangs in one rack each",
 		Comparisons: []comparison{inARack(racks4), inARack(racks1k)},
 	},
