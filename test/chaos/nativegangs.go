@@ -22,7 +22,7 @@ const (
 
 // nativeFlags are those of the API server. The finalizers of its admission plugin would need a controller.
 var nativeFlags = map[string]string{
-	"feature-gates": nativeGates, "runtime-config": "scheduling.k8s.io/v1beta1=true", "disable-admission-plugins": "PodGroupProtection",
+	"feature-gates": nativeGates, "runtime-config": "scheduling.k8s.io/v1beta1=true", "disable-admission-plugins": "ServiceAccount,PodGroupProtection",
 }
 
 // nativeKinds are the kinds of what is made for them alone.

@@ -73,15 +73,25 @@ func (g *Gangs) leading() bool {
 	return g.leads
 }
 
+// sentConditions are those that a PodGroup was given last, and the version for which; the informer may not have shown them yet.
+type sentConditions struct {
+	version    string
+	conditions []metav1.Condition
+}
+
 // wrongConditions returns the conditions that the PodGroup should have and has not, but for times.
 func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 	if e.group == nil {
 		return nil
 	}
 	want := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		message = crd.Shortened(message)
-		if c := apimeta.FindStatusCondition(e.group.Status.Conditions, kind); c == nil || c.Status != status || c.Reason != reason || c.Message != message {
-			wrong = append(wrong, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: e.group.Generation})
+		wanted := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message), ObservedGeneration: e.group.Generation}
+		has := func(conditions []metav1.Condition) bool {
+			c := apimeta.FindStatusCondition(conditions, kind)
+			return c != nil && c.Status == status && c.Reason == reason && c.Message == wanted.Message
+		}
+		if !has(e.group.Status.Conditions) && (e.sent.version != e.group.ResourceVersion || !has(e.sent.conditions)) {
+			wrong = append(wrong, wanted)
 		}
 	}
 	if !e.guarded {
@@ -201,7 +211,17 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 				c.LastTransitionTime = old.LastTransitionTime
 			}
 		}
-		errs = append(errs, patchConditions(ctx, client, group, conditions))
+		err := patchConditions(ctx, client, group, conditions)
+		if errs = append(errs, err); err == nil {
+			g.mu.Lock()
+			if e.sent.version != group.ResourceVersion {
+				e.sent = sentConditions{version: group.ResourceVersion}
+			}
+			for i := range conditions {
+				apimeta.SetStatusCondition(&e.sent.conditions, conditions[i])
+			}
+			g.mu.Unlock()
+		}
 	}
 	patcher := podstatus.Patcher{Client: client}
 	for _, n := range nominations {

@@ -73,6 +73,7 @@ type entry struct {
 	pods     map[types.UID]*member
 	barrier  barrier.Barrier
 	failures events.Failures
+	sent     sentConditions
 	cycle    cycle // the pod-group cycle that has not ended; zero without one
 
 	// vain is true if the last cycle has placed nobody. refusal is why, by a proof; its Cause is empty without one. refusalDue is true until the
