@@ -29,7 +29,7 @@ func (s gangView) Get(key types.NamespacedName) (state serve.Gang, known bool) {
 		state.Reason, state.Detail = e.gang.BlockedBy()
 		state.Live, _, state.Bound = e.gang.Counts()
 		state.Unbound, state.Arrivals, state.Nominated = e.unbound, e.arrivals, e.nominated
-		state.Stranded, state.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
+		state.PartlyBound = e.gang.PartlyBound(now)
 		state.Preempting = e.preempting != nil
 		state.LowestPriority, state.HighestPriority = e.lowestPriority(), e.highestPriority()
 		if state.Reason == gang.ReasonTooFew {

@@ -26,10 +26,12 @@ type profileFilters struct {
 	// filters is nil until they have been asked; unfit is true if the profile has no NodeResourcesFit.
 	filters *proposal.Filters
 	unfit   bool
+	// comparisons is true if tolerations may compare numbers.
+	comparisons bool
 }
 
 func newProfileFilters(r *filterRunner) *profileFilters {
-	return &profileFilters{runner: r, resources: map[v1.ResourceName]bool{}}
+	return &profileFilters{runner: r, resources: map[v1.ResourceName]bool{}, comparisons: feature.TolerationOperators()}
 }
 
 // Filters returns which filters the profile runs.
@@ -38,7 +40,7 @@ func (c *profileFilters) Filters() proposal.Filters {
 	if c.filters != nil {
 		filters = *c.filters
 	}
-	filters.TolerationOperators = feature.TolerationOperators()
+	filters.TolerationOperators = c.comparisons
 	return filters
 }
 

@@ -91,8 +91,7 @@ func (w *worker) actOnGang(ctx context.Context, key types.NamespacedName) {
 		handle.DeleteNominatedPodIfExists(pod)
 	}
 	for _, member := range work.reject {
-		why := "PodGroup " + key.String() + ": the gang was rolled back: " + work.failure
-		waiting.SendBack(member.handle, member.uid, Name, why)
+		waiting.SendBack(member.handle, member.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+work.failure)
 	}
 	for _, r := range work.report.Actions.Rehearse {
 		w.rehearse(key, r)

@@ -34,23 +34,17 @@ func (g *Gang) strandedAt() time.Time {
 	return at
 }
 
-// partialForLong reports whether the gang has been bound in part for too long.
-func (g *Gang) partialForLong(now time.Time) bool {
-	return g.config.RecoveryTimeout > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
+// PartlyBound reports whether the gang has been bound in part for Config.RecoveryTimeout: the other members of the quorum
+// cannot join those that are bound, or do not exist.
+func (g *Gang) PartlyBound(now time.Time) bool {
+	return g.config.RecoveryTimeout > 0 && g.count[memberBound] > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
 }
 
-// Stranded reports whether the gang has been bound in part for Config.RecoveryTimeout, although all members
-// of a quorum live: the rest of them cannot join those that are bound.
-func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.partialForLong(now) }
+// Stranded reports whether the gang is partly bound although a quorum lives.
+func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.PartlyBound(now) }
 
 // ReportAgain has [Gang.Act] report again that the gang is stranded, if it is.
 func (g *Gang) ReportAgain() { g.stranded = false }
-
-// Depleted reports whether the gang has been bound in part for Config.RecoveryTimeout, and members of a quorum are
-// missing: nobody can join those that are bound.
-func (g *Gang) Depleted(now time.Time) bool {
-	return g.phase == Pending && g.count[memberBound] > 0 && g.partialForLong(now)
-}
 
 // KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.
 func (g *Gang) KeepsNode(uid types.UID) bool {

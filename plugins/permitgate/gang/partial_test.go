@@ -114,27 +114,27 @@ func TestNewMembersOfAPartlyBoundGang(t *testing.T) {
 	require.True(t, g.Act(after(110_000)).Stranded)
 }
 
-// TestDepletedGang: a part of the gang is bound, and the rest does not exist.
-func TestDepletedGang(t *testing.T) {
+// TestGangThatLacksMembersStaysBoundInPart: a part of the gang is bound, and the rest does not exist.
+func TestGangThatLacksMembersStaysBoundInPart(t *testing.T) {
 	g, ids := partlyBound(t)
 	g.DeletePod(ids[2], after(30_000))
 	require.Equal(t, after(60_000), g.Act(after(30_000)).Next)
-	require.False(t, g.Depleted(after(59_999)))
+	require.False(t, g.PartlyBound(after(59_999)))
 	require.False(t, g.Act(after(60_000)).Stranded, "an eviction would not make it whole")
-	require.True(t, g.Depleted(after(60_000)))
+	require.True(t, g.PartlyBound(after(60_000)))
 
 	g.SetPod("new", gang.Pod{}, after(61_000))
-	require.False(t, g.Depleted(after(61_000)))
+	require.False(t, g.PartlyBound(after(61_000)))
 	g.DeletePod("new", after(62_000))
-	require.True(t, g.Depleted(after(62_000)))
+	require.True(t, g.PartlyBound(after(62_000)))
 	g.DeletePod(ids[0], after(63_000))
-	require.False(t, g.Depleted(after(200_000)), "nothing is bound")
+	require.False(t, g.PartlyBound(after(200_000)), "nothing is bound")
 }
 
-// TestDepletedGangOfFinishedMembers: what has succeeded is not there to be waited for.
-func TestDepletedGangOfFinishedMembers(t *testing.T) {
+// TestFinishedMembersAreNotBoundInPart: what has succeeded is not there to be waited for.
+func TestFinishedMembersAreNotBoundInPart(t *testing.T) {
 	g, ids := partlyBound(t)
 	g.SetSucceeded(ids[0], after(1_000))
 	g.DeletePod(ids[1], after(2_000))
-	require.False(t, g.Depleted(after(200_000)))
+	require.False(t, g.PartlyBound(after(200_000)))
 }

@@ -41,8 +41,8 @@ func (s *search) reasons(domain string) []Reason {
 		return []Reason{{Words: "in " + domain}}
 	}
 	reasons := make([]Reason, 0, len(count))
-	for words, nodes := range count {
-		reasons = append(reasons, Reason{Nodes: nodes, Words: words})
+	for reason, nodes := range count {
+		reasons = append(reasons, Reason{Nodes: nodes, Words: reason})
 	}
 	slices.SortFunc(reasons, func(x, y Reason) int {
 		return cmp.Or(cmp.Compare(y.Nodes, x.Nodes), cmp.Compare(x.Words, y.Words))
@@ -98,15 +98,15 @@ func String(reasons []Reason) string {
 	if len(reasons) == 0 {
 		return "there are no nodes"
 	}
-	words := make([]string, len(reasons))
+	described := make([]string, len(reasons))
 	for i, reason := range reasons {
 		if reason.Nodes == 1 {
-			words[i] = "1 node " + reason.Words
+			described[i] = "1 node " + reason.Words
 		} else {
-			words[i] = fmt.Sprintf("%d nodes %s", reason.Nodes, reason.Words)
+			described[i] = fmt.Sprintf("%d nodes %s", reason.Nodes, reason.Words)
 		}
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(described, ", ")
 }
 
 // Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/gang"
 )
 
 // mixedMembers describes differences between members that weaken a gang, or returns an empty string.
@@ -33,7 +35,7 @@ func (s *Server) strandedNote(g *Gang) string {
 // depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty
 // string. Members that have succeeded count, so a gang that is about to finish is not depleted.
 func (s *Server) depletedNote(key types.NamespacedName, g *Gang) string {
-	if !g.Depleted || !s.finishedRead() {
+	if !g.PartlyBound || g.Phase != gang.Pending || !s.finishedRead() {
 		return ""
 	}
 	pods := s.podsOf(key)

@@ -63,8 +63,8 @@ type Gang struct {
 	MinMember, Live, Bound int
 	// Unbound is how many pods have no node, Arrivals how many pods there have ever been.
 	Unbound, Arrivals int
-	// Stranded: the gang stays bound in part although a quorum lives. Depleted: the same, with members missing.
-	Stranded, Depleted bool
+	// PartlyBound: the gang stays bound in part; in phase Pending since members are missing.
+	PartlyBound bool
 	// Preempting: victims are being evicted for the gang.
 	Preempting bool
 	// LowestPriority and HighestPriority are those of the members.
@@ -187,7 +187,7 @@ func (s *Server) PartlyBound() int {
 		return n
 	}
 	for _, key := range s.Gangs.Keys() {
-		if g, known := s.Gangs.Get(key); known && (g.Stranded || s.depletedNote(key, &g) != "") {
+		if g, known := s.Gangs.Get(key); known && (g.PartlyBound && g.Phase != gang.Pending || s.depletedNote(key, &g) != "") {
 			n++
 		}
 	}
