@@ -266,6 +266,30 @@ func TestLongRoundsHaveLongPauses(t *testing.T) {
 	require.Equal(t, gang.Queued, g.Phase(), "it is not the same gang any more")
 }
 
+// TestPauseAtLeast: a gang stays away for one time if something happens that may help it, and for a longer one if nothing does.
+func TestPauseAtLeast(t *testing.T) {
+	for name, tt := range map[string]struct {
+		happens func(g *gang.Gang)
+		until   int
+	}{
+		"nothing":             {func(*gang.Gang) {}, 100_000},
+		"room is free":        {func(g *gang.Gang) { g.RoomFreed(after(1)) }, 10_000},
+		"room may be its own": {func(g *gang.Gang) { g.RoomMayBeOwn(after(1)) }, 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := gathering(t, 2, 2)
+			full(t, g, start, ids[0])
+			g.PauseAtLeast(10*time.Second, 100*time.Second, start)
+			require.Equal(t, 100*time.Second, g.Act(start).Rollback.Backoff)
+			tt.happens(g)
+			g.Act(after(tt.until - 1))
+			require.Equal(t, gang.Backoff, g.Phase())
+			g.Act(after(tt.until))
+			require.Equal(t, gang.Queued, g.Phase())
+		})
+	}
+}
+
 // TestDeadlineOfARoundWithoutANode: proposed nodes are not kept for ever for members that do not come.
 func TestDeadlineOfARoundWithoutANode(t *testing.T) {
 	g, _ := gathering(t, 3, 3)
