@@ -289,7 +289,9 @@ func (a api) writeObject(r *http.Request, k *kind, info *request.RequestInfo, ke
 }
 
 // requestedObject returns the object that an update or a patch asks for.
-func (k *kind) requestedObject(patch types.PatchType, info *request.RequestInfo, body []byte, current client.Object) (client.Object, error) {
+func (k *kind) requestedObject(
+	patch types.PatchType, info *request.RequestInfo, body []byte, current client.Object,
+) (client.Object, error) {
 	if info.Verb == "patch" {
 		stored, err := json.Marshal(k.withKind(current))
 		if err != nil {

@@ -118,7 +118,9 @@ func (f *inFlightWork) overduePods(now time.Time) (pods []fwk.WaitingPod, next t
 }
 
 // RunReservePluginsReserve implements framework.Framework. After Reserve a binding cycle or a failure follows.
-func (p *profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+func (p *profile) RunReservePluginsReserve(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string,
+) *fwk.Status {
 	if !state.IsPodGroupSchedulingCycle() {
 		p.sim.inFlight.mu.Lock()
 		p.sim.inFlight.binding[pod.UID] = true
@@ -160,7 +162,9 @@ func (p *profile) WaitOnPermit(ctx context.Context, pod *v1.Pod) *fwk.Status {
 }
 
 // RunPostFilterPlugins implements framework.Framework. Preemption continues after it has returned.
-func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (p *profile) RunPostFilterPlugins(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
 	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, statuses)
 	if status.IsSuccess() {
 		p.sim.inFlight.preempts(pod.UID)
@@ -202,12 +206,16 @@ func (p *profile) GetNodeHint(context.Context, *v1.Pod, fwk.PodSignature, fwk.Cy
 }
 
 // StoreScheduleResults implements framework.Framework: as GetNodeHint.
-func (p *profile) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
+func (p *profile) StoreScheduleResults(
+	context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64,
+) {
 }
 
 // RunScorePlugins implements framework.Framework. The seed decides between nodes with equal scores; with seed 0
 // the scheduler takes the first one.
-func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+func (p *profile) RunScorePlugins(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
 	options := &p.sim.options
 	preferred := options.preferred(pod, false)
@@ -252,7 +260,9 @@ func (p *seededPreemption) GetOffsetAndNumCandidates(nodes int32) (offset, candi
 }
 
 // PodEligibleToPreemptOthers implements preemption.Interface. Preemption begins with it.
-func (p *seededPreemption) PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod, status *fwk.Status) (bool, string) {
+func (p *seededPreemption) PodEligibleToPreemptOthers(
+	ctx context.Context, pod *v1.Pod, status *fwk.Status,
+) (bool, string) {
 	p.preferred = p.options.preferred(pod, true)
 	return p.Interface.PodEligibleToPreemptOthers(ctx, pod, status)
 }

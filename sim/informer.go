@@ -44,17 +44,23 @@ type informerView struct {
 }
 
 // AddEventHandler implements cache.SharedInformer.
-func (v *informerView) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (v *informerView) AddEventHandler(
+	handler cache.ResourceEventHandler,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer. There is no resync, since no event is lost.
-func (v *informerView) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (v *informerView) AddEventHandlerWithResyncPeriod(
+	handler cache.ResourceEventHandler, _ time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (v *informerView) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (v *informerView) AddEventHandlerWithOptions(
+	handler cache.ResourceEventHandler, _ cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
 
@@ -215,7 +221,9 @@ type source struct {
 var _ crd.Source = source{}
 
 // Watch implements crd.Source.
-func (s source) Watch(ctx context.Context, obj client.Object, handler cache.ResourceEventHandler, onChange func(available bool)) (crd.Kind, error) {
+func (s source) Watch(
+	ctx context.Context, obj client.Object, handler cache.ResourceEventHandler, onChange func(available bool),
+) (crd.Kind, error) {
 	k := s.kinds[reflect.TypeOf(obj)]
 	if k == nil {
 		return nil, runtime.NewNotRegisteredErrForType(kinds.Scheme.Name(), reflect.TypeOf(obj))

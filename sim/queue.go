@@ -18,7 +18,9 @@ func (s *Sim) watchQueue() {
 }
 
 // RunPodGroupPostFilterPlugins implements framework.Framework, as RunPostFilterPlugins does for a pod.
-func (p *profile) RunPodGroupPostFilterPlugins(ctx context.Context, state *framework.CycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+func (p *profile) RunPodGroupPostFilterPlugins(
+	ctx context.Context, state *framework.CycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc,
+) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	result, status := p.Framework.RunPodGroupPostFilterPlugins(ctx, state, group, schedule)
 	if status.IsSuccess() && group.GetPodGroup() != nil {
 		p.sim.inFlight.preempts(group.GetPodGroup().UID)

@@ -265,7 +265,9 @@ func volumeKeysOf(volumes []*v1.PersistentVolume) map[string][]string {
 // capacityFor returns the capacity from which a claim's volume on a node comes; nil if the driver has not enough there.
 // It is not limited if the driver publishes none. It is the rule of upstream's filter (hasEnoughCapacity), which has to
 // match.
-func (s *Sim) capacityFor(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node *v1.Node) (c *storagev1.CSIStorageCapacity, limited bool) {
+func (s *Sim) capacityFor(
+	claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node *v1.Node,
+) (c *storagev1.CSIStorageCapacity, limited bool) {
 	size, sized := claim.Spec.Resources.Requests[v1.ResourceStorage]
 	driver, ok := get[*storagev1.CSIDriver](s.store, class.Provisioner)
 	if !sized || !ok || !ptr.Deref(driver.Spec.StorageCapacity, false) {

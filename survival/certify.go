@@ -71,14 +71,18 @@ func (o *Options) replaysOf(displaced, most int) int {
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival,
 // in their order. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified.
 // An error is that of ctx; everything else that goes wrong is in the statuses.
-func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options) ([]v1alpha1.ZoneSurvivalStatus, error) {
+func Certify(
+	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
+) ([]v1alpha1.ZoneSurvivalStatus, error) {
 	var c Certifier
 	defer c.Close()
 	return c.Certify(ctx, objects, asked, options)
 }
 
 // statusesOf are what certificates come to. failed, if not nil, is the condition of all that are valid.
-func statusesOf(certificates []*certificate, objects []client.Object, options *Options, failed *metav1.Condition) []v1alpha1.ZoneSurvivalStatus {
+func statusesOf(
+	certificates []*certificate, objects []client.Object, options *Options, failed *metav1.Condition,
+) []v1alpha1.ZoneSurvivalStatus {
 	snapshot := v1alpha1.SurvivalSnapshot{Hash: options.Fingerprint}
 	if snapshot.Hash == "" {
 		snapshot.Hash = Fingerprint(objects)
@@ -125,7 +129,9 @@ type replayRound struct {
 }
 
 // replayAll replays each loss that a certificate asks for.
-func replayAll(ctx context.Context, objects []client.Object, certificates []*certificate, options *Options) (map[string]*replayer, error) {
+func replayAll(
+	ctx context.Context, objects []client.Object, certificates []*certificate, options *Options,
+) (map[string]*replayer, error) {
 	base, err := sim.New(ctx, objects, options.Sim)
 	if err != nil {
 		return nil, err

@@ -167,7 +167,9 @@ func ReservationName(survival string) string {
 }
 
 // reservationOf returns the reservation of a ZoneSurvival, or that another one has taken its name.
-func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (present *v1alpha1.ZoneReservation, taken bool) {
+func reservationOf(
+	objects []client.Object, asked *v1alpha1.ZoneSurvival,
+) (present *v1alpha1.ZoneReservation, taken bool) {
 	for _, obj := range objects {
 		if r, ok := obj.(*v1alpha1.ZoneReservation); ok && r.Name == ReservationName(asked.Name) {
 			if metav1.IsControlledBy(r, asked) {

@@ -146,7 +146,9 @@ func (m *Impaired) readyOutside(w *workload, zone string) int {
 
 // Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It
 // reports whether the status is another one then.
-func (m *Impaired) Answer(asked *v1alpha1.ZoneSurvival, now metav1.Time, status *v1alpha1.ZoneSurvivalStatus) (changed bool) {
+func (m *Impaired) Answer(
+	asked *v1alpha1.ZoneSurvival, now metav1.Time, status *v1alpha1.ZoneSurvivalStatus,
+) (changed bool) {
 	before := status.Impaired
 	protects, invalid := Protected(asked)
 	status.Impaired = nil
@@ -178,7 +180,9 @@ func (m *Impaired) zonesOf(asked *v1alpha1.ZoneSurvival) []string {
 
 // leastServingWorkload returns the workload of which least is left without a zone: of those below the bound if there
 // are any, and then the smallest share.
-func (m *Impaired) leastServingWorkload(workloads []*workload, zone string, bound *v1alpha1.SurvivalImpairment) *v1alpha1.SurvivalServing {
+func (m *Impaired) leastServingWorkload(
+	workloads []*workload, zone string, bound *v1alpha1.SurvivalImpairment,
+) *v1alpha1.SurvivalServing {
 	var worst *v1alpha1.SurvivalServing
 	for _, w := range workloads {
 		if w.replicas == 0 {
@@ -213,7 +217,9 @@ func leastServing(bound *v1alpha1.SurvivalImpairment, replicas int) int {
 }
 
 // servesCondition says whether enough is left without any one zone.
-func servesCondition(left []v1alpha1.SurvivalServing, bound *v1alpha1.SurvivalImpairment, invalid error) metav1.Condition {
+func servesCondition(
+	left []v1alpha1.SurvivalServing, bound *v1alpha1.SurvivalImpairment, invalid error,
+) metav1.Condition {
 	condition := unknownCondition(v1alpha1.ReasonNoPods, "spec.workloads select no pod, or no node has a zone that may be cut off")
 	if invalid != nil {
 		condition = unknownCondition(v1alpha1.ReasonInvalid, invalid.Error())

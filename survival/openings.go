@@ -258,7 +258,9 @@ func (p *planner) shareOpenings(held amounts) map[*site]ledger.Resources {
 
 // topUpOpenings chooses a node for each pod that waits, the largest first: the one on which the least more has to be
 // held for it, beside what the pods have left that have found room.
-func (p *planner) topUpOpenings(lost *loss, held amounts, placed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
+func (p *planner) topUpOpenings(
+	lost *loss, held amounts, placed []placement, pods []*v1.Pod,
+) map[*site]ledger.Resources {
 	left := amounts{}
 	for name, room := range held {
 		left[name] = room.Clone()

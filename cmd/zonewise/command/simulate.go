@@ -259,7 +259,9 @@ func memoryInUse() uint64 {
 }
 
 // readWorkload reads the file, nil when there is none.
-func (f *simulateFlags) readWorkload(cmd *cobra.Command, c *census.Census, namespace string) (*simulate.Workload, error) {
+func (f *simulateFlags) readWorkload(
+	cmd *cobra.Command, c *census.Census, namespace string,
+) (*simulate.Workload, error) {
 	if f.file == "" {
 		return nil, nil
 	}

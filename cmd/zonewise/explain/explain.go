@@ -63,7 +63,9 @@ type SchedulerMessage struct {
 
 // Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged,
 // except for its time.
-func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
+func Explain(
+	ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event,
+) (*Report, error) {
 	r := &Report{Pod: describe(c, s, p), Said: schedulerMessages(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
 	if key := c.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))

@@ -43,7 +43,9 @@ func (g *GangReport) neededText() string {
 
 // Gang explains a gang by its key, see census.Key; nil if there is neither a PodGroup nor a pod of it. It lets the
 // scheduler place the gang on copies of the cluster, see sim.Of for the options.
-func Gang(ctx context.Context, c *census.Census, options sim.Options, key string, events []eventsv1.Event) (*Report, error) {
+func Gang(
+	ctx context.Context, c *census.Census, options sim.Options, key string, events []eventsv1.Event,
+) (*Report, error) {
 	g := c.Gang(key)
 	if g == nil {
 		return nil, nil
@@ -95,7 +97,9 @@ func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 // placeMembers has the scheduler place the gang on a changed copy, and returns how many members are then missing. The
 // copy has the gang's members, as they are or as pods without a gang, and other pods with a nomination. The caller
 // closes it.
-func (e *gangExamination) placeMembers(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
+func (e *gangExamination) placeMembers(
+	ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error,
+) (s *sim.Sim, missing int, err error) {
 	options := e.options
 	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
 		switch {

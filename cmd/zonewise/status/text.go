@@ -115,7 +115,9 @@ func Quantities(of corev1.ResourceList) []string {
 }
 
 // writeSection writes a table with a row for each object, and then their messages. Without objects there is none.
-func writeSection[T any](p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string)) {
+func writeSection[T any](
+	p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string),
+) {
 	var messages []string
 	show.Section(p, title, columns, objects, func(object *T) []show.Cell {
 		cells, message := row(object)
