@@ -18,6 +18,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/cli"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -65,7 +66,8 @@ const patience = 2 * time.Minute
 type cluster struct {
 	t          *testing.T
 	admin      kubernetes.Interface
-	kubeconfig string // of the scheduler, with the permissions that are shipped for it
+	config     *rest.Config // of admin
+	kubeconfig string       // of the scheduler, with the permissions that are shipped for it
 	namespace  string
 	probe      *probe
 }
@@ -80,7 +82,7 @@ func startCluster(t *testing.T) *cluster {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
-	c := &cluster{t: t, admin: kubernetes.NewForConfigOrDie(plane.Config)}
+	c := &cluster{t: t, admin: kubernetes.NewForConfigOrDie(plane.Config), config: plane.Config}
 	c.kubeconfig, err = plane.Kubeconfig("scheduler", shipped.SchedulerUser)
 	require.NoError(t, err)
 	objects, err := client.New(plane.Config, client.Options{Scheme: scheme.Scheme})
@@ -118,7 +120,7 @@ func (c *cluster) inNamespace(name string, test func(c *cluster)) {
 	c.t.Run(name, func(t *testing.T) {
 		namespace, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "native-"}}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		own := &cluster{t: t, admin: c.admin, kubeconfig: c.kubeconfig, namespace: namespace.Name, probe: &probe{tried: map[string]int{}}}
+		own := &cluster{t: t, admin: c.admin, config: c.config, kubeconfig: c.kubeconfig, namespace: namespace.Name, probe: &probe{tried: map[string]int{}}}
 		t.Cleanup(func() {
 			now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 			require.NoError(t, c.admin.CoreV1().Pods(namespace.Name).DeleteCollection(context.Background(), now, metav1.ListOptions{}))
