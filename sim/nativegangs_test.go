@@ -112,7 +112,7 @@ func TestANativeGangPreempts(t *testing.T) {
 	}
 	s := run(t, objects, sim.Options{})
 	require.Zero(t, zonesOf(s, "gang")[""])
-	require.Positive(t, len(s.Evicted()))
+	require.NotEmpty(t, s.Evicted())
 }
 
 // TestInvalidNativeGangsWait: the copy comes to an end although the scheduler finds an error in each attempt.
