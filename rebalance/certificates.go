@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -11,32 +12,34 @@ import (
 )
 
 // brokenCertificates returns the names of the ZoneSurvivals that hold in one copy and not in another.
-func brokenCertificates(ctx context.Context, before, after *sim.Sim) ([]string, error) {
+func brokenCertificates(ctx context.Context, before, after *sim.Sim, replays int) ([]string, error) {
 	asked := sim.List[*v1alpha1.ZoneSurvival](before)
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	holds := func(s *sim.Sim) ([]bool, error) {
-		options := survival.Options{Sim: before.Options()}
+	broken := func(s *sim.Sim, asked []*v1alpha1.ZoneSurvival) ([]*v1alpha1.ZoneSurvival, error) {
+		options := survival.Options{Sim: before.Options(), Replays: replays}
 		options.Sim.Now, options.Sim.Pods, options.Sim.Progress = s.Now(), nil, nil
 		statuses, err := survival.Certify(ctx, s.Objects(), asked, options)
-		out := make([]bool, len(statuses))
+		var out []*v1alpha1.ZoneSurvival
 		for i := range statuses {
-			out[i] = meta.IsStatusConditionTrue(statuses[i].Conditions, v1alpha1.ConditionSurvives)
+			if !meta.IsStatusConditionTrue(statuses[i].Conditions, v1alpha1.ConditionSurvives) {
+				out = append(out, asked[i])
+			}
 		}
 		return out, err
 	}
-	without, err := holds(before)
-	if err != nil {
+	with, err := broken(after, asked)
+	if err != nil || len(with) == 0 {
 		return nil, err
 	}
-	with, err := holds(after)
+	without, err := broken(before, with)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for i, s := range asked {
-		if without[i] && !with[i] {
+	for _, s := range with {
+		if !slices.Contains(without, s) {
 			out = append(out, s.Name)
 		}
 	}

@@ -33,6 +33,8 @@ type Options struct {
 	Stays func(*v1.Pod) string
 	// Seeds is on how many copies, with different seeds, each move is tried; 0 is DefaultSeeds.
 	Seeds int
+	// Replays is in how many orders each loss of a ZoneSurvival is replayed with the moves; see survival.Options.
+	Replays int
 	// Limit is for how long, in the machine's time, moves are searched; 0 is without limit.
 	Limit time.Duration
 	// Progress, if not nil, is called with the number of moves found so far.
@@ -130,7 +132,7 @@ func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 		return p.plan, nil
 	}
 	var err error
-	p.plan.BrokenCertificates, err = brokenCertificates(ctx, from, current)
+	p.plan.BrokenCertificates, err = brokenCertificates(ctx, from, current, options.Replays)
 	return p.plan, err
 }
 

@@ -334,6 +334,23 @@ func TestSelects(t *testing.T) {
 	require.Zero(t, standing.ExcessOf("Deployment shop/db"), "its rule is none of these")
 }
 
+// TestUnreadySibling: of a workload of which a pod is not ready or waits, no pod that is ready is moved, since two would be
+// away then. One that is not ready may be.
+func TestUnreadySibling(t *testing.T) {
+	c := threeZones()
+	deployed := deploy(c, "web", "1", spread("web", 1), "a", "a", "a")
+	deployed[1].Status.Conditions = nil
+	p := plan(t, rest(t, c))
+	require.Len(t, p.Moves, 2)
+	require.Equal(t, deployed[1].Name, p.Moves[0].Name, "and then all are ready in the copy")
+
+	c = threeZones()
+	deploy(c, "web", "1", spread("web", 1), "a", "a", "")[2].Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
+	p = plan(t, rest(t, c))
+	require.Empty(t, p.Moves)
+	require.Equal(t, map[string]int{"has a sibling that is not ready": 2}, p.Before.Stay)
+}
+
 // TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that move.
 func TestSelectedPodsShareARule(t *testing.T) {
 	c := threeZones()

@@ -27,12 +27,19 @@ type stayers struct {
 	options Options
 	// rollouts are the controllers of pods whose workload replaces its pods now, with the workload in words.
 	rollouts map[types.UID]string
+	// unready are the controllers with a pod that is not ready, which may have no node.
+	unready map[types.UID]bool
 	// zonal are the claims, by "namespace/name", with a volume that not all nodes can have.
 	zonal map[string]bool
 }
 
 func newStayers(s *sim.Sim, options Options) *stayers {
-	out := &stayers{sim: s, options: options, rollouts: map[types.UID]string{}, zonal: map[string]bool{}}
+	out := &stayers{sim: s, options: options, rollouts: map[types.UID]string{}, unready: map[types.UID]bool{}, zonal: map[string]bool{}}
+	for _, pod := range sim.List[*v1.Pod](s) {
+		if over := metav1.GetControllerOfNoCopy(pod); over != nil && pods.Live(pod) && !pods.Ready(pod) {
+			out.unready[over.UID] = true
+		}
+	}
 	sets := map[types.UID][]*appsv1.ReplicaSet{}
 	for _, set := range sim.List[*appsv1.ReplicaSet](s) {
 		if over := metav1.GetControllerOfNoCopy(set); over != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 {
@@ -78,6 +85,8 @@ func (s *stayers) why(pod *v1.Pod) string {
 	}
 	if over := metav1.GetControllerOfNoCopy(pod); over != nil && s.rollouts[over.UID] != "" {
 		return "takes part in " + s.rollouts[over.UID]
+	} else if over != nil && s.unready[over.UID] && pods.Ready(pod) {
+		return "has a sibling that is not ready"
 	}
 	for _, v := range pod.Spec.Volumes {
 		if claim := v.PersistentVolumeClaim; claim != nil && s.zonal[pod.Namespace+"/"+claim.ClaimName] {

@@ -112,7 +112,7 @@ func (a *answers) stays(uid types.UID) string {
 func (l *look) planOptions(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) rebalance.Options {
 	frozen, now := r.DeepCopy(), l.now()
 	return rebalance.Options{
-		Selects: selects, Seeds: l.options.Seeds, Limit: planLimit,
+		Selects: selects, Seeds: l.options.Seeds, Replays: l.options.Replays, Limit: planLimit,
 		Stays: func(pod *v1.Pod) string { return act.Rests(frozen, l.census.Workload(pod), pod.UID, now) },
 	}
 }

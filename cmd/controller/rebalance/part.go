@@ -36,6 +36,8 @@ const (
 type Options struct {
 	// Seeds is on how many copies each move is tried; see rebalance.Options.
 	Seeds int
+	// Replays is in how many orders each loss is replayed with the moves; see rebalance.Options.
+	Replays int
 }
 
 // Controller plans and moves. Make one with New.
@@ -70,19 +72,23 @@ func New(shared parts.Shared, options Options) *Controller {
 
 // Describe returns the part.
 func Describe() parts.Description {
-	var seeds int
+	var seeds, replays int
 	return parts.Description{
 		Name: "rebalance", Help: "plan the moves of ZoneRebalances, and make them where their mode is Evict", MetricPrefix: declared.Prefix,
 		AddFlags: func(set *pflag.FlagSet) {
 			set.IntVar(&seeds, "rebalance-seeds", rebalance.DefaultSeeds, "on how many copies of the cluster, which differ in what a scheduler leaves to chance, each move is tried")
+			set.IntVar(&replays, "rebalance-replays", 0, "in how many orders the losses of ZoneSurvivals are replayed with the moves of a plan; 0 chooses by the number of displaced pods")
 		},
 		Validate: func() error {
+			if replays < 0 {
+				return fmt.Errorf("--rebalance-replays: must not be negative, got %d", replays)
+			}
 			if seeds < 1 || seeds > 20 {
 				return fmt.Errorf("--rebalance-seeds: must be from 1 to 20, got %d", seeds)
 			}
 			return nil
 		},
-		New: func(shared parts.Shared) parts.Part { return New(shared, Options{Seeds: seeds}) },
+		New: func(shared parts.Shared) parts.Part { return New(shared, Options{Seeds: seeds, Replays: replays}) },
 	}
 }
 
