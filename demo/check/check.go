@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
@@ -26,11 +27,12 @@ const (
 	Before Moment = iota
 	Lost
 	Back
+	Moved
 )
 
 // String is the moment in words.
 func (m Moment) String() string {
-	return [...]string{"before the loss", "after the loss of " + workload.LostZone, "after the return of " + workload.LostZone}[m]
+	return [...]string{"before the loss", "after the loss of " + workload.LostZone, "after the return of " + workload.LostZone, "after the moves"}[m]
 }
 
 // Evidence is the input of the checks.
@@ -46,6 +48,9 @@ type Evidence struct {
 	LostAt            time.Time
 	// Refused has the notes of the events FailedScheduling by pod.
 	Refused map[types.UID]string
+	// Rebalanced is the ZoneRebalance after its moves, and LeastMoves how many it takes at least.
+	Rebalanced *v1alpha1.ZoneRebalance
+	LeastMoves int64
 }
 
 // Check is something that must be true.
@@ -74,9 +79,10 @@ var checks = []struct {
 	moments []Moment // empty: always
 }{
 	{name: "every replica of every service is bound", check: checkServicesBound},
-	// Running pods are not moved back into a zone that returns.
+	// The scheduler moves no running pod back into a zone that returns. A ZoneRebalance is asked to move those of one service.
 	{name: "native constraints over zones hold", check: checkSpread, moments: []Moment{Before, Lost}},
-	{name: "each zone has its share of %s", service: (*workload.Plan).Weighted, check: checkShares, moments: []Moment{Before, Lost}},
+	{name: "each zone has its share of %s", service: (*workload.Plan).Weighted, check: checkShares, moments: []Moment{Before, Lost, Moved}},
+	{name: "%s is moved back with the fewest moves", service: (*workload.Plan).Weighted, check: checkMoves, moments: []Moment{Moved}},
 	{name: "the services survive the loss of any zone", check: checkCertified, moments: []Moment{Before}},
 	{name: "what the certificate said came true", check: checkCertificateWasRight, moments: []Moment{Lost}},
 	{name: "displaced replicas of %s were bound at the first attempt", service: (*workload.Plan).Shared, check: checkFirstAttempts, moments: []Moment{Lost}},
@@ -325,5 +331,30 @@ func checkNothingPreempted(e *Evidence, c *Check) {
 	c.setEvidence("scheduler_preemption_victims %v", victims)
 	if victims != 0 { // also if it is not exported
 		c.violation("%v pods were", victims)
+	}
+}
+
+// checkMoves: the plan had as few moves as possible, and each was made as planned.
+func checkMoves(e *Evidence, c *Check) {
+	r := e.Rebalanced
+	if r == nil {
+		c.violation("there is no ZoneRebalance")
+		return
+	}
+	moved := 0
+	for i := range r.Status.Moves {
+		m := &r.Status.Moves[i]
+		if m.State == v1alpha1.MoveMoved {
+			moved++
+		} else {
+			c.violation("%s/%s, from %s to %v, is %s: %s", m.Namespace, m.Name, m.From, m.To, m.State, m.Why)
+		}
+	}
+	c.setEvidence("%s; %d is the least", show.Plural(moved, "move"), e.LeastMoves)
+	if stop := r.Status.Stop; stop != nil {
+		c.violation("the plan was stopped: %s: %s", stop.Reason, stop.Message)
+	}
+	if balanced := meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionBalanced); !balanced || moved == 0 || int64(moved) > e.LeastMoves {
+		c.violation("%d moves of at least %d, balanced: %t", moved, e.LeastMoves, balanced)
 	}
 }

@@ -63,8 +63,8 @@ type Options struct {
 	Port int
 	// Zones are the zones whose nodes get kubelets.
 	Zones []string
-	// Survival are flags of its part that answers ZoneSurvivals.
-	Survival []string
+	// Controller are flags of the controller.
+	Controller []string
 	// Progress is called with the name of what is being started.
 	Progress func(step string)
 }
@@ -206,7 +206,12 @@ func (c *Cluster) install(ctx context.Context) error {
 	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: startLimit}); err != nil {
 		return fmt.Errorf("install the custom resources: %w", err)
 	}
-	return errors.Join(shipped.CreatePermissions(ctx, c.Client, shipped.SchedulerRoles), shipped.CreatePermissions(ctx, c.Client, shipped.ControllerRoles))
+	for _, roles := range []string{shipped.SchedulerRoles, shipped.ControllerRoles, shipped.RebalanceRoles, shipped.EvictRoles} {
+		if err := shipped.CreatePermissions(ctx, c.Client, roles); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.
@@ -320,7 +325,7 @@ func (c *Cluster) startBeside(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.run(controller, scheduler, append([]string{"controller", "--survival", "--kubeconfig=" + identity, "--address="}, c.opts.Survival...)...)
+	return c.run(controller, scheduler, append([]string{"controller", "--survival", "--rebalance", "--kubeconfig=" + identity, "--address="}, c.opts.Controller...)...)
 }
 
 // SchedulerMetrics reads the scheduler's metrics.

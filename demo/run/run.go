@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/live"
 	page "zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/status"
@@ -58,6 +59,9 @@ type demo struct {
 	// when the zone was lost.
 	certificate, held status.Survival
 	lostAt            time.Time
+	// rebalanced is the ZoneRebalance when its moves were over, and leastMoves the lower bound of its first plan.
+	rebalanced *v1alpha1.ZoneRebalance
+	leastMoves int64
 }
 
 // Run runs the demo. It returns ErrBroken if checks have failed.
@@ -65,8 +69,8 @@ func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
-		// Half of a core and one replay of each loss, so that the demo does not wait for long.
-		Survival: []string{"--cpu-fraction=0.5", "--replays=1"},
+		// A whole core, one replay of each loss and one copy for moves, so that the demo does not wait for long.
+		Controller: []string{"--cpu-fraction=1", "--replays=1", "--rebalance-seeds=1", "--rebalance-replays=1"},
 	}
 	if err := cluster.CheckBinaries(options); err != nil {
 		return err

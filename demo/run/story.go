@@ -42,6 +42,8 @@ func (d *demo) runPhases(ctx context.Context) error {
 		{"check: " + check.Lost.String(), d.checksAt(check.Lost), d.stateText},
 		{workload.LostZone + " returns", d.returnZone, d.podStatus},
 		{"check: " + check.Back.String(), d.checksAt(check.Back), d.stateText},
+		{"move replicas of " + d.Plan.Weighted().Name() + " back", d.rebalance, d.stateText},
+		{"check: " + check.Moved.String(), d.checksAt(check.Moved), d.stateText},
 	} {
 		if err := d.runPhase(ctx, s.name, s.do, s.status); err != nil {
 			return err
@@ -227,6 +229,32 @@ func (d *demo) returnZone(ctx context.Context) error {
 		return err
 	}
 	return d.awaitSettled(ctx)
+}
+
+// rebalance creates the ZoneRebalance, and waits until its moves are over.
+func (d *demo) rebalance(ctx context.Context) error {
+	asked := d.Plan.Rebalance()
+	if err := d.cluster.Client.Create(ctx, asked); err != nil {
+		return err
+	}
+	d.state.Store("moves are planned")
+	err := waitFor(ctx, func() (string, error) {
+		for _, r := range snapshot.List[*v1alpha1.ZoneRebalance](d.census().Snapshot) {
+			stopped := meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionStopped)
+			balanced := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBalanced)
+			if balanced == nil || balanced.Reason == v1alpha1.ReasonNotPlannedYet {
+				continue
+			}
+			d.state.Store(balanced.Message)
+			d.leastMoves = max(d.leastMoves, r.Status.Before.LeastMoves)
+			if stopped || balanced.Status == metav1.ConditionTrue || balanced.Reason == v1alpha1.ReasonNothingToMove {
+				d.rebalanced = r
+				return "", nil // the check judges it
+			}
+		}
+		return "the moves of ZoneRebalance " + asked.Name + " are not over", nil
+	})
+	return errors.Join(err, d.settle(ctx))
 }
 
 // workers is how many requests the demo sends at a time.

@@ -81,6 +81,11 @@ func (p *Plan) Hold() *v1alpha1.ZoneSurvival {
 	return fillTemplate[v1alpha1.ZoneSurvival]("hold", nil)
 }
 
+// Rebalance moves replicas of the weighted service back.
+func (p *Plan) Rebalance() *v1alpha1.ZoneRebalance {
+	return object[v1alpha1.ZoneRebalance]("rebalance", nil)
+}
+
 // PodGroup says that all members are bound or none.
 func (g Gang) PodGroup() *schedv1alpha1.PodGroup {
 	return fillTemplate[schedv1alpha1.PodGroup]("podgroup", g)

@@ -38,6 +38,9 @@ func account(name string) envtest.User {
 const (
 	SchedulerRoles  = "rbac"
 	ControllerRoles = "components/controller"
+	// RebalanceRoles let its part --rebalance plan, and EvictRoles carry plans out.
+	RebalanceRoles = "components/rebalance"
+	EvictRoles     = "components/rebalance-evict"
 )
 
 // Permissions returns the roles and bindings of a directory.

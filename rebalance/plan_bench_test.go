@@ -1,0 +1,62 @@
+package rebalance_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/rebalance"
+	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
+)
+
+// BenchmarkPlan plans the moves of a cluster in which each workload of 300 pods has two too many in a zone, on the default number
+// of copies. cpu-s is what the process used of all cores, without what it took to make the first copy.
+func BenchmarkPlan(b *testing.B) {
+	for _, nodes := range []int{500, 5000} {
+		workloads := nodes / 10
+		b.Run(fmt.Sprintf("%dNodes%dWorkloads", nodes, workloads), func(b *testing.B) {
+			c := clitest.New()
+			for i := range nodes {
+				c.Node(fmt.Sprintf("node-%04d", i), string(rune('a'+i%3)), "32", "128Gi")
+			}
+			zones := nodes / 3
+			for w := range workloads {
+				app := fmt.Sprintf("app-%03d", w)
+				add := c.Deployment(app, 300, "500m", "1Gi", spread(app, 1))
+				for i := range 300 {
+					zone := i % 3
+					if i < 2 && zone != w%3 {
+						zone = w % 3
+					}
+					add(fmt.Sprintf("node-%04d", (w*7+i/3)%zones*3+zone))
+				}
+			}
+			s, err := sim.New(b.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+			require.NoError(b, err)
+			defer s.Close()
+			require.NoError(b, s.Run(b.Context()))
+			began := processTime(b)
+			for b.Loop() {
+				p, err := rebalance.Make(b.Context(), s, rebalance.Options{})
+				require.NoError(b, err)
+				require.True(b, p.Complete)
+				require.Zero(b, p.After.Excess)
+				b.ReportMetric(float64(len(p.Moves)), "moves")
+				b.ReportMetric(float64(p.Before.Least), "least")
+			}
+			b.ReportMetric((processTime(b)-began).Seconds()/float64(b.N), "cpu-s")
+		})
+	}
+}
+
+// processTime is what the process has used of all cores.
+func processTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
