@@ -42,7 +42,7 @@ func (d *demo) runPhases(ctx context.Context) error {
 		{"check: " + check.Lost.String(), d.checksAt(check.Lost), d.stateText},
 		{workload.LostZone + " returns", d.returnZone, d.podStatus},
 		{"check: " + check.Back.String(), d.checksAt(check.Back), d.stateText},
-		{"move replicas of " + d.Plan.Weighted().Name() + " back", d.rebalance, d.stateText},
+		{"move replicas of " + d.Plan.Weighted().Name() + " back", d.moveBack, d.stateText},
 		{"check: " + check.Moved.String(), d.checksAt(check.Moved), d.stateText},
 	} {
 		if err := d.runPhase(ctx, s.name, s.do, s.status); err != nil {
@@ -231,8 +231,8 @@ func (d *demo) returnZone(ctx context.Context) error {
 	return d.awaitSettled(ctx)
 }
 
-// rebalance creates the ZoneRebalance, and waits until its moves are over.
-func (d *demo) rebalance(ctx context.Context) error {
+// moveBack creates the ZoneRebalance, and waits until its moves are over.
+func (d *demo) moveBack(ctx context.Context) error {
 	asked := d.Plan.Rebalance()
 	if err := d.cluster.Client.Create(ctx, asked); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (d *demo) rebalance(ctx context.Context) error {
 		}
 		return "the moves of ZoneRebalance " + asked.Name + " are not over", nil
 	})
-	return errors.Join(err, d.settle(ctx))
+	return errors.Join(err, d.awaitSettled(ctx))
 }
 
 // workers is how many requests the demo sends at a time.

@@ -83,7 +83,7 @@ func (p *Plan) Hold() *v1alpha1.ZoneSurvival {
 
 // Rebalance moves replicas of the weighted service back.
 func (p *Plan) Rebalance() *v1alpha1.ZoneRebalance {
-	return object[v1alpha1.ZoneRebalance]("rebalance", nil)
+	return fillTemplate[v1alpha1.ZoneRebalance]("rebalance", nil)
 }
 
 // PodGroup says that all members are bound or none.

@@ -118,7 +118,7 @@ func TestADay(t *testing.T) {
 		loss := d.sim.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
 		d.schedule()
 		d.pass(20 * time.Minute)
-		require.NoError(t, d.sim.Return(loss))
+		require.NoError(t, d.sim.ReturnNodes(loss))
 		d.schedule()
 		before := len(d.evicted)
 		d.live(3 * time.Hour)
