@@ -95,7 +95,7 @@ func (l *loss) run(bin string) map[string]float64 {
 	c, running, err := cluster.Start(ctx, cluster.Options{
 		BinDir: bin, Zones: []string{"a", "b", "c"}, Progress: func(string) {},
 		// As fast as it can, but not in the minute after the loss: in a real cluster it does not take a core from the API server then.
-		Survival: []string{"--cpu-fraction=64", "--settle-time=1m", "-v=2"},
+		Controller: []string{"--cpu-fraction=64", "--settle-time=1m", "-v=2"},
 	})
 	require.NoError(l, err)
 	l.cluster, l.ctx = c, running
