@@ -71,8 +71,10 @@ type nodeChanges struct {
 // nodeRoom is one node and its room.
 type nodeRoom struct {
 	name string
-	// zone is nil for a node that is gone.
+	// zone is nil for a node that is gone. gone says of a node of the cycles that the ledger has removed it and does
+	// not have it again.
 	zone   *zone
+	gone   bool
 	object *v1.Node
 	// generation and index are those of the last view.
 	generation int64
@@ -200,20 +202,31 @@ func (s *nodeSet) rebuildOrder() {
 	}
 }
 
-// removeNode handles a node that is gone.
+// removeNode handles a node that the view does not have any more.
 func (s *nodeSet) removeNode(n *nodeRoom) {
 	s.queueForRecount(n)
+	s.queueForReconcile(n)
 	s.leaveZone(n)
 	s.setOwned(n, nil)
 	delete(s.byName, n.name)
 	s.removed = append(s.removed, n.name)
 }
 
-// readAgain has the next update read a node again.
-func (s *nodeSet) readAgain(n *nodeRoom) { n.generation = -1 }
+// setGone takes a node out of its zone that the source has still.
+func (s *nodeSet) setGone(n *nodeRoom) {
+	n.gone = true
+	s.leaveZone(n)
+}
 
-// readNode reads the i-th node of the view.
+// setBack has the next update read a node that was gone.
+func (s *nodeSet) setBack(n *nodeRoom) { n.gone, n.generation = false, -1 }
+
+// readNode reads the i-th node of the view. Of a node that is gone it notes the generation alone.
 func (s *nodeSet) readNode(n *nodeRoom, i int) {
+	if n.gone {
+		n.index, n.generation = i, s.view.Generation(i)
+		return
+	}
 	object := s.view.Node(i)
 	allocatable, requested := s.view.Resources(i)
 	if n.countedAs != object {
@@ -286,6 +299,9 @@ func (s *nodeSet) setOwned(n *nodeRoom, owned map[types.UID]ledger.Resources) {
 // rereadOwned reads again what the pods of claims ask for, after these belong to other claims than before.
 func (s *nodeSet) rereadOwned() {
 	for i, n := range s.order {
+		if n.gone {
+			continue
+		}
 		if owned := s.view.Owned(i); !sameOwned(n.owned, owned) {
 			s.setOwned(n, owned)
 			s.updateRoom(n)

@@ -28,6 +28,8 @@ type world struct {
 	// toCache and toLedger are the events that are on their way.
 	toCache, toLedger []func(*ledger.Ledger)
 	alive             map[string]string // pods that are bound, by name: their node
+	// pods are the objects of each pod, by name.
+	pods map[string][]*v1.Pod
 }
 
 var (
@@ -112,6 +114,7 @@ func (w *world) Schedule(t *rapid.T) {
 	cpu := fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "cpu"))
 	pod := makePod(fmt.Sprintf("p%d", w.serial), "", cpu)
 	bound := makePod(pod.Name, node, cpu)
+	w.pods[pod.Name] = []*v1.Pod{pod, bound}
 	if rapid.IntRange(0, 9).Draw(t, "bound by another") > 0 {
 		owner := types.UID(rapid.SampledFrom(append([]string{""}, claimNames...)).Draw(t, "owner"))
 		owned(bound, owner)
@@ -131,6 +134,28 @@ func (w *world) EndPod(t *rapid.T) {
 	name := rapid.SampledFrom(slices.Sorted(maps.Keys(w.alive))).Draw(t, "pod")
 	delete(w.alive, name)
 	w.happen(func(l *ledger.Ledger) { l.RemovePod(types.UID(name)) })
+}
+
+// ChangeOwner has a pod belong to another claim, or to none: the owners of a claim are others.
+func (w *world) ChangeOwner(t *rapid.T) {
+	if len(w.pods) == 0 {
+		return
+	}
+	name := rapid.SampledFrom(slices.Sorted(maps.Keys(w.pods))).Draw(t, "pod")
+	owner := rapid.SampledFrom(append([]string{""}, claimNames...)).Draw(t, "owner")
+	for _, pod := range w.pods[name] {
+		pod.Labels = map[string]string{"claim": owner}
+	}
+	w.planner.OwnersChanged()
+}
+
+// Nominate has pods be nominated to a node, or no longer.
+func (w *world) Nominate(t *rapid.T) {
+	node := rapid.SampledFrom(nodeNames).Draw(t, "node")
+	w.nominated[node] = ledger.Resources{MilliCPU: rapid.Int64Range(1, 4).Draw(t, "cpu") * 1000, Pods: 1}
+	if rapid.Bool().Draw(t, "ends") {
+		delete(w.nominated, node)
+	}
 }
 
 func (w *world) Set(t *rapid.T) {
@@ -198,6 +223,12 @@ func (w *world) stands() map[string][]holds.NodeStatus {
 		all[name] = nodes
 	}
 	return all
+}
+
+// freeRoom is what nominated pods leave of room.
+func (w *world) freeRoom(view View, i int) ledger.Resources {
+	room, nominated := w.room(view, i), w.nominated[view.Node(i).Name]
+	return room.Minus(&nominated)
 }
 
 // room is what pods and unused holds leave of a node, and unused is what of a claim's amount there its pods leave, both by the ledger.
@@ -316,7 +347,7 @@ func (w *world) nothingLeft(t *rapid.T, name string) {
 		}
 		d.Claim.Slot.Pods = 1
 		now, then := w.unused(view, i, name, d.Claim.SlotsAmount(at[n.Name])), w.unused(view, i, name, d.Claim.SlotsAmount(at[n.Name]+1))
-		more, room := then.Minus(&now), w.room(view, i)
+		more, room := then.Minus(&now), w.freeRoom(view, i)
 		require.NotEmpty(t, more.Exceeds(&room), "%s lacks slots and %s has room", name, n.Name)
 	}
 }
@@ -347,7 +378,7 @@ func (w *world) ownersFollowed(t *rapid.T, name string) {
 			continue
 		}
 		now, then := w.unused(view, i, name, d.Claim.SlotsAmount(slots)), w.unused(view, i, name, d.Claim.SlotsAmount(slots+1))
-		more, room := then.Minus(&now), w.room(view, i)
+		more, room := then.Minus(&now), w.freeRoom(view, i)
 		require.NotEmpty(t, more.Exceeds(&room), "owners of %s run outside of slots on %s", name, n.Name)
 	}
 }
@@ -364,7 +395,7 @@ func (w *world) noPartLeft(t *rapid.T, name string, nodes []holds.NodeStatus) {
 		if at := slices.IndexFunc(nodes, func(n holds.NodeStatus) bool { return n.Node == node }); at >= 0 {
 			has = nodes[at].Amount
 		}
-		now, then, room := w.unused(view, i, name, has), w.unused(view, i, name, w.targets[name].Nodes[node]), w.room(view, i)
+		now, then, room := w.unused(view, i, name, has), w.unused(view, i, name, w.targets[name].Nodes[node]), w.freeRoom(view, i)
 		for _, resource := range []v1.ResourceName{v1.ResourceCPU, v1.ResourcePods} {
 			missing := then.Amount(resource) - now.Amount(resource)
 			require.True(t, missing <= 0 || room.Amount(resource) <= 0, "%s lacks a part on %s, where there is room for %+v", name, node, room)
@@ -397,7 +428,7 @@ func TestThePlannerKeepsItsWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{
 			scene: newScene(1), cache: ledger.New(ledger.DefaultOptions()),
-			targets: map[string]Target{}, nodes: map[string]*v1.Node{}, alive: map[string]string{},
+			targets: map[string]Target{}, nodes: map[string]*v1.Node{}, alive: map[string]string{}, pods: map[string][]*v1.Pod{},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":            w.Check,
@@ -407,6 +438,8 @@ func TestThePlannerKeepsItsWord(t *testing.T) {
 			"Schedule":    w.Schedule,
 			"MorePods":    w.Schedule,
 			"EndPod":      w.EndPod,
+			"ChangeOwner": w.ChangeOwner,
+			"Nominate":    w.Nominate,
 			"Set":         w.Set,
 			"Remove":      w.Remove,
 			"Pass":        w.Pass,

@@ -89,8 +89,8 @@ func (p *Planner) inspectLocked(lags func(string) bool, result *Result) {
 }
 
 func (p *Planner) inspectNodeLocked(n *nodeRoom, ofAmounts []*claimState) {
-	if seen := p.cycleNodes.byName[n.name]; seen != nil && seen.zone == nil && n.zone != nil {
-		p.cycleNodes.readAgain(seen) // the ledger had removed it
+	if seen := p.cycleNodes.byName[n.name]; seen != nil && seen.gone && n.zone != nil {
+		p.cycleNodes.setBack(seen)
 	}
 	for _, c := range ofAmounts {
 		if !p.asDesiredLocked(c, n) {

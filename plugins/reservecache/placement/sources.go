@@ -35,7 +35,7 @@ func (p *Planner) updateLocked(nodes *nodeSet, read func() View, all bool) (requ
 func (p *Planner) forgetRemovedLocked() (requested bool) {
 	for _, name := range p.ledgerNodes.removed {
 		if n := p.cycleNodes.byName[name]; n != nil {
-			p.cycleNodes.leaveZone(n)
+			p.cycleNodes.setGone(n)
 		}
 	}
 	for _, name := range slices.Concat(p.ledgerNodes.removed, p.cycleNodes.removed) {

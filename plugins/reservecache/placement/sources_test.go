@@ -1,0 +1,68 @@
+package placement
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// TestARemovedNodeIsGoneForCyclesToo: the ledger has removed a node that cycles still see. Whatever changes on it, nothing is held there
+// before the ledger has it again.
+func TestARemovedNodeIsGoneForCyclesToo(t *testing.T) {
+	for name, change := range map[string]func(s *scene, cache *ledger.Ledger){
+		"a pod of the node comes to belong to a claim": func(s *scene, _ *ledger.Ledger) { s.planner.OwnersChanged() },
+		"a pod of the node goes":                       func(_ *scene, cache *ledger.Ledger) { cache.RemovePod("p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, cache := newScene(1), ledger.New(ledger.DefaultOptions())
+			pod := owned(makePod("p", "a1", "1"), "nobody")
+			for _, l := range []*ledger.Ledger{s.ledger, cache} {
+				l.AddNode(makeNode("a1", "a", "1"))
+				l.AddNode(makeNode("a2", "a", "1"))
+				_, err := l.AddPod(pod)
+				require.NoError(t, err)
+			}
+			seen := ledger.NewSnapshot()
+			cycle := func() View {
+				cache.UpdateSnapshot(seen)
+				return snapshotView{seen}
+			}
+			s.reconcile(t, target("r", 0, Zone{"a", 3}))
+			s.planner.Collect(cycle())
+			s.ledger.RemoveNode(makeNode("a1", "a", "1"))
+			s.reconcile(t)
+
+			pod.Labels["claim"] = "r"
+			change(s, cache)
+			for range 2 {
+				require.Empty(t, s.planner.Collect(cycle()).Changed)
+				s.reconcile(t)
+				require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "r"))
+			}
+
+			s.end("p")
+			cache.RemovePod("p")
+			s.ledger.AddNode(makeNode("a1", "a", "1"))
+			s.reconcile(t)
+			s.planner.Collect(cycle())
+			require.Equal(t, map[string]int{"a1": 1, "a2": 1}, s.slots(t, "r"))
+			require.NotNil(t, s.planner.cycleNodes.present("a1"), "it is back for cycles")
+		})
+	}
+}
+
+// TestWhatIsLostWithANodeHadNoLackOfRoom: a node is too full as far as an old state of it says, and then it is removed.
+func TestWhatIsLostWithANodeHadNoLackOfRoom(t *testing.T) {
+	s := cluster(1, "a")
+	s.reconcile(t, target("r", 0, Zone{"a", 4}))
+	s.ledger.AddNode(makeNode("a1", "a", "2"))
+	result := s.planner.Reconcile(s.live, func(string) bool { return true })
+	require.Empty(t, result.GivenUp, "the node is known to have changed since")
+	s.ledger.RemoveNode(makeNode("a1", "a", "2"))
+	result = s.planner.Reconcile(s.live, nil)
+	require.Empty(t, result.GivenUp)
+	require.Empty(t, s.slots(t, "r"))
+	require.Empty(t, s.planner.tooFull)
+}
