@@ -16,16 +16,16 @@ const (
 )
 
 // reconcileAmountsLocked brings nodes in line with the claim's amounts, some at a time. It returns how many nodes it
-// looked at.
-func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) int {
+// looked at, and whether the draft was recorded.
+func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) (looks int, recorded bool) {
 	names := slices.Sorted(maps.Keys(c.nodesToReconcile))
 	names = names[:min(nodesPerDraft, len(names))]
 	for _, name := range names {
 		delete(c.nodesToReconcile, name)
 	}
-	looks := 0
+	recorded = true
 	if len(names) > 0 {
-		looks = p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
+		looks, recorded = p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
 			for _, name := range names {
 				d.looks += looksPerNode
 				d.decideAmount(name)
@@ -37,7 +37,7 @@ func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) int {
 	}
 	c.needsReconcile = c.needsReconcile || len(c.nodesToReconcile) > 0
 	c.reconciled = c.reconciled || len(c.nodesToReconcile) == 0
-	return looks
+	return looks, recorded
 }
 
 // decideAmount decides how much of a node is held: what the claim wants, the pods there among it, as far as there is

@@ -101,7 +101,7 @@ func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result
 	if !found {
 		return looks
 	}
-	return looks + p.placeLocked(c, nodes, limit, result, func(d *draft) {
+	more, _ := p.placeLocked(c, nodes, limit, result, func(d *draft) {
 		if !c.HasSlots() {
 			d.takeFreed()
 			return
@@ -109,6 +109,7 @@ func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result
 		d.placeMissing()
 		d.giveUpSurplus()
 	})
+	return looks + more
 }
 
 // hasRoomForLocked reports whether a node has room for a slot of a claim, or for a part of what it lacks there.

@@ -8,8 +8,8 @@ const looksPerSlice = 5000
 
 // Reconcile repairs what changed claims hold by the nodes of the ledger, the oldest claim first: it gives up slots
 // that may not stay, places missing ones, and gives up surplus ones, in one draft for each claim. Slots that may stay
-// where they are stay. Then it offers what was freed to the claims that lack something. It works for a slice of time,
-// and says whether there is more to do.
+// where they are stay. What was freed it offers to the claims that lack something, to the older ones before a younger
+// one is repaired. It works for a slice of time, and says whether there is more to do.
 //
 // read returns the nodes as they are when it is called. It is called again if one has changed that was about to get
 // slots: a pod may have taken the room. lags, which may be nil, reports whether the view of a node is known to be
@@ -26,23 +26,12 @@ func (p *Planner) Reconcile(read func() View, lags func(node string) bool) Resul
 	p.inspectLocked(lags, &result)
 	p.recountNodesLocked()
 	p.uncapLocked()
-	looks := 0
-	for c := p.nextToReconcileLocked(); c != nil && looks < looksPerSlice; c = p.nextToReconcileLocked() {
-		c.needsReconcile = false
-		looks += 1 + p.reconcileLocked(c, &result)
-	}
+	looks := p.reconcileByAgeLocked(&result)
 	// Others may take what one gave up, and what became free.
 	upTo := nodes.freeings
-	if p.anySeekerLocked() && nodes.offeredUpTo != upTo {
-		for _, c := range p.interestedLocked(nodes) {
-			if looks >= looksPerSlice {
-				result.More = true
-				return result
-			}
-			if !c.needsReconcile {
-				looks += p.collectLocked(c, nodes, 0, &result)
-			}
-		}
+	if nodes.offeredUpTo != upTo && !p.offerLocked(nil, &looks, &result) {
+		result.More = true
+		return result
 	}
 	result.More = p.anyToReconcileLocked() || nodes.offeredUpTo != upTo && nodes.freeings != upTo
 	if !result.More {
@@ -51,7 +40,53 @@ func (p *Planner) Reconcile(read func() View, lags func(node string) bool) Resul
 	return result
 }
 
-func (p *Planner) reconcileLocked(c *claimState, result *Result) int {
+// reconcileByAgeLocked reconciles the claims that need it. One whose draft cannot be recorded waits for the next call,
+// so that it does not hold up others. It returns how many nodes it looked at.
+func (p *Planner) reconcileByAgeLocked(result *Result) (looks int) {
+	offeredUpTo := p.ledgerNodes.offeredUpTo
+	for _, c := range p.byAge {
+		for recorded := true; recorded && c.needsReconcile; {
+			if upTo := p.ledgerNodes.freeings; upTo != offeredUpTo {
+				if !p.offerLocked(c, &looks, result) {
+					return looks
+				}
+				offeredUpTo = upTo
+			}
+			if looks >= looksPerSlice {
+				return looks
+			}
+			c.needsReconcile = false
+			var more int
+			more, recorded = p.reconcileLocked(c, result)
+			looks += 1 + more
+		}
+	}
+	return looks
+}
+
+// offerLocked offers what was freed to the claims that lack something and are older than another, which may be nil:
+// to all then. The oldest comes first. It adds to looks how many nodes it looked at, and reports false if there is more
+// to do than one slice allows.
+func (p *Planner) offerLocked(than *claimState, looks *int, result *Result) bool {
+	mayHave := func(c *claimState) bool { return than == nil || compareAge(c, than) < 0 }
+	if s := p.seekersLocked(); len(s.claims) == 0 || !mayHave(s.claims[0]) {
+		return true
+	}
+	for _, c := range p.interestedLocked(p.ledgerNodes) {
+		if !mayHave(c) {
+			break
+		}
+		if *looks >= looksPerSlice {
+			return false
+		}
+		if !c.needsReconcile {
+			*looks += p.collectLocked(c, p.ledgerNodes, 0, result)
+		}
+	}
+	return true
+}
+
+func (p *Planner) reconcileLocked(c *claimState, result *Result) (looks int, recorded bool) {
 	if c.HasSlots() {
 		return p.reconcileSlotsLocked(c, result)
 	}

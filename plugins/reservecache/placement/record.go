@@ -11,10 +11,11 @@ import (
 const tries = 3
 
 // placeLocked makes drafts of a claim, which work fills, until one is recorded. It returns how many nodes were looked
-// at.
-func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *Result, work func(*draft)) (looks int) {
+// at, and whether one was recorded.
+func (p *Planner) placeLocked(
+	c *claimState, nodes *nodeSet, limit int, result *Result, work func(*draft),
+) (looks int, recorded bool) {
 	var d *draft
-	recorded := false
 	for try := 0; try < tries && !recorded; try++ {
 		d = p.newDraft(c, nodes, limit)
 		work(d)
@@ -22,7 +23,7 @@ func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *
 		recorded = p.recordLocked(d, result)
 	}
 	if !recorded {
-		c.needsReconcile = true // the next draft knows the nominations that were in this one's way
+		c.needsReconcile = true // nodes change faster than it is done
 		for name := range d.byName {
 			c.requestReconcile(name)
 		}
@@ -37,7 +38,7 @@ func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *
 		clear(c.wereTooFull)
 		clear(c.capped)
 	}
-	return looks
+	return looks, recorded
 }
 
 // recordLocked records a draft. It returns false if the room is for nominated pods, or if a pod has been placed there

@@ -9,10 +9,10 @@ import (
 )
 
 // reconcileSlotsLocked brings the slots of a claim in line with its target, in one draft. It returns how many nodes it
-// looked at.
-func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
+// looked at, and whether the draft was recorded.
+func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) (looks int, recorded bool) {
 	p.countLocked(c)
-	looks := p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
+	looks, recorded = p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
 		c.apportion(p.nodeCounts[c.Requirements.key].zones)
 		d.giveUpMisplaced()
 		d.placeMissing()
@@ -21,7 +21,7 @@ func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
 	})
 	clear(c.excess)
 	c.reconciled = true
-	return looks
+	return looks, recorded
 }
 
 // giveUpMisplaced lowers each node to the slots that may stay there. Slots of an old size get the new one as far as
@@ -65,10 +65,14 @@ func (d *draft) slotsThatMayStay(at *draftNode) int {
 }
 
 // resize gives up to a number of slots of a node the claim's size, as many as there is room for beside the pods that
-// use them.
+// use them, and for what they grow by beside nominated pods too.
 func (d *draft) resize(at *draftNode, slots int) {
 	d.setSlots(at, slots)
-	for slots > 0 && at.node.room.Negative(&at.unused) {
+	for slots > 0 {
+		growth := at.unused.Beyond(&at.unusedBefore)
+		if !at.node.room.Negative(&at.unused) && !d.nodes.freeRoom(at.node).Negative(&growth) {
+			return
+		}
 		slots--
 		d.setSlots(at, slots)
 	}
