@@ -106,7 +106,7 @@ func (n *NodeHolds) Fit(input *FitInput) FitResult {
 	case s.needsOwn:
 		result.UsesOwn = true
 		if !s.own.Claim.Inclusive() {
-			result.Takes = s.own.Claim.SlotsAmount(int(s.slots))
+			result.Takes = s.own.slots(s.slots)
 		}
 	}
 	return result
@@ -168,8 +168,8 @@ func (s *shortage) checkResource(name v1.ResourceName, request, others, room int
 		return true
 	}
 	s.needsOwn = true
-	slots := s.ownUnused.Pods // a slot has room for one pod; all of them, if the slots do not name the resource
-	if slot := s.own.Claim.Slot.Amount(name); slot > 0 {
+	slots := s.ownUnused.Pods
+	if slot := s.own.slotOf(name); slot > 0 {
 		slots = min(slots, ceil(request+others+unused-room, slot))
 	}
 	s.slots = max(s.slots, slots)

@@ -171,3 +171,19 @@ func TestKept(t *testing.T) {
 	var none *NodeHolds
 	none.Kept(&Requester{}, nil, nil, nil)
 }
+
+// TestSlotsAreTakenInTheSizeThatTheyHave, although the claim has another size already.
+func TestSlotsAreTakenInTheSizeThatTheyHave(t *testing.T) {
+	s := New()
+	c := claimOf("web", UseLast, 1, 1)
+	s.SetClaim(c)
+	s.Change("web", []Change{{Node: "n", Add: c.SlotsAmount(4)}})
+	s.SetClaim(claimOf("web", UseLast, 2, 1))
+	allocatable, pod := cpus(4, 20), cpus(2, 1)
+	input := &FitInput{Requester: &Requester{Claim: "web"}, Request: pod, Allocatable: allocatable, Requested: &ledger.Resources{}}
+	result := s.Node("n").Fit(input)
+	require.Equal(t, *cpus(2, 2), result.Takes)
+	_, err := s.Take("web", "n", &result.Takes)
+	require.NoError(t, err)
+	require.Equal(t, *cpus(2, 2), s.Node("n").Of("web").Amount, "the pod has room beside what is left")
+}

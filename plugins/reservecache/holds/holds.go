@@ -206,8 +206,8 @@ func (s *Holds) Take(claimUID types.UID, nodeName string, part *ledger.Resources
 		return Taken{}, ErrTooLittleHeld
 	}
 	h := c.holds[nodeName]
-	// The slots may be about to change their size.
-	taken := Taken{Claim: claimUID, Node: nodeName, Zone: h.zone, Part: h.slot.Times(part.Pods)}
+	held := Hold{Claim: c.spec, Amount: h.amount}
+	taken := Taken{Claim: claimUID, Node: nodeName, Zone: h.zone, Part: held.slots(part.Pods)}
 	s.setLocked(h, h.amount.Minus(&taken.Part))
 	s.noteLoweredLocked(&taken, 1)
 	return taken, nil

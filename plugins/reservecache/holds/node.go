@@ -26,6 +26,19 @@ type Hold struct {
 	Amount ledger.Resources
 }
 
+// slots returns what n of the hold's slots have. While a claim changes their size, that is not the claim's.
+func (h *Hold) slots(n int64) (part ledger.Resources) {
+	for name := range h.Amount.Named() {
+		part.Put(name, h.slotOf(name)*n)
+	}
+	return part
+}
+
+// slotOf is how much of a resource each of the hold's slots has; 0 if it has none.
+func (h *Hold) slotOf(name v1.ResourceName) int64 {
+	return h.Amount.Amount(name) / max(1, h.Amount.Pods)
+}
+
 // Owned returns what the pods of a claim on a node ask for together; its Pods is their number. A nil Owned means that
 // no claim has pods there.
 type Owned func(claim types.UID) ledger.Resources
