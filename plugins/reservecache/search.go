@@ -2,6 +2,7 @@ package reservecache
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,10 +31,15 @@ type betterNode struct {
 // is found at most once in a cycle, and only when a node of the lesser kind has passed all filters but this one.
 //
 // Filter runs behind PreFilter, so that the state of all plugins is there; what Filter cannot do, PreFilter could even
-// less: it knows neither what the others skip nor what they will say.
+// less: it knows neither what the others skip nor what they will say. Nodes that a plugin excludes in PreFilter only
+// count: the framework does not pass on which these are. An extender may reject any node and is not asked here, so for
+// a pod that one filters no node counts as better.
 func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v1.Pod) bool {
 	e := d.betterNode
 	e.once.Do(func() {
+		if p.filteredByExtender(pod) {
+			return
+		}
 		nodes := e.nodes
 		if d.requester.Use == holds.UseFirst {
 			nodes = p.nodesOf(d.requester.Claim)
@@ -62,6 +68,11 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 			"nodes", len(nodes), "found", e.found)
 	})
 	return e.found
+}
+
+// filteredByExtender reports whether an extender will be asked on which nodes the pod may be.
+func (p *ReserveCache) filteredByExtender(pod *v1.Pod) bool {
+	return slices.ContainsFunc(p.handle.Extenders(), func(e fwk.Extender) bool { return e.IsFilter() && e.IsInterested(pod) })
 }
 
 // nodesOf returns the nodes on which something is held for a claim.
