@@ -23,10 +23,10 @@ type cycleData struct {
 	// reservation is what the pod's reservation gives it; nil when it belongs to none. version is that of the owners.
 	reservation *serve.Owner
 	version     any
-	// betterNode is the search for a better node, made at most once for all copies of the data. forBetterNode is set in
+	// betterNode is the search for a better node, made at most once for all copies of the data. inBetterNodeSearch is set in
 	// the copy with which it runs the filters.
-	betterNode    *betterNode
-	forBetterNode bool
+	betterNode         *betterNode
+	inBetterNodeSearch bool
 	// inGroup means that the pod is a member of a native pod group: its node was chosen with other members on the
 	// nodes, of which the snapshot shows nothing when the pod is reserved.
 	inGroup bool

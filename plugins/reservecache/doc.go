@@ -9,19 +9,21 @@
 // slots. Package serve watches the reservations and writes their status. Package waiting knows the pods that holds keep
 // out, so that freed room wakes as many as could fit. All profiles of a scheduler share one [Shared].
 //
-// The packages below call a reservation a claim. Its owners are the pods that may use it. It holds slots, which are
-// pieces of one size, or an amount on each of given nodes. Its mode is a [holds.Use]: owners use what a Headroom
-// reservation holds last (UseLast) and what a Guarantee holds first (UseFirst); those of a Required reservation run
-// in it only (UseOnly).
+// The packages below call a reservation a claim. Its owners are the pods that may use it. It holds slots (equal pieces)
+// or, on named nodes, one amount each. Its mode is a [holds.Use]: a Headroom owner uses held capacity only when it does
+// not fit elsewhere (UseLast), a Guarantee's owner prefers it (UseFirst), and with ownerPolicy Required an owner must
+// run in it (UseOnly).
 //
 // Filter and Reserve judge room by the NodeInfos of the cycle: a pod fits if its request plus what is held unused for
-// others fits into what the node has left. Which pods use what is not recorded (package holds has the formula). The
-// ledger serves decisions outside of a cycle, with one exception: to reserve a member of a native pod group, Reserve
-// reads the ledger, because the snapshot does not show the members that were reserved before it.
+// others fits into what the node has left. Claims of a lower priority do not count. With ownerPolicy Required the
+// request must also fit into what is unused of the pod's own hold. Package holds has the formula. Which pod uses which
+// slot is not recorded: a Headroom owner that needs slots lowers their number at Reserve. The ledger serves decisions
+// outside of a cycle, with one exception: to reserve a member of a native pod group, Reserve reads the ledger, because
+// the snapshot does not show the members that were reserved before it.
 //
-// The first scheduling cycle waits, for a limited time, until the handlers have synced, since the scheduler waits
-// only for its own handlers. The cycle of a pod group calls Reserve and Unreserve as rehearsals, in which they do
-// nothing; the framework calls them again for each member.
+// Each scheduling cycle waits until the handlers have synced once, since the scheduler waits only for its own; after a
+// limited time it fails with an error. The cycle of a pod group calls Reserve and Unreserve as rehearsals, in which
+// they do nothing; the framework calls them again for each member.
 //
 // # Non-goals
 //

@@ -16,7 +16,8 @@ import (
 const (
 	// ErrReasonHeldFor is followed by the name of the reservation.
 	ErrReasonHeldFor = "node(s) had room only in what is held for "
-	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
+	// ErrReasonNoSlot is followed by the name of the reservation in which the pod has to run, by ownerPolicy Required,
+	// and of which too little is unused.
 	ErrReasonNoSlot = "node(s) had no unused slot of "
 	// ErrReasonFreeElsewhere means that the pod would use a slot, or an amount, of its own here, and that another
 	// node has free room.
@@ -26,25 +27,27 @@ const (
 	ErrReasonSlotElsewhere = "node(s) had no slot of the pod's own, and others had one"
 )
 
-// Filter keeps a pod off the nodes that have room only in what is held for others. An owner is also kept off nodes
-// where it would use slots and free room in the other order than its reservation's mode says, if another node is
-// better.
+// Filter keeps a pod off the nodes that have room only in what is held for others, and with ownerPolicy Required off
+// those where its request does not lie in what is unused of its own hold. An owner is also kept off nodes where it
+// would use slots and free room in the other order than its reservation's mode says, if another node is better.
 //
-// For a pod of no reservation it neither locks nor allocates, unless it refuses or extended resources are held.
+// For a pod of no reservation it neither locks nor allocates, unless it refuses, or extended resources are held or
+// asked for by the owners of a claim that is inclusive.
 func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	d := cycleDataOf(state)
 	if d == nil {
 		return nil
 	}
 	status := p.filter(ctx, d, pod, info)
-	if status != nil && !d.forBetterNode && d.refusalRecorded != nil && d.refusalRecorded.CompareAndSwap(false, true) {
+	counts := status != nil && !d.inBetterNodeSearch && d.refusalRecorded != nil
+	if counts && d.refusalRecorded.CompareAndSwap(false, true) {
 		p.recordRefusal(d, pod)
 	}
 	return status
 }
 
-// recordRefusal records, once in a cycle, that holds have kept the pod off a node. The worker wakes it when that
-// changes.
+// recordRefusal records, once in a cycle, that Filter has kept the pod off a node, also where it was to leave its own
+// slots, or free room, alone. The worker wakes the pod when there is room.
 func (p *ReserveCache) recordRefusal(d *cycleData, pod *v1.Pod) {
 	r := p.running
 	terms := waiting.Terms{Claim: d.requester.Claim, Use: d.requester.Use, Version: d.version}
@@ -72,7 +75,7 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	if d.reservation == nil {
 		return nil
 	}
-	if !d.forBetterNode {
+	if !d.inBetterNodeSearch {
 		d.parts.keepLarger(name, result.Takes) // for Reserve
 	}
 	var reason string
@@ -84,15 +87,15 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	default:
 		return nil
 	}
-	// The search for a better node, which runs all filters, has only better ones pass this one.
-	if d.forBetterNode || p.betterElsewhere(ctx, d, pod) {
+	// When called from the search for a better node itself, reject lesser nodes so that only better ones count.
+	if d.inBetterNodeSearch || p.betterElsewhere(ctx, d, pod) {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
 	}
 	return nil
 }
 
-// refusal says why holds keep the pod off a node. It is UnschedulableAndUnresolvable, so that preemption leaves the
-// node out, if the pod would be kept off even with all pods of a lower priority gone.
+// refusal says why holds keep the pod off a node. If the pod would be kept off even without all pods of a lower
+// priority, the status is UnschedulableAndUnresolvable, so that preemption skips the node.
 func (p *ReserveCache) refusal(
 	d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, input *holds.FitInput, result *holds.FitResult,
 ) *fwk.Status {

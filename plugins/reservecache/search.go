@@ -50,7 +50,7 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 		defer cancel()
 		state := e.state.Clone()
 		probe := *d
-		probe.forBetterNode = true
+		probe.inBetterNodeSearch = true
 		state.Write(stateKey, &probe)
 		var found atomic.Bool
 		// The node that was found last, or one beside it, is likely to have room still.

@@ -30,16 +30,16 @@ type FitInput struct {
 	Owned Owned
 }
 
-// FitResult says whether the holds of a node leave room for a pod. If they do, and the pod's own claim holds something
-// there, it says:
+// FitResult says whether the holds of a node leave room for a pod. If the pod fits and its claim holds something on the
+// node:
 //
-//	claim's Use               UsesOwn                                   Takes
-//	UseLast, not inclusive    if it lacks room beside what is unused    the slots that make up for it
-//	UseLast, of amounts       if it lacks room beside what is unused    nothing, as of all inclusive claims
-//	UseFirst                  if a slot is unused                       nothing
-//	UseOnly                   always                                    nothing
+//	claim's Use                    UsesOwn                                   Takes
+//	UseLast, slots                 if it lacks room beside what is unused    the slots that make up for it
+//	UseLast, amounts (inclusive)   if it lacks room beside what is unused    nothing, as of all inclusive claims
+//	UseFirst                       if a slot is unused                       nothing
+//	UseOnly                        always                                    nothing
 //
-// Here what is unused is that of its own claim and of all that it may not take: not of claims of a lower priority.
+// Unused is what is unused of its own claim and of all claims of the same or a higher priority.
 type FitResult struct {
 	Fits bool
 	// UsesOwn means that the pod uses a part of what its claim holds, and Takes is by how much it lowers that at
@@ -68,7 +68,7 @@ func (n *NodeHolds) Fit(input *FitInput) FitResult {
 		return FitResult{Fits: requester.Use != UseOnly || requester.Claim == ""}
 	}
 	if requester.Use == UseLast && fitsBeside(request, &n.amounts, input.Allocatable, input.Requested) {
-		return FitResult{Fits: true} // the usual case, for which it does not matter what is used
+		return FitResult{Fits: true} // the usual case, also of pods without a claim: it does not matter what is used
 	}
 	s := shortage{own: n.Of(requester.Claim)}
 	if s.own != nil {
@@ -106,7 +106,7 @@ func (n *NodeHolds) Fit(input *FitInput) FitResult {
 	case s.needsOwn:
 		result.UsesOwn = true
 		if !s.own.Claim.Inclusive() {
-			result.Takes = s.own.slots(s.slots)
+			result.Takes = s.own.slots(s.slotsNeeded)
 		}
 	}
 	return result
@@ -151,10 +151,10 @@ type shortage struct {
 	// own is what the pod's claim holds there, nil for nothing, and ownUnused what is unused of it.
 	own       *Hold
 	ownUnused ledger.Resources
-	// needsOwn means that the pod needs a part of own, and slots is how many of its slots make up for what the pod
+	// needsOwn means that the pod needs a part of own, and slotsNeeded is how many of its slots make up for what the pod
 	// lacks.
-	needsOwn bool
-	slots    int64
+	needsOwn    bool
+	slotsNeeded int64
 }
 
 // checkResource takes one resource into account: a request of it beside what others hold and the room that pods have
@@ -172,7 +172,7 @@ func (s *shortage) checkResource(name v1.ResourceName, request, others, room int
 	if slot := s.own.slotOf(name); slot > 0 {
 		slots = min(slots, ceil(request+others+unused-room, slot))
 	}
-	s.slots = max(s.slots, slots)
+	s.slotsNeeded = max(s.slotsNeeded, slots)
 	return true
 }
 

@@ -21,12 +21,12 @@ const (
 // It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, unless
 // there is nothing to collect for.
 func (p *Planner) Collect(view View) Result {
-	if p.idle.Load() && !p.holds.Lowered() {
+	if p.nothingToCollect.Load() && !p.holds.Lowered() {
 		return Result{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.noteIdleLocked()
+	defer p.noteNothingToCollectLocked()
 	var result Result
 	requested := p.countTakenLocked()
 	if !p.anySeekerLocked() && !p.cyclesSeeMoreNodes {
@@ -57,7 +57,7 @@ func (p *Planner) Collect(view View) Result {
 // Knows reports whether Collect has looked at a node that has that generation. It is true while there is nothing to
 // collect for.
 func (p *Planner) Knows(nodeName string, generation int64) bool {
-	if p.idle.Load() {
+	if p.nothingToCollect.Load() {
 		return true
 	}
 	p.mu.Lock()
@@ -66,9 +66,9 @@ func (p *Planner) Knows(nodeName string, generation int64) bool {
 	return n != nil && n.generation == generation
 }
 
-// noteIdleLocked records whether there is something to do for cycles.
-func (p *Planner) noteIdleLocked() {
-	p.idle.Store(!p.anySeekerLocked() && !p.cyclesSeeMoreNodes && !p.anyToReconcileLocked())
+// noteNothingToCollectLocked records whether there is something to do for cycles.
+func (p *Planner) noteNothingToCollectLocked() {
+	p.nothingToCollect.Store(!p.anySeekerLocked() && !p.cyclesSeeMoreNodes && !p.anyToReconcileLocked())
 }
 
 // collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks more. It

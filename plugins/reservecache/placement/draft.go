@@ -10,7 +10,8 @@ import (
 )
 
 // draft is what one claim is to hold, node by node. It is made, filled and recorded under the planner's lock. While it
-// lasts, the room of its nodes and the claim's counts are as if it had been recorded; one that is not calls resetRoom.
+// lasts, the room of its nodes and the claim's counts are as if it had been recorded. If it is not recorded, the caller
+// calls resetRoom, and has the claim counted again.
 type draft struct {
 	claim   *claimState
 	planner *Planner
@@ -34,18 +35,18 @@ type draftNode struct {
 	// is ready.
 	node  *nodeRoom
 	ready bool
-	// before is what was held when the draft began, and unusedBefore what of it was unused.
+	// before is what was held when the draft began, and unusedBefore what of it was unused; nothing if node is nil.
 	before       holds.NodeStatus
 	unusedBefore ledger.Resources
 	// owned is the sum of the requests of the claim's pods there.
 	owned ledger.Resources
-	// slots is how many slots the node is to have, and amount what is to be held there, of which unused is not used
-	// by the claim's pods.
+	// amount is what is to be held there, slots its number of slots, and unused what the claim's pods leave of it.
 	slots          int
 	amount, unused ledger.Resources
 }
 
-// newDraft returns the draft that changes nothing.
+// newDraft returns a draft that changes nothing yet. One of slots has all nodes of the claim, and counts anew what the
+// claim has there.
 func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 	d := &draft{
 		claim: c, planner: p, nodes: nodes, limit: limit,
@@ -62,8 +63,7 @@ func (p *Planner) newDraft(c *claimState, nodes *nodeSet, limit int) *draft {
 	return d
 }
 
-// addNode adds a node with what the claim has there. What the draft's own set knows of the node goes before what the
-// other set does.
+// addNode adds a node with what the claim has there. The draft's own set is asked first, then the other.
 func (d *draft) addNode(name string, before holds.NodeStatus) *draftNode {
 	at := &draftNode{
 		name: name, zone: before.Zone, node: d.nodes.present(name),

@@ -21,7 +21,8 @@ import (
 // draft, which is recorded as a whole or not at all.
 type Planner struct {
 	holds *holds.Holds
-	// fraction limits the unused slots of a zone to a part of what the zone's nodes offer; 1 and more means no limit.
+	// fraction is the part of what a zone's nodes offer up to which slots and amounts there are added, as far as they
+	// are unused; 1 and more means no limit.
 	fraction float64
 	// nominatedOn returns the sum of the requests of the pods that are nominated to a node; nil if there are none ever.
 	// It takes the lock of the scheduling queue, under mu.
@@ -29,9 +30,9 @@ type Planner struct {
 
 	// admission is held while a draft is recorded, and by Exclusively while a pod is admitted. It is taken after mu.
 	admission sync.Mutex
-	// idle is set while Collect has nothing to do: no claim seeks room or needs Reconcile, and cycles see the nodes
-	// of the ledger. Cycles then need not wait for mu, under which it changes.
-	idle atomic.Bool
+	// nothingToCollect is set while Collect has nothing to do: no claim seeks room or needs Reconcile, and cycles see
+	// the nodes of the ledger. Cycles then need not wait for mu, under which it changes.
+	nothingToCollect atomic.Bool
 
 	mu sync.Mutex // guards all fields below and everything that they lead to
 	// ledgerNodes are the nodes as the ledger had them at the last Reconcile, and cycleNodes as scheduling cycles had
@@ -56,9 +57,10 @@ type Planner struct {
 	touched map[types.UID]struct{}
 }
 
-// New returns a planner without claims, which records in h what is held. maxHeldFraction limits the unused slots of
-// each zone: together they take at most that part of what the zone's nodes offer, of each resource. nominatedOn,
-// which may be nil, returns the sum of the requests of the pods that are nominated to a node and not on it yet.
+// New returns a planner without claims, which records in h what is held. maxHeldFraction limits what is added in each
+// zone: all that is unused there, slots and amounts, may then take at most that part of what the zone's nodes offer, of
+// each resource. What is held already stays. nominatedOn, which may be nil, returns the sum of the requests of the pods
+// that are nominated to a node and not on it yet.
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	p := &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
@@ -79,7 +81,7 @@ func (p *Planner) Set(target Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	target.Claim = p.holds.SetClaim(target.Claim)
-	p.idle.Store(false)
+	p.nothingToCollect.Store(false)
 	c := newClaim(target)
 	if old := p.claims[c.UID]; old != nil {
 		c.inheritFrom(old)
@@ -125,11 +127,11 @@ func (p *Planner) OwnersChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ledgerNodes.ownersChanged, p.cycleNodes.ownersChanged = true, true
-	p.idle.Store(false)
+	p.nothingToCollect.Store(false)
 }
 
 // Exclusively runs f, which admits a pod or undoes that, while no draft is recorded: a draft is recorded either
-// before f, or for the room that f leaves.
+// before f, or after f, against the room that is left.
 func (p *Planner) Exclusively(f func()) {
 	p.admission.Lock()
 	defer p.admission.Unlock()
@@ -142,7 +144,7 @@ type Result struct {
 	Changed []types.UID
 	// GivenUp is what was given up because its node has no room for it any more.
 	GivenUp []GivenUp
-	// More means that there is more to do, and that Reconcile must be called again.
+	// More means that there is more to do, for which Reconcile must be called (again).
 	More bool
 }
 
@@ -166,7 +168,8 @@ func (p *Planner) TakeTouched() []types.UID {
 	return touched
 }
 
-// TakeToWake returns the nodes on which, since the last call, a pod may have come to find room or unused slots.
+// TakeToWake returns the nodes on which a waiting pod may now fit: those that were freed, or on which more is unused,
+// since the last call.
 func (p *Planner) TakeToWake() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

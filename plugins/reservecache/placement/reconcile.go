@@ -17,7 +17,7 @@ const looksPerSlice = 5000
 func (p *Planner) Reconcile(read func() View, lags func(node string) bool) Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.noteIdleLocked()
+	defer p.noteNothingToCollectLocked()
 	var result Result
 	p.countTakenLocked()
 	nodes := p.ledgerNodes
