@@ -141,8 +141,29 @@ func (p *Planner) inspectNodeLocked(n *nodeRoom, ofAmounts []*claimState) {
 		}
 	}
 	delete(p.tooFull, n)
-	if n.zone != nil && n.isTooFull() {
+	if n.zone == nil {
+		return
+	}
+	p.requestReconcileOfMisplacedLocked(n)
+	if n.isTooFull() {
 		p.tooFull[n] = struct{}{}
+	}
+}
+
+// requestReconcileOfMisplacedLocked has Reconcile look at slots on a node that may not have them, or that are recorded
+// in another zone than the node's: a cycle that saw an older object of the node may have placed them.
+func (p *Planner) requestReconcileOfMisplacedLocked(n *nodeRoom) {
+	if n.held == nil {
+		return
+	}
+	for i := range n.held.Holds {
+		c := p.claims[n.held.Holds[i].Claim.UID]
+		if c == nil || !c.HasSlots() {
+			continue
+		}
+		if !c.Requirements.MetBy(n.object) || p.holds.StatusOn(c.UID, n.name).Zone != n.zone.name {
+			c.requestReconcile(n.name)
+		}
 	}
 }
 

@@ -66,3 +66,27 @@ func TestWhatIsLostWithANodeHadNoLackOfRoom(t *testing.T) {
 	require.Empty(t, s.slots(t, "r"))
 	require.Empty(t, s.planner.tooFull)
 }
+
+// TestNothingStaysOnANodeThatOnlyCyclesSawReady: the ledger hears first that a node is not ready, and a cycle that has not heard yet places
+// a slot there again.
+func TestNothingStaysOnANodeThatOnlyCyclesSawReady(t *testing.T) {
+	s, cache := newScene(1), ledger.New(ledger.DefaultOptions())
+	for _, l := range []*ledger.Ledger{s.ledger, cache} {
+		l.AddNode(makeNode("b1", "b", "1"))
+		l.AddNode(makeNode("b2", "b", "1"))
+	}
+	seen := ledger.NewSnapshot()
+	cycle := func() View {
+		cache.UpdateSnapshot(seen)
+		return snapshotView{seen}
+	}
+	s.reconcile(t, target("r", 0, Zone{"b", 4}))
+	s.ledger.AddNode(notReady(makeNode("b1", "b", "1")))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"b2": 1}, s.slots(t, "r"))
+	s.planner.Collect(cycle())
+	cache.AddNode(notReady(makeNode("b1", "b", "1")))
+	s.planner.Collect(cycle())
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"b2": 1}, s.slots(t, "r"))
+}
