@@ -2,6 +2,8 @@ package survival
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,39 +24,19 @@ const maxSearched = 3000
 func Purchase(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (*v1alpha1.SurvivalPurchase, error) {
-	c := newCertificate(asked)
-	search := purchaseSearch{certificate: c, options: &options}
-	broken := false
-	for i := range status.Losses {
-		l := &status.Losses[i]
-		broken = broken || l.Waiting > 0
-		search.losses = append(search.losses, &loss{zone: l.Zone, nodes: l.NodeNames})
+	search, err := NewPurchaseSearch(ctx, objects, asked, options, status)
+	if search == nil {
+		return nil, err
 	}
-	if !broken || c.invalid != nil {
-		return nil, nil
+	defer search.Close()
+	for search.Step() {
 	}
-	base, err := sim.New(ctx, objects, options.Sim)
-	if err != nil {
-		return nil, ctx.Err()
-	}
-	defer base.Close()
-	search.base = base
-	search.count()
-	if search.waiting+search.displacedByAll > maxSearched {
-		return nil, nil
-	}
-	found, err := search.run(ctx)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, nil // the certificate says what goes wrong in a replay
-	}
-	return found, nil
+	return search.Found(), context.Cause(ctx)
 }
 
-// purchaseSearch searches the nodes with which losses are survived.
-type purchaseSearch struct {
+// PurchaseSearch is a search for what Purchase returns that is done in steps, since it takes many times as long as the
+// certificate. It must be closed. It is not safe for concurrent use.
+type PurchaseSearch struct {
 	certificate *certificate
 	options     *Options
 	base        *sim.Sim
@@ -62,6 +44,69 @@ type purchaseSearch struct {
 	// displaced is how many pods each loss displaces, and waiting how many wait before.
 	displaced               []int
 	displacedByAll, waiting int
+
+	// resume goes on until the next pause, and reports whether there was one. stop has pause return errClosed.
+	resume func() (struct{}, bool)
+	stop   func()
+	pause  func() error
+	found  *v1alpha1.SurvivalPurchase
+}
+
+var errClosed = errors.New("the search is closed")
+
+// NewPurchaseSearch begins a search with the arguments of Purchase. It returns nil if there is nothing to search, or if
+// the losses displace too many pods. An error is that of ctx, which has to last as long as the search.
+func NewPurchaseSearch(
+	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
+) (*PurchaseSearch, error) {
+	search := &PurchaseSearch{certificate: newCertificate(asked), options: &options}
+	broken := false
+	for i := range status.Losses {
+		l := &status.Losses[i]
+		broken = broken || l.Waiting > 0
+		search.losses = append(search.losses, &loss{zone: l.Zone, nodes: l.NodeNames})
+	}
+	if !broken || search.certificate.invalid != nil {
+		return nil, nil
+	}
+	base, err := sim.New(ctx, objects, options.Sim)
+	if err != nil {
+		return nil, context.Cause(ctx) // the certificate says what goes wrong in a copy
+	}
+	search.base = base
+	search.count()
+	if search.waiting+search.displacedByAll > maxSearched {
+		base.Close()
+		return nil, nil
+	}
+	search.resume, search.stop = iter.Pull(func(yield func(struct{}) bool) {
+		search.pause = func() error {
+			if !yield(struct{}{}) {
+				return errClosed
+			}
+			return nil
+		}
+		found, err := search.run(ctx)
+		if err == nil { // else the certificate says what goes wrong in a replay
+			search.found = found
+		}
+	})
+	return search, nil
+}
+
+// Step replays one loss, and reports whether there is more to do.
+func (p *PurchaseSearch) Step() bool {
+	_, more := p.resume()
+	return more
+}
+
+// Found returns what Purchase does, once Step has returned false.
+func (p *PurchaseSearch) Found() *v1alpha1.SurvivalPurchase { return p.found }
+
+// Close ends the search.
+func (p *PurchaseSearch) Close() {
+	p.stop()
+	p.base.Close()
 }
 
 // trial is a loss in one of the orders of its replays.
@@ -71,7 +116,7 @@ type trial struct {
 }
 
 // count counts the pods that each trial places.
-func (p *purchaseSearch) count() {
+func (p *PurchaseSearch) count() {
 	p.displaced = make([]int, len(p.losses))
 	for _, pod := range sim.List[*v1.Pod](p.base) {
 		if !live(pod) || sim.NodeBound(pod) {
@@ -92,7 +137,7 @@ func (p *purchaseSearch) count() {
 }
 
 // run finds what is enough for the trials that have failed so far, and tries it in all, until none fails.
-func (p *purchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, error) {
+func (p *PurchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, error) {
 	most := slices.Max(p.displaced) + p.waiting // each pod needs one node at most
 	var all, failed []trial
 	for i, l := range p.losses {
@@ -130,8 +175,11 @@ func (p *purchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, e
 
 // firstFailing returns the place of the first trial after which a protected pod waits although there are such further
 // nodes; -1 if there is none.
-func (p *purchaseSearch) firstFailing(ctx context.Context, trials []trial, bought map[string]int) (int, error) {
+func (p *PurchaseSearch) firstFailing(ctx context.Context, trials []trial, bought map[string]int) (int, error) {
 	for i, t := range trials {
+		if err := p.pause(); err != nil {
+			return i, err
+		}
 		waits, err := p.waits(ctx, t, bought)
 		if err != nil || waits {
 			return i, err
@@ -141,7 +189,7 @@ func (p *purchaseSearch) firstFailing(ctx context.Context, trials []trial, bough
 }
 
 // waits reports whether a protected pod waits after a trial.
-func (p *purchaseSearch) waits(ctx context.Context, t trial, bought map[string]int) (bool, error) {
+func (p *PurchaseSearch) waits(ctx context.Context, t trial, bought map[string]int) (bool, error) {
 	base, err := p.base.Fork(ctx, nil)
 	if err != nil {
 		return false, err

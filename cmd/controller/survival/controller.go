@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +52,8 @@ type Controller struct {
 	fullRoundAt                     time.Time
 	// fullRoundTook is how long the last full round took.
 	fullRoundTook time.Duration
+	// purchases is what is lacking where answers are False.
+	purchases purchases
 
 	mu      sync.Mutex // guards answers
 	answers map[string]answer
@@ -61,6 +64,7 @@ func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
 		answers: map[string]answer{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
+		purchases: purchases{budget: shared.NewMeter(purchaseShare), found: map[types.UID]*v1alpha1.SurvivalPurchase{}},
 	}
 }
 
@@ -86,6 +90,7 @@ func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Sna
 		return c.options.RefreshInterval, ctx.Err()
 	}
 	r.recountServing(ctx, cluster.TakenAt)
+	r.writePurchases(ctx)
 	switch {
 	case question == c.hashOfFullRound && question == c.hashOfStatuses && age < c.options.RefreshInterval:
 		return c.options.RefreshInterval - age, nil
@@ -199,8 +204,8 @@ func (r *round) questionHash() string {
 	return out.String() + strings.Join(r.options.Missing, " ")
 }
 
-// replayLosses replays all losses and writes the certificates. Then it finds out what to hold and what would have to be
-// bought, which takes far longer, and writes that.
+// replayLosses replays all losses and writes the certificates. Then it finds out what to hold, which takes far longer,
+// and writes that. What would have to be bought is left to later turns.
 func (r *round) replayLosses(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
@@ -219,15 +224,12 @@ func (r *round) replayLosses(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		statuses[i].WouldSurviveWith, err = survival.Purchase(ctx, r.objects, s, r.options, &statuses[i])
-		if err != nil {
-			return err
-		}
 		if !equality.Semantic.DeepEqual(certified, &statuses[i]) {
 			held = r.writeStatus(ctx, s, answer{statuses[i], asShown(&statuses[i], s, &r.options)}) && held
 		}
 		r.written = r.written && held
 	}
+	r.purchases.add(r, statuses)
 	return ctx.Err()
 }
 

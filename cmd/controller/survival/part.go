@@ -50,10 +50,19 @@ func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
 	klog.FromContext(ctx).V(2).Info("ZoneSurvivals are answered")
 }
 
-// Turn implements parts.Part: it renews the answers if the cluster has changed, or if they are old.
+// Turn implements parts.Part: it renews the answers if the cluster has changed, or if they are old, and goes on with the
+// search for what they lack.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.renewAnswers(ctx, read)
+	next, err = c.renewAnswers(ctx, read)
+	if err != nil {
+		return 0, err
+	}
+	wait, err := c.purchases.continueFor(ctx, purchaseTurn)
+	return min(next, wait), err
 }
 
 // Close implements parts.Part.
-func (c *Controller) Close() { c.certifier.Close() }
+func (c *Controller) Close() {
+	c.certifier.Close()
+	c.purchases.close()
+}

@@ -3,6 +3,7 @@ package survival
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -129,17 +130,70 @@ func TestCertificatesComeFirst(t *testing.T) {
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
 	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
 	require.NoError(t, r.replayLosses(t.Context()))
-	require.Equal(t, []string{"web", "big", "reservation", "web", "big"}, to.wrote)
+	require.Equal(t, []string{"web", "big", "reservation", "web"}, to.wrote)
 	require.True(t, r.written)
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
+
+	next := searchAll(t, to, c)
+	require.Equal(t, []string{"web", "big", "reservation", "web", "big"}, to.wrote)
 	big := to.statuses["big"]
 	require.Len(t, big.WouldSurviveWith.Nodes, 2, "one more node would be lost with its zone")
 	require.Nil(t, to.statuses["web"].WouldSurviveWith)
 
-	require.NoError(t, to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false)).followChanges(t.Context()))
+	require.NoError(t, next.followChanges(t.Context()))
 	require.Equal(t, big.WouldSurviveWith, to.statuses["big"].WouldSurviveWith, "it stays while the answer does")
+}
+
+// searchAll ends all searches, and returns the look that wrote what they found.
+func searchAll(t *testing.T, to *server, c *Controller) *round {
+	t.Helper()
+	for wait := time.Duration(0); wait < math.MaxInt64; {
+		var err error
+		c.purchases.budget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return 0 }}
+		wait, err = c.purchases.continueFor(t.Context(), time.Nanosecond)
+		require.NoError(t, err)
+	}
+	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
+	r.writePurchases(t.Context())
+	require.Empty(t, c.purchases.found)
+	return r
+}
+
+// TestASearchGoesOnWhileTheClusterChanges: another full round does not begin it anew, unless nobody asks for it any more. A turn has one step of it.
+func TestASearchGoesOnWhileTheClusterChanges(t *testing.T) {
+	to := newServer()
+	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
+	t.Cleanup(c.Close)
+	c.purchases.budget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return 0 }}
+	round := func(asked ...*v1alpha1.ZoneSurvival) *round {
+		r := to.look(c, webAndBig().Objects(), asked...)
+		require.NoError(t, r.replayLosses(t.Context()))
+		return r
+	}
+	round(protecting("web", false), protecting("big", false))
+	wait, err := c.purchases.continueFor(t.Context(), time.Nanosecond)
+	require.NoError(t, err)
+	require.Zero(t, wait)
+	begun := c.purchases.search
+	require.NotNil(t, begun)
+
+	round(protecting("web", false), protecting("big", false))
+	require.Same(t, begun, c.purchases.search)
+	require.NotNil(t, c.purchases.newest, "the newer round is searched after it")
+
+	edited := protecting("big", false)
+	edited.Generation = 2
+	round(edited)
+	require.Nil(t, c.purchases.search)
+	to.wrote = nil
+	searchAll(t, to, c)
+	require.Equal(t, []string{"big"}, to.wrote)
+
+	wait, err = c.purchases.continueFor(t.Context(), time.Nanosecond)
+	require.NoError(t, err)
+	require.Equal(t, time.Duration(math.MaxInt64), wait, "nothing is left to search")
 }
 
 // answered returns a controller that has answered about web, which survives, and about big, which does not.
