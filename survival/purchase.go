@@ -67,7 +67,7 @@ func NewPurchaseSearch(
 		search.losses = append(search.losses, &loss{zone: l.Zone, nodes: l.NodeNames})
 	}
 	if !broken || search.certificate.invalid != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // the certificate says what is invalid
 	}
 	base, err := sim.New(ctx, objects, options.Sim)
 	if err != nil {

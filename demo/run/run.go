@@ -69,8 +69,8 @@ func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
-		// A whole core, one replay of each loss and one copy for moves, so that the demo does not wait for long.
-		Controller: []string{"--cpu-fraction=1", "--replays=1", "--rebalance-seeds=1", "--rebalance-replays=1"},
+		// No limit to CPU, one replay of each loss and one copy for moves, so that the demo does not wait for long.
+		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1", "--rebalance-replays=1"},
 	}
 	if err := cluster.CheckBinaries(options); err != nil {
 		return err
