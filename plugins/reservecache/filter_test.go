@@ -152,6 +152,7 @@ func TestWhoIsNotKeptOff(t *testing.T) {
 			f.hold(web, 8)
 			pod := makePod("p", "")
 			require.NotNil(t, f.filter(t, pod))
+			pod = pod.DeepCopy() // the worker reads the other one
 			tc.change(pod)
 			require.Equal(t, tc.kept, f.filter(t, pod) != nil)
 			if !tc.kept {

@@ -15,6 +15,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -73,10 +74,17 @@ func (g *Gangs) leading() bool {
 	return g.leads
 }
 
-// sentConditions are those that a PodGroup was given last, and the version for which; the informer may not have shown them yet.
+// sentConditions are those that a PodGroup was given last, and the version that it had then.
 type sentConditions struct {
 	version    string
 	conditions []metav1.Condition
+}
+
+// sentLater reports whether the conditions were sent after this version of the PodGroup, which therefore cannot show
+// them: the informer lags. GangScheduling's writes may come between.
+func (s *sentConditions) sentLater(group *schedulingv1beta1.PodGroup) bool {
+	order, err := resourceversion.CompareResourceVersion(group.ResourceVersion, s.version)
+	return err == nil && order < 0
 }
 
 // wrongConditions returns the conditions that the PodGroup should have and has not, but for times.
@@ -90,7 +98,7 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 			c := apimeta.FindStatusCondition(conditions, kind)
 			return c != nil && c.Status == status && c.Reason == reason && c.Message == wanted.Message
 		}
-		if !has(e.group.Status.Conditions) && (e.sent.version != e.group.ResourceVersion || !has(e.sent.conditions)) {
+		if !has(e.group.Status.Conditions) && (!e.sent.sentLater(e.group) || !has(e.sent.conditions)) {
 			wrong = append(wrong, wanted)
 		}
 	}
@@ -211,12 +219,13 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 				c.LastTransitionTime = old.LastTransitionTime
 			}
 		}
-		err := patchConditions(ctx, client, group, conditions)
+		version, err := patchConditions(ctx, client, group, conditions)
 		if errs = append(errs, err); err == nil {
 			g.mu.Lock()
-			if e.sent.version != group.ResourceVersion {
-				e.sent = sentConditions{version: group.ResourceVersion}
+			if !e.sent.sentLater(group) {
+				e.sent.conditions = nil
 			}
+			e.sent.version = version
 			for i := range conditions {
 				apimeta.SetStatusCondition(&e.sent.conditions, conditions[i])
 			}
@@ -236,20 +245,25 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 	}
 }
 
-// patchConditions gives a PodGroup conditions. It is not an error if the PodGroup is gone.
-func patchConditions(ctx context.Context, client clientset.Interface, group *schedulingv1beta1.PodGroup, conditions []metav1.Condition) error {
+// patchConditions gives a PodGroup conditions, and returns the version that it has then. It is not an error if the
+// PodGroup is gone.
+func patchConditions(ctx context.Context, client clientset.Interface, group *schedulingv1beta1.PodGroup, conditions []metav1.Condition) (version string, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": group.UID},
 		"status":   map[string]any{"conditions": conditions},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
+		return "", fmt.Errorf("encoding a patch: %w", err)
 	}
-	_, err = client.SchedulingV1beta1().PodGroups(group.Namespace).Patch(ctx, group.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) {
-		return nil
+	patched, err := client.SchedulingV1beta1().PodGroups(group.Namespace).Patch(
+		ctx, group.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
 	}
-	return err
+	return patched.ResourceVersion, nil
 }
 
 // countSucceeded counts the members that have succeeded, which the scheduler's informer leaves out.
