@@ -25,20 +25,6 @@ import (
 	"zonewise.dev/plugins/permitgate/podstatus"
 )
 
-// The types of the conditions of PodGroups.
-const (
-	// ConditionFits is False while the gang cannot be placed, with the reason; True once it has been placed after that.
-	ConditionFits = "zonewise.dev/Fits"
-	// ConditionPacked is False while the PodGroup's annotation of how to pack the gang does not apply.
-	ConditionPacked = "zonewise.dev/Packed"
-	// ConditionReleased is True when minCount members have been bound together, False since a rollback.
-	ConditionReleased = "zonewise.dev/Released"
-	// ConditionPartlyBound is True while the gang stays bound in part.
-	ConditionPartlyBound = "zonewise.dev/PartlyBound"
-	// ConditionGuarded is False for a PodGroup of a composite group, which is not guarded.
-	ConditionGuarded = "zonewise.dev/Guarded"
-)
-
 const (
 	// writeGrace is how long kube-scheduler has to clear a nomination itself before what is left is corrected.
 	writeGrace = 250 * time.Millisecond
@@ -201,12 +187,16 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 	now := g.config.Clock.Now()
 	tooFew := e.tooFewSince(now) >= arrivalGrace
 	g.mu.Unlock()
-	var errs []error
 	succeeded := 0
 	if tooFew {
 		n, err := countSucceeded(ctx, client, key)
-		succeeded, errs = n, append(errs, err)
+		if err != nil {
+			g.retryWrite(ctx, key, err)
+			return
+		}
+		succeeded = n
 	}
+	var errs []error
 	g.mu.Lock()
 	e.succeeded = succeeded
 	group, conditions, nominations := e.group, e.wrongConditions(now), e.wrongNominations()
@@ -236,10 +226,16 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 	for _, n := range nominations {
 		errs = append(errs, patcher.Nomination(ctx, n.pod, n.node))
 	}
-	switch err := errors.Join(errs...); {
-	case err == nil:
-		g.writes.Forget(key)
-	case ctx.Err() == nil:
+	if err := errors.Join(errs...); err != nil {
+		g.retryWrite(ctx, key, err)
+		return
+	}
+	g.writes.Forget(key)
+}
+
+// retryWrite has what could not be written about a gang tried again.
+func (g *Gangs) retryWrite(ctx context.Context, key types.NamespacedName, err error) {
+	if ctx.Err() == nil {
 		klog.FromContext(ctx).V(2).Info("Could not write about a native gang; will try again", "podGroup", key, "err", err)
 		g.writes.Retry(key, writeRetry, writeRetryLimit)
 	}
