@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/signal"
@@ -277,6 +278,18 @@ const (
 func (c *cluster) pass(d time.Duration) {
 	time.Sleep(d) // of the bubble
 	c.settle()
+}
+
+// comeAndGo has other pods bound and deleted, one after the other, with a pause after each.
+func (c *cluster) comeAndGo(t *testing.T, others int, pause time.Duration) {
+	t.Helper()
+	for i := range others {
+		name := fmt.Sprint("other-", i)
+		c.create(member("", name))
+		c.requireBound(name)
+		c.delete(name)
+		c.pass(pause)
+	}
 }
 
 // settle waits until every goroutine has done what there is to do at this time.

@@ -141,13 +141,7 @@ func TestRoomThatHelpsNoFilter(t *testing.T) {
 		c.requireUnbound("gang-0", "gang-1")
 		tried := c.triedTimes("gang-0") + c.triedTimes("gang-1")
 		require.Positive(t, tried)
-		for i := range 100 {
-			name := fmt.Sprint("other-", i)
-			c.create(member("", name))
-			c.requireBound(name)
-			c.delete(name)
-			c.pass(time.Second)
-		}
+		c.comeAndGo(t, 100, time.Second)
 		require.Equal(t, tried, c.triedTimes("gang-0")+c.triedTimes("gang-1"))
 		c.delete("high-0")
 		c.delete("high-1")

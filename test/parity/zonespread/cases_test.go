@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
 const honor, ignore = v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore
@@ -115,30 +114,15 @@ func TestCasesEqualInTree(t *testing.T) {
 		"some":    func(name string) bool { return name != "b" && name != "k" },
 	}
 	for clusterName, cluster := range clusters() {
-		var nodes []*v1.Node
-		for _, line := range cluster.nodes {
-			nodes = append(nodes, node(t, line))
-		}
-		running := pods(t, cluster.pods)
-		pair, err := NewPair(t.Context(), cache.NewSnapshot(running, nodes), Options{})
-		require.NoError(t, err)
+		pair, running, nodes := pairOn(t, cluster, Options{})
 		for podName, pod := range incomingPods() {
 			for candidateName, keep := range candidates {
 				name := clusterName + "/" + podName + "/" + candidateName
-				want, err := Run(t.Context(), pair.InTree, pair.Lister, pod, keep)
-				require.NoError(t, err, name)
-				got, err := Run(t.Context(), pair.Ours, pair.Lister, pod, keep)
-				require.NoError(t, err, name)
-				require.Empty(t, cmp.Diff(want, got), "%s (-in-tree +ours)", name)
-
+				want := pair.requireSame(t, name, pod, pod, keep)
 				for _, code := range want.Filter {
 					seen[code]++
 				}
-				for _, score := range want.Scores {
-					if score > 0 && score < 100 {
-						seen["graded score"]++
-					}
-				}
+				seen["graded score"] += want.graded()
 				if candidateName == "fitting" {
 					requireRecount(t, name, Recount{Nodes: nodes, Pods: running}, pod, want)
 				}

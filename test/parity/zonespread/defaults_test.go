@@ -3,13 +3,11 @@ package parity
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/utils/ptr"
 )
 
@@ -75,25 +73,12 @@ func TestDefaultConstraintsEqualInTree(t *testing.T) {
 	for settingName, options := range settings {
 		options.Objects = defaultObjects()
 		for clusterName, cluster := range clusters() {
-			var nodes []*v1.Node
-			for _, line := range cluster.nodes {
-				nodes = append(nodes, node(t, line))
-			}
-			pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, cluster.pods), nodes), options)
-			require.NoError(t, err)
+			pair, _, _ := pairOn(t, cluster, options)
 			for podName, p := range incomings {
 				name := settingName + "/" + clusterName + "/" + podName
 				for _, keep := range []func(string) bool{nil, func(n string) bool { return n != "x" }} {
-					want, err := Run(t.Context(), pair.InTree, pair.Lister, p, keep)
-					require.NoError(t, err, name)
-					got, err := Run(t.Context(), pair.Ours, pair.Lister, p, keep)
-					require.NoError(t, err, name)
-					require.Empty(t, cmp.Diff(want, got), "%s (-in-tree +ours)", name)
-					for _, score := range want.Scores {
-						if score > 0 && score < 100 {
-							graded++
-						}
-					}
+					want := pair.requireSame(t, name, p, p, keep)
+					graded += want.graded()
 				}
 			}
 		}

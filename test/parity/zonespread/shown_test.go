@@ -3,10 +3,8 @@ package parity
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -27,12 +25,7 @@ func TestShownConstraintsAreNotCounted(t *testing.T) {
 		}
 		options.Objects = defaultObjects()
 		for clusterName, cluster := range clusters() {
-			var nodes []*v1.Node
-			for _, line := range cluster.nodes {
-				nodes = append(nodes, node(t, line))
-			}
-			pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, cluster.pods), nodes), options)
-			require.NoError(t, err)
+			pair, _, _ := pairOn(t, cluster, options)
 			for podName, plain := range map[string]*v1.Pod{
 				"alone":                          incoming("foo"),
 				"beside a hard constraint":       incoming("foo", spread(1, "zone", selects("foo"))),
@@ -43,16 +36,8 @@ func TestShownConstraintsAreNotCounted(t *testing.T) {
 				mutated := plain.DeepCopy()
 				mutated.Annotations = map[string]string{v1alpha1.ShownToAutoscalersAnnotation: shown.TopologyKey}
 				mutated.Spec.TopologySpreadConstraints = append(mutated.Spec.TopologySpreadConstraints, shown)
-				want, err := Run(t.Context(), pair.InTree, pair.Lister, plain, nil)
-				require.NoError(t, err, name)
-				got, err := Run(t.Context(), pair.Ours, pair.Lister, mutated, nil)
-				require.NoError(t, err, name)
-				require.Empty(t, cmp.Diff(want, got), "%s (-in-tree without it +ours)", name)
-				for _, score := range want.Scores {
-					if score > 0 && score < 100 {
-						graded++
-					}
-				}
+				want := pair.requireSame(t, name, plain, mutated, nil)
+				graded += want.graded()
 			}
 		}
 	}
