@@ -18,24 +18,8 @@ import (
 // searched: each number of nodes that is tried places them again.
 const maxSearched = 3000
 
-// Purchase finds the fewest nodes with which no protected pod would wait after any of the status' losses, given the
-// status of Certify. It returns nil if no pod waits, if the losses displace too many pods for a search, or if a replay
-// fails. An error is that of ctx.
-func Purchase(
-	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
-) (*v1alpha1.SurvivalPurchase, error) {
-	search, err := NewPurchaseSearch(ctx, objects, asked, options, status)
-	if search == nil {
-		return nil, err
-	}
-	defer search.Close()
-	for search.Step() {
-	}
-	return search.Found(), context.Cause(ctx)
-}
-
-// PurchaseSearch is a search for what Purchase returns that is done in steps, since it takes many times as long as the
-// certificate. It must be closed. It is not safe for concurrent use.
+// PurchaseSearch searches the fewest nodes with which no protected pod would wait after any loss. It is done in steps,
+// since it takes many times as long as the certificate. It must be closed. It is not safe for concurrent use.
 type PurchaseSearch struct {
 	certificate *certificate
 	options     *Options
@@ -54,8 +38,8 @@ type PurchaseSearch struct {
 
 var errClosed = errors.New("the search is closed")
 
-// NewPurchaseSearch begins a search with the arguments of Purchase. It returns nil if there is nothing to search, or if
-// the losses displace too many pods. An error is that of ctx, which has to last as long as the search.
+// NewPurchaseSearch begins a search for the losses of a status of Certify. It returns nil if no pod waits, or if the
+// losses displace too many pods for a search. An error is that of ctx, which has to last as long as the search.
 func NewPurchaseSearch(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (*PurchaseSearch, error) {
@@ -100,7 +84,7 @@ func (p *PurchaseSearch) Step() bool {
 	return more
 }
 
-// Found returns what Purchase does, once Step has returned false.
+// Found returns the nodes, once Step has returned false; nil if a replay has failed.
 func (p *PurchaseSearch) Found() *v1alpha1.SurvivalPurchase { return p.found }
 
 // Close ends the search.

@@ -22,9 +22,23 @@ func purchaseFor(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival)
 	t.Helper()
 	options := survival.Options{Sim: sim.Options{Now: clitest.Now}, Replays: 3}
 	status := certify(t, c, asked, options)
-	purchase, err := survival.Purchase(t.Context(), c.Objects(), asked, options, &status)
+	return status, searchPurchase(t, c, asked, options, &status)
+}
+
+// searchPurchase searches to the end.
+func searchPurchase(
+	t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, options survival.Options, status *v1alpha1.ZoneSurvivalStatus,
+) *v1alpha1.SurvivalPurchase {
+	t.Helper()
+	search, err := survival.NewPurchaseSearch(t.Context(), c.Objects(), asked, options, status)
 	require.NoError(t, err)
-	return status, purchase
+	if search == nil {
+		return nil
+	}
+	defer search.Close()
+	for search.Step() {
+	}
+	return search.Found()
 }
 
 func inWords(p *v1alpha1.SurvivalPurchase) string {
@@ -109,9 +123,8 @@ func TestPurchase(t *testing.T) {
 		c := zones()
 		deploy(c, "web", "1m", nil, strings.Split(strings.Repeat("a ", 3001)+"b", " ")...)
 		status := v1alpha1.ZoneSurvivalStatus{Losses: []v1alpha1.SurvivalLoss{{Zone: "a", Waiting: 1}}}
-		purchase, err := survival.Purchase(t.Context(), c.Objects(), protecting("web"), survival.Options{Sim: sim.Options{Now: clitest.Now}}, &status)
-		require.NoError(t, err)
-		require.Nil(t, purchase)
+		options := survival.Options{Sim: sim.Options{Now: clitest.Now}}
+		require.Nil(t, searchPurchase(t, c, protecting("web"), options, &status))
 	})
 }
 
