@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -18,15 +17,10 @@ import (
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/sim"
 	"zonewise.dev/sim/kinds"
+	"zonewise.dev/test/featuregates"
 )
 
-func TestMain(m *testing.M) {
-	if err := sim.SetFeatureGates(""); err != nil {
-		fmt.Fprintln(os.Stderr, "sim:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { featuregates.Run(m) }
 
 // nativeGang is a PodGroup of scheduling.k8s.io with so many members that wait, all of which it needs, and of which each asks for 2 CPUs.
 func nativeGang(name string, members int, changes ...func(*v1.Pod)) []client.Object {

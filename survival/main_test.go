@@ -2,11 +2,10 @@ package survival_test
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"testing"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/featuregates"
 )
 
 // TestMain uses one processor, as the controller does. With -short there are few random clusters.
@@ -16,9 +15,5 @@ func TestMain(m *testing.M) {
 		*clusters = min(*clusters, 6)
 	}
 	sim.UseOneProcessor()
-	if err := sim.SetFeatureGates(""); err != nil {
-		fmt.Fprintln(os.Stderr, "survival:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	featuregates.Run(m)
 }

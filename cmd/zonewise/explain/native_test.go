@@ -1,8 +1,6 @@
 package explain_test
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,15 +10,10 @@ import (
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/featuregates"
 )
 
-func TestMain(m *testing.M) {
-	if err := sim.SetFeatureGates(""); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { featuregates.Run(m) }
 
 // TestNativeGangsAreExplained: what a native gang lacks, and its members one by one, as of other gangs.
 func TestNativeGangsAreExplained(t *testing.T) {

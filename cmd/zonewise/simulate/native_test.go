@@ -1,8 +1,6 @@
 package simulate
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -10,18 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/cluster/snapshot"
-	"zonewise.dev/sim"
 	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/featuregates"
 )
 
-func TestMain(m *testing.M) {
-	if err := sim.SetFeatureGates(""); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { featuregates.Run(m) }
 
 // TestNativeGangsAreWholeOrWait: after the loss of a zone, a native gang is whole again, or its promise is broken.
 func TestNativeGangsAreWholeOrWait(t *testing.T) {
