@@ -38,10 +38,8 @@ func gangOf(pod *v1.Pod) string {
 
 // nativeGangOf returns the name of a pod's PodGroup of scheduling.k8s.io, empty without one.
 func nativeGangOf(pod *v1.Pod) string {
-	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
-		return *group.PodGroupName
-	}
-	return ""
+	group, _ := native.GroupOf(pod)
+	return group.Name
 }
 
 // withoutGroup returns a pod as an API server keeps it that does not have PodGroups of scheduling.k8s.io.

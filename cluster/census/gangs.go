@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -86,11 +87,12 @@ func (g *Gang) Missing() int { return max(0, g.MinMember()-g.Bound-g.Done) }
 
 // GangOf returns the key of a pod's gang, empty if it is in none.
 func (c *Census) GangOf(pod *v1.Pod) string {
-	if group := pod.Spec.SchedulingGroup; group != nil {
-		if group.PodGroupName == nil {
+	if pod.Spec.SchedulingGroup != nil {
+		group, named := native.GroupOf(pod)
+		if !named {
 			return ""
 		}
-		key := Key(pod.Namespace, *group.PodGroupName, true)
+		key := Key(group.Namespace, group.Name, true)
 		if known := c.natives[key]; known != nil && known.Spec.SchedulingPolicy.Gang == nil {
 			return ""
 		}

@@ -13,6 +13,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/plugins/permitgate/native"
 )
 
 // Report is the cluster at a glance.
@@ -346,7 +347,7 @@ const finished = "Finished"
 const initiallyScheduled = "PodGroupInitiallyScheduled"
 
 // waitConditions are the conditions of native PodGroups, PermitGate's and kube-scheduler's, that say why one waits; the most telling first.
-var waitConditions = []string{"zonewise.dev/Fits", "zonewise.dev/Released", initiallyScheduled}
+var waitConditions = []string{native.ConditionFits, native.ConditionReleased, initiallyScheduled}
 
 func (g *Gang) setState(c *census.Census, from *census.Gang) {
 	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded

@@ -3,9 +3,7 @@ package native
 import (
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/permitgate/gang"
 )
@@ -23,15 +21,6 @@ const (
 	// Ignore: they are left to kube-scheduler.
 	Ignore Mode = "Ignore"
 )
-
-// GroupOf returns the key of a pod's native group.
-func GroupOf(pod *v1.Pod) (types.NamespacedName, bool) {
-	group := pod.Spec.SchedulingGroup
-	if group == nil || group.PodGroupName == nil || *group.PodGroupName == "" {
-		return types.NamespacedName{}, false
-	}
-	return types.NamespacedName{Namespace: pod.Namespace, Name: *group.PodGroupName}, true
-}
 
 // SpecOf returns what a PodGroup asks for. guarded is false if it is not a gang, or part of a composite group, whose members depend on
 // those of other PodGroups.
