@@ -116,6 +116,17 @@ func (s *Snapshot) Has(resource string) bool {
 	return !slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.Resource == resource && m.Reason != Outdated })
 }
 
+// Unread returns the first of some kinds that the cluster has, as far as is known, and that were not read; empty if
+// there is none.
+func (s *Snapshot) Unread(resources ...string) string {
+	for _, resource := range resources {
+		if !s.Has(resource) && !slices.Contains(s.NotInstalled(), resource) {
+			return resource
+		}
+	}
+	return ""
+}
+
 // NotInstalled returns the kinds that the cluster does not have.
 func (s *Snapshot) NotInstalled() []string {
 	var out []string

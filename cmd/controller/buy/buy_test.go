@@ -31,7 +31,7 @@ func TestWhatIsNotSeenStays(t *testing.T) {
 	}
 	cluster := snapshot.New(start)
 	cluster.Missing = []snapshot.Missing{{Resource: "zonesurvivals.zonewise.dev", Reason: snapshot.NotInstalled}, {Resource: "services", Reason: snapshot.Forbidden}}
-	require.Empty(t, unknown(cluster))
+	require.Empty(t, cluster.Unread(decidingKinds...))
 }
 
 // TestReport: what the conditions say of a look.

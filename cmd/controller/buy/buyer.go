@@ -79,16 +79,6 @@ func heldFor(cluster *snapshot.Snapshot, s *v1alpha1.ZoneSurvival) []buy.HeldOnN
 	return out
 }
 
-// unknown names what the cluster cannot be read of; empty if all is known that decides what is wanted.
-func unknown(cluster *snapshot.Snapshot) string {
-	for _, resource := range []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev"} {
-		if !cluster.Has(resource) && !slices.Contains(cluster.NotInstalled(), resource) {
-			return resource
-		}
-	}
-	return ""
-}
-
 // withdraw says in the status that nothing is asked for any more.
 func (b *buyer) withdraw(now time.Time) {
 	*b.status = nil

@@ -25,6 +25,9 @@ const (
 	share = 0.25
 )
 
+// decidingKinds decide what is wanted.
+var decidingKinds = []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev"}
+
 // Controller keeps the CapacityBuffers. Make one with New.
 type Controller struct {
 	client client.Client
@@ -85,13 +88,12 @@ func (c *Controller) Close() {}
 // Turn implements parts.Part: it asks for what the cluster makes wanted, and reads what was answered.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
 	now := c.now()
-	if until := c.meter.Next().Sub(now); until > 0 {
-		return until, nil // to read the cluster costs CPU
+	if wait := c.meter.TryBegin(now); wait > 0 {
+		return wait, nil // to read the cluster costs CPU
 	}
-	c.meter.Begin(now)
 	defer c.meter.End()
 	cluster := read()
-	if resource := unknown(cluster); resource != "" {
+	if resource := cluster.Unread(decidingKinds...); resource != "" {
 		klog.FromContext(ctx).V(2).Info("What is asked for stays as it is: a resource cannot be read", "resource", resource)
 		return lookInterval, nil // what is not seen may be wanted
 	}

@@ -1,12 +1,9 @@
 package gangbudgets
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,7 +11,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,17 +65,14 @@ func (c *Controller) Close() {}
 // Turn implements parts.Part: it makes the budgets what the PodGroups ask for.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
 	now := c.now()
-	if until := c.meter.Next().Sub(now); until > 0 {
-		return until, nil // to read the cluster costs CPU
+	if wait := c.meter.TryBegin(now); wait > 0 {
+		return wait, nil // to read the cluster costs CPU
 	}
-	c.meter.Begin(now)
 	defer c.meter.End()
 	cluster := read()
-	for _, resource := range []string{"pods", "podgroups.scheduling.x-k8s.io", "poddisruptionbudgets.policy"} {
-		if !cluster.Has(resource) && !slices.Contains(cluster.NotInstalled(), resource) {
-			klog.FromContext(ctx).V(2).Info("Disruption budgets of gangs stay as they are: a resource cannot be read", "resource", resource)
-			return retryInterval, nil // what is not seen may ask for a budget, or be one
-		}
+	if resource := cluster.Unread("pods", "podgroups.scheduling.x-k8s.io", "poddisruptionbudgets.policy"); resource != "" {
+		klog.FromContext(ctx).V(2).Info("Disruption budgets of gangs stay as they are: a resource cannot be read", "resource", resource)
+		return retryInterval, nil // what is not seen may ask for a budget, or be one
 	}
 	if !c.write(ctx, planFor(cluster)) {
 		return retryInterval, ctx.Err()
@@ -125,13 +118,10 @@ func (c *Controller) write(ctx context.Context, p *plan) bool {
 func eventOf(r *refusal, now time.Time) *eventsv1.Event {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, r.group.UID, r.reason, r.message)
-	host, _ := os.Hostname()
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.group.Namespace, Name: fmt.Sprintf("%.200s.%x", r.group.Name, h.Sum64())},
-		EventTime:  metav1.NewMicroTime(now), Type: v1.EventTypeWarning, Reason: r.reason, Action: "KeepBudget", Note: crd.Shortened(r.message),
-		Regarding: v1.ObjectReference{
-			APIVersion: schedulingv1alpha1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: r.group.Namespace, Name: r.group.Name, UID: r.group.UID,
-		},
-		ReportingController: "zonewise.dev/gang-budgets", ReportingInstance: cmp.Or(host, "unknown"),
-	}
+	e := parts.NewEvent("gang-budgets", v1.ObjectReference{
+		APIVersion: schedulingv1alpha1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: r.group.Namespace, Name: r.group.Name, UID: r.group.UID,
+	}, now)
+	e.Name = fmt.Sprintf("%.200s.%x", r.group.Name, h.Sum64())
+	e.Type, e.Reason, e.Action, e.Note = v1.EventTypeWarning, r.reason, "KeepBudget", crd.Shortened(r.message)
+	return e
 }

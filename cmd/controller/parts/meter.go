@@ -26,6 +26,15 @@ func (s *Shared) NewMeter(share float64) Meter {
 	return Meter{Fraction: s.CPUFraction * share, CPU: CPUTime}
 }
 
+// TryBegin begins if the work is within the budget now, and returns for how long it is not otherwise.
+func (m *Meter) TryBegin(now time.Time) (wait time.Duration) {
+	if until := m.Next().Sub(now); until > 0 {
+		return until
+	}
+	m.Begin(now)
+	return 0
+}
+
 // Begin counts from now on what the process uses.
 func (m *Meter) Begin(now time.Time) { m.began, m.from, m.counts = now, m.CPU(), true }
 

@@ -24,6 +24,12 @@ func TestMeter(t *testing.T) {
 	m.End()
 	used += time.Hour // is left out
 	require.Equal(t, start.Add(65*time.Second), m.Next())
+
+	require.Equal(t, time.Second, m.TryBegin(start.Add(64*time.Second)))
+	require.Equal(t, start.Add(65*time.Second), m.Next(), "it has not begun")
+	require.Zero(t, m.TryBegin(start.Add(65*time.Second)))
+	used += time.Second
+	require.Equal(t, start.Add(70*time.Second), m.Next())
 }
 
 func TestCPUTime(t *testing.T) {

@@ -37,20 +37,7 @@ type look struct {
 func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneRebalance) *look {
 	l := &look{Controller: c, cluster: cluster, census: census.Take(cluster), all: all, pods: survival.Fingerprint(cluster.Objects())}
 	l.hash, l.zones = digests(cluster)
-	var missing []string
-	for _, m := range cluster.Missing {
-		switch m.Reason {
-		case snapshot.NotInstalled:
-		case snapshot.Forbidden:
-			missing = append(missing, "the controller may not list "+m.Resource)
-		default:
-			missing = append(missing, m.Message())
-		}
-	}
-	if reason := c.shared.TooLarge(cluster); reason != "" {
-		missing = append(missing, reason)
-	}
-	l.missing = strings.Join(missing, "; ")
+	l.missing = strings.Join(c.shared.Unknown(cluster), "; ")
 	return l
 }
 

@@ -152,10 +152,9 @@ func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
 // Turn implements parts.Part: it follows the moves that are under way, and plans and begins others.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
 	now := c.now()
-	if until := c.looks.Next().Sub(now); until > 0 {
-		return until, nil // to read the cluster costs CPU
+	if wait := c.looks.TryBegin(now); wait > 0 {
+		return wait, nil // to read the cluster costs CPU
 	}
-	c.looks.Begin(now)
 	defer c.looks.End()
 	cluster := read()
 	all := snapshot.List[*v1alpha1.ZoneRebalance](cluster)

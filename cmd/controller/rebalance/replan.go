@@ -30,10 +30,9 @@ func (l *look) replan(ctx context.Context, r *v1alpha1.ZoneRebalance, selects fu
 	if age := now.Sub(last.at); last.question == question && age < refreshInterval && (r.Status.Stop == nil || r.Status.Stop.Resumed) {
 		return refreshInterval - age, nil
 	}
-	if until := l.plans.Next().Sub(now); until > 0 {
-		return min(until, refreshInterval), nil
+	if wait := l.plans.TryBegin(now); wait > 0 {
+		return min(wait, refreshInterval), nil
 	}
-	l.plans.Begin(now)
 	plan, err := l.plan(ctx, r, selects)
 	l.plans.End()
 	l.looks.Begin(l.now()) // what planning has used is in the other budget

@@ -1,10 +1,8 @@
 package rebalance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/rebalance/metrics"
 	"zonewise.dev/internal/crd"
 )
@@ -117,14 +116,10 @@ func eventsBetween(before, after *v1alpha1.ZoneRebalance) []*eventsv1.Event {
 }
 
 func newEvent(about *v1alpha1.ZoneRebalance, number int) *eventsv1.Event {
-	host, _ := os.Hostname()
-	now := metav1.NowMicro()
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x.%d", about.Name, now.UnixNano(), number)},
-		EventTime:  now, Action: "Rebalance",
-		Regarding: v1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneRebalance", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
-		},
-		ReportingController: "zonewise.dev/rebalance", ReportingInstance: cmp.Or(host, "unknown"),
-	}
+	now := time.Now()
+	e := parts.NewEvent("rebalance", v1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneRebalance", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
+	}, now)
+	e.Name, e.Action = fmt.Sprintf("%.200s.%x.%d", about.Name, now.UnixNano(), number), "Rebalance"
+	return e
 }

@@ -1,11 +1,9 @@
 package survival
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -179,18 +177,7 @@ func (c *Controller) newRound(cluster *snapshot.Snapshot) *round {
 		r.asked = append(r.asked, s.DeepCopy())
 	}
 	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = survival.Fingerprint(r.objects), cluster.TakenAt, cluster.NotInstalled()
-	for _, m := range cluster.Missing {
-		switch m.Reason {
-		case snapshot.NotInstalled:
-		case snapshot.Forbidden:
-			r.options.Missing = append(r.options.Missing, "the controller may not list "+m.Resource)
-		default:
-			r.options.Missing = append(r.options.Missing, m.Message())
-		}
-	}
-	if reason := c.shared.TooLarge(cluster); reason != "" {
-		r.options.Missing = append(r.options.Missing, reason)
-	}
+	r.options.Missing = c.shared.Unknown(cluster)
 	return r
 }
 
@@ -315,14 +302,11 @@ func (r *eventReasons) newEvent(about *v1alpha1.ZoneSurvival, condition *metav1.
 	case metav1.ConditionUnknown:
 		reason = r.unknown
 	}
-	host, _ := os.Hostname()
 	now := time.Now()
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x", about.Name, now.UnixNano())},
-		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: reason, Action: "Replay", Note: crd.Shortened(condition.Message),
-		Regarding: v1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
-		},
-		ReportingController: "zonewise.dev/survival", ReportingInstance: cmp.Or(host, "unknown"),
-	}
+	e := parts.NewEvent("survival", v1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
+	}, now)
+	e.Name = fmt.Sprintf("%.200s.%x", about.Name, now.UnixNano())
+	e.Type, e.Reason, e.Action, e.Note = kind, reason, "Replay", crd.Shortened(condition.Message)
+	return e
 }

@@ -67,10 +67,9 @@ func (p *purchases) add(r *round, statuses []v1alpha1.ZoneSurvivalStatus) {
 // An error is that of ctx.
 func (p *purchases) continueFor(ctx context.Context, limit time.Duration) (time.Duration, error) {
 	now := time.Now()
-	if until := p.budget.Next().Sub(now); until > 0 {
-		return until, nil
+	if wait := p.budget.TryBegin(now); wait > 0 {
+		return wait, nil
 	}
-	p.budget.Begin(now)
 	defer p.budget.End()
 	for {
 		if p.search == nil {
