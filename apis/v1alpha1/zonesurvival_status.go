@@ -69,8 +69,9 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Missing []SurvivalMissing `json:"missing,omitempty"`
 
-	// WouldSurviveWith says with which further nodes no protected pod would wait after any of status.losses. It was found at replayedAt, and is
-	// there while Survives is False, unless more than 3000 pods would have to be placed for it: those that all losses displace and those that wait.
+	// WouldSurviveWith says with which further nodes no protected pod would wait after any loss. It takes longer to find than the answer, and may be
+	// that of an earlier full round. It is there while Survives is False, once it is found, unless more than 3000 pods would have to be placed for it:
+	// those that all losses displace and those that wait.
 	// +optional
 	WouldSurviveWith *SurvivalPurchase `json:"wouldSurviveWith,omitempty"`
 
