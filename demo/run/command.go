@@ -21,10 +21,10 @@ kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler. A
 workload from published production traces arrives: services that are spread over three
 zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival says whether all
 services would run again after the loss of any zone. Another one holds the room for
-one of them while batch work fills the rest. Then a zone is lost, and comes back. A
-board says whether the certificate was right. You can watch all of it in a browser, at
-the address that is printed once the control plane runs. The last page is saved with
-the board's checks.
+one of them while batch work fills the rest. Then a zone is lost and comes back, and a
+ZoneRebalance moves the replicas of a service back to it. A board says whether the
+certificate was right. You can watch all of it in a browser, at the address that is
+printed once the control plane runs. The last page is saved with the board's checks.
 
 The board is read from the API server and the scheduler's metrics. Nothing is left
 behind: Ctrl-C ends everything at any moment.
