@@ -49,7 +49,6 @@ type gangEntry struct {
 	// unnominated are members for which a preemption keeps nothing any more.
 	unnominated []*v1.Pod
 	searchAfter time.Time // before when it does not search for victims, because it has done so in vain; else zero
-	collecting  collecting
 }
 
 // member is a live pod of a gang.
@@ -92,13 +91,6 @@ type preemption struct {
 
 // preemptedNode is a node that a member gets by a preemption, with what the member asks for (see member).
 type preemptedNode struct{ name, signature string }
-
-// collecting is the state of a gang that collects room.
-type collecting struct {
-	until time.Time // when collecting ends
-	// rest is the time until which it neither collects again nor is considered for that.
-	rest time.Time
-}
 
 // waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and any that becomes free
 // may help it: none is being made for it, and no filter is to see it first.

@@ -11,8 +11,9 @@ import (
 // tries a pod's nominated node before it looks at that result. It also keeps other pods from the room that a gang
 // collects.
 func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := p.gangs.claim.Load(); c != nil && c.leavesTooLittle(pod, info) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang "+c.gang.String()+" collects this room")
+	if c := p.gangs.collecting.claim.Load(); c != nil && p.keepsOff(c, state, pod, info) {
+		p.keptOff.Store(true)
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang "+c.gang.key.String()+" collects this room")
 	}
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang must be in one domain of "+a.confined.key)

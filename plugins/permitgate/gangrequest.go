@@ -5,25 +5,28 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 // gangRequest is what a gang asks for: the input of a proposal besides the nodes.
 type gangRequest struct {
-	key types.NamespacedName
-	// native is true for a gang of Kubernetes' own API; one of the other API may have the same key.
-	native    bool
+	gangID
+	rank      podgroup.Rank
 	proposal  proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
 	minMember int
-	priority  int32
 	settings  settings
+	// readySince is when the quorum came to exist; running is true if a member has a node.
+	readySince time.Time
+	running    bool
 	// knownNodes are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims
 	// may still be there.
 	knownNodes map[types.UID]string
@@ -37,12 +40,13 @@ type gangRequest struct {
 
 // requestOf collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
 func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangRequest {
-	req := &gangRequest{key: key, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
+	req := &gangRequest{gangID: gangID{key: key}, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
 	p.gangs.read(key, func(e *gangEntry) {
 		var missing []types.UID
 		missing, req.proposal.Need = e.gang.Missing()
-		req.minMember, req.priority, req.settings = e.gang.MinMember(), e.lowestPriority(), e.settings
+		req.minMember, req.rank, req.settings = e.gang.MinMember(), e.rank(), e.settings
+		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced()
 		if e.preempting != nil {
 			req.victims = e.preempting.victims
 		}

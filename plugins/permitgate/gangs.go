@@ -5,14 +5,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // gangs is the state of all gangs of one scheduler. Its methods may be called from several goroutines, also under the
@@ -21,9 +19,8 @@ type gangs struct {
 	clock  clock.WithTicker
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
-	agenda *agenda.Agenda[types.NamespacedName]
-	// claim is what the gang that collects keeps, nil if none does. Scheduling cycles read it without the lock.
-	claim atomic.Pointer[roomClaim]
+	agenda     *agenda.Agenda[types.NamespacedName]
+	collecting *collecting
 	// victimGone is true if members without a node have been deleted, for which pods that preempt may wait.
 	victimGone atomic.Bool
 
@@ -34,10 +31,7 @@ type gangs struct {
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
-	// collects is the gang that collects room, or nil; refusedBeside are pods that found no node meanwhile.
-	collects      *gangEntry
-	refusedBeside map[types.UID]*v1.Pod
-	returning     returning
+	returning returning
 	// roomLeft is called when a gang's round has ended without all of its members, for whose room other gangs may wait.
 	roomLeft func(key types.NamespacedName)
 	// abandon ends a gang's preemption.
@@ -47,10 +41,11 @@ type gangs struct {
 }
 
 func newGangs(c clock.WithTicker) *gangs {
+	a := agenda.New[types.NamespacedName](c)
 	return &gangs{
-		clock: c, agenda: agenda.New[types.NamespacedName](c),
+		clock: c, agenda: a, collecting: newCollecting(a),
 		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{},
-		failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
+		failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
 	}
 }
 
@@ -173,47 +168,9 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		}
 		e.preempting = nil // a round that begins keeps its nodes
 	}
-	gathers := e.gang.RoundNumber() != 0 || e.awaitsReplacement()
-	if g.collects == e && (!lacks && !gathers || !now.Before(e.collecting.until)) {
-		g.stopCollectingLocked()
+	if !e.gang.LacksQuorum() {
+		g.collecting.stop(gangID{key: e.key})
 	}
-}
-
-// stopCollectingLocked ends the collecting of the gang that does so. The worker activates the pods that found no node
-// meanwhile.
-func (g *gangs) stopCollectingLocked() {
-	e := g.collects
-	g.collects = nil
-	g.claim.Store(nil)
-	g.agenda.Add(e.key)
-	g.agenda.Add(clusterKey)
-}
-
-// noteRefused remembers a pod that found no node while a gang collects, the end of which is no event for the pod.
-func (g *gangs) noteRefused(pod *v1.Pod) {
-	if g.claim.Load() == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.collects != nil {
-		g.refusedBeside[pod.UID] = pod
-	}
-}
-
-// takeRefused returns the pods that found no node while a gang collected, in the form of the handle's argument; none
-// while one does.
-func (g *gangs) takeRefused() map[string]*v1.Pod {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	pods := map[string]*v1.Pod{}
-	if g.collects == nil {
-		for _, pod := range g.refusedBeside {
-			pods[podgroup.Key(pod).String()] = pod
-		}
-		clear(g.refusedBeside)
-	}
-	return pods
 }
 
 // wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is

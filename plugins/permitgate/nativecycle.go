@@ -12,6 +12,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -60,13 +61,22 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 	if ask.MovesOn {
 		return &nativePlan{refused: p.refusal(ask.Key, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	}
+	if !ask.Preempting {
+		p.takesBefore = nil
+		if c := p.gangs.collecting.claim.Load(); c != nil && c.concerns(pod) {
+			p.takesBefore = c.takesByNode(nodes)
+		}
+	}
 	plan, answer := &nativePlan{}, native.Plan{}
 	// With fewer members than the quorum lacks, kube-scheduler has seen some that are not known here yet.
-	if (ask.Again || ask.Topology.Key != "") && ask.Need > 0 && len(ask.Missing) >= ask.Need {
+	if (ask.Again || ask.Running || ask.Topology.Key != "") && ask.Need > 0 && len(ask.Missing) >= ask.Need {
 		began := p.gangs.clock.Now()
 		req := nativeRequest(&ask, pod)
 		result := p.proposer.makeProposal(ctx, state, req, nodes)
 		p.proposer.observe(ctx, req, result, began)
+		if !ask.Preempting {
+			p.collector.collectForStarving(ctx, req, result)
+		}
 		switch {
 		case result.proposal.Verdict == proposal.Exhausted:
 			answer.Exhausted = true
@@ -99,8 +109,8 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 // nativeRequest is the input of a proposal for a native gang. pod is the member in the cycle.
 func nativeRequest(ask *native.Request, pod *v1.Pod) *gangRequest {
 	req := &gangRequest{
-		key: ask.Key, native: true, pods: ask.Missing, members: ask.Members, boundOn: ask.PlacedOn,
-		minMember: ask.MinMember, priority: corev1.PodPriority(pod),
+		gangID: gangID{ask.Key, true}, readySince: ask.ReadySince, running: ask.Running, pods: ask.Missing, members: ask.Members, boundOn: ask.PlacedOn,
+		minMember: ask.MinMember, rank: podgroup.Rank{Priority: corev1.PodPriority(pod), Created: ask.Created, Key: ask.Key},
 	}
 	req.proposal.Need = ask.Need
 	req.proposal.Topology = proposal.Topology{Key: ask.Topology.Key, Required: ask.Topology.Required, Tried: ask.Tried}

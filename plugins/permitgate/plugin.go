@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -120,7 +121,23 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 			runner: runner, filters: newProfileFilters(runner), holds: s.holds,
 		},
 	}
-	p.collector = &collector{gangs: s.gangs, proposer: p.proposer, after: s.args.StarvationAfter.Duration, event: s.server.SendEvent}
+	p.collector = &collector{
+		collecting: s.gangs.collecting, proposer: p.proposer, after: s.args.StarvationAfter.Duration,
+		whileKnown: func(gang gangID, f func()) {
+			if gang.native {
+				s.native.Change(gang.key, f)
+			} else {
+				s.gangs.update(gang.key, func(*gangEntry, time.Time) { f() })
+			}
+		},
+		event: func(ctx context.Context, gang gangID, reason, note string) {
+			if gang.native {
+				s.native.SendEvent(ctx, gang.key, reason, note)
+			} else {
+				s.server.SendEvent(ctx, gang.key, nil, reason, note)
+			}
+		},
+	}
 	return p
 }
 
@@ -192,7 +209,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 func (s *Shared) nativeConfig() native.Config {
 	return native.Config{
 		Clock: s.clock, Gang: s.gangs.config, Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all,
-		Pause: lookPause, Acted: observe,
+		Pause: lookPause, Acted: observe, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.collecting.stop(gangID{key, true}) },
 	}
 }
 
@@ -291,6 +308,10 @@ type PermitGate struct {
 	victims   *victimSearch
 	collector *collector
 	begun     sync.Once // in the first cycle
+
+	keptOff atomic.Bool // whether the pod in its cycle has been kept off a node by a gang that collects room
+	// takesBefore is of the last pod-group cycle during which a gang collected; only scheduling cycles use it.
+	takesBefore *takesByNode
 }
 
 var (

@@ -22,7 +22,7 @@ import (
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
-		p.gangs.noteRefused(pod)
+		p.noteKeptOff(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	a := attemptOf(state)
@@ -52,7 +52,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	}
 	switch outcome {
 	case gang.OutcomePreempt:
-		p.gangs.noteRefused(pod)
+		p.noteKeptOff(pod)
 		p.collector.collectForReplacement(key)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	case gang.OutcomeRetry:
@@ -60,6 +60,13 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	case gang.OutcomeWait:
 	}
 	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
+}
+
+// noteKeptOff remembers a pod that found no node because a gang collects room, the end of which is no event for the pod.
+func (p *PermitGate) noteKeptOff(pod *v1.Pod) {
+	if p.keptOff.Load() {
+		p.gangs.collecting.noteRefused(pod)
+	}
 }
 
 // nominationOf returns the nomination of a member that found no node: to the node that is kept for it, or else to none,

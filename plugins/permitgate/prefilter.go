@@ -91,7 +91,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 
 // skipFilter has the cycle go without this plugin's Filter, unless a gang collects room.
 func (p *PermitGate) skipFilter() *fwk.Status {
-	if p.gangs.claim.Load() != nil {
+	if p.gangs.collecting.claim.Load() != nil {
 		return nil
 	}
 	return fwk.NewStatus(fwk.Skip)
@@ -102,6 +102,7 @@ func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // startCycle does what each cycle does: it proves that this process leads.
 func (p *PermitGate) startCycle(ctx context.Context) {
+	p.keptOff.Store(false)
 	p.shared.leader.Cycle()
 	p.begun.Do(func() { p.shared.awaitSync(ctx) })
 }

@@ -35,7 +35,7 @@ func TestGangsWithoutAPlanGoByPriority(t *testing.T) {
 	}
 	gather := func(name string) gang.Cause {
 		result := &proposalResult{proposal: proposal.Result{Verdict: proposal.Unproven}}
-		req := &gangRequest{key: key(name), minMember: 2, pods: map[types.UID]*v1.Pod{}}
+		req := &gangRequest{gangID: gangID{key: key(name)}, minMember: 2, pods: map[types.UID]*v1.Pod{}}
 		g.read(key(name), func(e *gangEntry) {
 			c := proposal.Class{}
 			for uid, m := range e.pods {

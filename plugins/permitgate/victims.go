@@ -43,6 +43,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		if e.preempting != nil && e.preempting.cleared && cleared {
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
 			e.endPreemption()
+			req.victims = nil
 		}
 		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.preemptsFrom(v.delay))
 	})
@@ -107,7 +108,7 @@ func (v *victimSearch) begin(ctx context.Context, key types.NamespacedName, r *p
 
 // mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets would come back.
 func (v *victimSearch) mayEvict(req *gangRequest, pod *v1.Pod) bool {
-	if corev1.PodPriority(pod) >= req.priority || req.members[pod.UID] || v.preemptor.IsVictim(pod.UID) {
+	if corev1.PodPriority(pod) >= req.rank.Priority || req.members[pod.UID] || v.preemptor.IsVictim(pod.UID) {
 		return false
 	}
 	return !ofDaemonSet(pod)

@@ -62,14 +62,19 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 
 // actOnCluster wakes those that may be helped by what has changed for all.
 func (w *worker) actOnCluster(logger klog.Logger) {
-	if pods := w.gangs.takeRefused(); len(pods) > 0 {
-		logger.V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
-		w.profiles.any().Activate(logger, pods)
-	}
 	if w.gangs.victimGone.Swap(false) {
 		w.profiles.any().Activate(logger, w.nominations.preemptors())
 	}
 	now := w.gangs.clock.Now()
+	ended, refused, again := w.gangs.collecting.takeEnded(now)
+	if ended {
+		logger.V(4).Info("No gang collects room any more", "pods", len(refused))
+		w.profiles.any().Activate(logger, refused)
+		w.freed.note(clusterKey)
+	}
+	if !again.IsZero() {
+		w.gangs.agenda.AddAt(clusterKey, again)
+	}
 	w.gangs.dropReturned(now)
 	if again := w.freed.wake(now); !again.IsZero() {
 		w.gangs.agenda.AddAt(clusterKey, again)

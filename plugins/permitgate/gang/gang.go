@@ -120,6 +120,16 @@ func (g *Gang) Phase() Phase { return g.phase }
 // ReadySince returns when the quorum came to exist, zero when it does not.
 func (g *Gang) ReadySince() time.Time { return g.readySince }
 
+// LacksQuorum reports whether the quorum exists and has not been released.
+func (g *Gang) LacksQuorum() bool {
+	switch g.phase {
+	case Queued, Gathering, Waiting, Backoff:
+		return true
+	case Pending, Releasing, Whole:
+	}
+	return false
+}
+
 // PendingSince returns when the quorum ceased to exist last, zero if there has never been one.
 func (g *Gang) PendingSince() time.Time { return g.pendingSince }
 

@@ -41,6 +41,8 @@ type Config struct {
 	Pause func(took time.Duration, refused int) time.Duration
 	// Acted hears what a gang has done, for metrics.
 	Acted func(actions *gang.Actions)
+	// NeedsNoRoom hears, again and again, of gangs that have their quorum or cannot have one. It is called on the lock.
+	NeedsNoRoom func(key types.NamespacedName)
 }
 
 // Gangs are the native gangs of one scheduler. Make one with Watch; its methods may be called from several goroutines. Those that take
@@ -151,10 +153,6 @@ func (g *Gangs) Each(f func(*gang.Gang)) {
 func (g *Gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.changeLocked(key, f)
-}
-
-func (g *Gangs) changeLocked(key types.NamespacedName, f func(e *entry, now time.Time)) {
 	e := g.byKey[key]
 	if e == nil {
 		e = &entry{
@@ -167,7 +165,20 @@ func (g *Gangs) changeLocked(key types.NamespacedName, f func(e *entry, now time
 	f(e, g.config.Clock.Now())
 	e.barrier.Answer()
 	g.settleKeptLocked(e)
+	g.settleRoomLocked(e)
 	g.agenda.Add(key)
+}
+
+// Change runs f on the lock of a gang's. What changes by that is settled as ever.
+func (g *Gangs) Change(key types.NamespacedName, f func()) {
+	g.change(key, func(*entry, time.Time) { f() })
+}
+
+// settleRoomLocked tells of a gang that needs no room.
+func (g *Gangs) settleRoomLocked(e *entry) {
+	if !e.guarded || !e.gang.LacksQuorum() {
+		g.config.NeedsNoRoom(e.key)
+	}
 }
 
 // settleKeptLocked forgets the members that keep their nodes no longer.

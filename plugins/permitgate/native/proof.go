@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,8 +32,11 @@ type Request struct {
 	// Topology is how to pack the gang, Tried are the domains in which it was tried in vain.
 	Topology podgroup.Topology
 	Tried    map[string]bool
-	// Again is true if its last cycle was in vain.
-	Again bool
+	// Again is true if its last cycle was in vain, Running if a member has a node, both only if PermitGate is to prove that
+	// the gang fits.
+	Again, Running bool
+	// Created is when the PodGroup was created, ReadySince when the quorum came to exist.
+	Created, ReadySince time.Time
 	// Preempting is true on a cluster without the pods that the group may preempt. MovesOn is true if that is not to be, because the run
 	// before was for one domain only, and the next one is tried first.
 	Preempting, MovesOn bool
@@ -53,14 +57,15 @@ func (g *Gangs) Request(pod *v1.Pod) (r Request, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.byKey[key]
-	if e == nil || !e.guarded {
+	if e == nil || !e.guarded || e.group == nil {
 		return r, false
 	}
 	e.cycle.runs++
 	r = Request{
 		Key: key, MinMember: e.gang.MinMember(), Missing: map[types.UID]*v1.Pod{}, Needs: map[types.UID]string{}, Refused: map[types.UID]bool{},
 		Members: make(map[types.UID]bool, len(e.pods)), Topology: e.topology,
-		Again: e.vain && !e.constrained, Preempting: e.cycle.runs > 1, MovesOn: e.cycle.runs > 1 && e.cycle.plan.Domain != "",
+		Again: e.vain && !e.constrained, Running: e.gang.AnyPlaced() && !e.constrained,
+		Created: e.group.CreationTimestamp.Time, ReadySince: e.gang.ReadySince(), Preempting: e.cycle.runs > 1, MovesOn: e.cycle.runs > 1 && e.cycle.plan.Domain != "",
 	}
 	if !e.cycle.plan.Exhausted {
 		r.Tried = maps.Clone(e.tried)

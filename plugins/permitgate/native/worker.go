@@ -79,6 +79,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		return j, false
 	}
 	defer g.settleKeptLocked(e)
+	defer g.settleRoomLocked(e)
 	now := g.config.Clock.Now()
 	if again := g.settleCycleLocked(e, now); !again.IsZero() {
 		g.agenda.AddAt(key, again)
@@ -114,6 +115,19 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		g.agenda.AddAt(key, next)
 	}
 	return j, true
+}
+
+// SendEvent sends an event about a PodGroup, if it exists and this process leads.
+func (g *Gangs) SendEvent(ctx context.Context, key types.NamespacedName, reason, note string) {
+	var group *schedulingv1beta1.PodGroup
+	g.mu.Lock()
+	if e := g.byKey[key]; e != nil && g.leads {
+		group = e.group
+	}
+	g.mu.Unlock()
+	if group != nil {
+		events.Send(ctx, g.config.Handle, key, events.About(reference(group), reason, note))
+	}
 }
 
 func addOne(counts map[gang.Cause]int, cause gang.Cause) map[gang.Cause]int {

@@ -38,6 +38,8 @@ type Config struct {
 	Handles func() []fwk.Handle
 	Pause   func(took time.Duration, refused int) time.Duration
 	Acted   func(actions *gang.Actions)
+
+	NeedsNoRoom func(key types.NamespacedName)
 }
 
 // Gangs are the native gangs of one scheduler: none.
@@ -76,7 +78,9 @@ type Request struct {
 	PlacedOn                   []string
 	Topology                   podgroup.Topology
 	Tried                      map[string]bool
-	Again, Preempting, MovesOn bool
+	Again, Running             bool
+	Created, ReadySince        time.Time
+	Preempting, MovesOn        bool
 }
 
 // Plan is the answer to a Request.
@@ -94,6 +98,12 @@ func (*Gangs) Planned(types.NamespacedName, *Plan) {}
 
 // RoomFreed does nothing.
 func (*Gangs) RoomFreed() {}
+
+// Change does nothing.
+func (*Gangs) Change(types.NamespacedName, func()) {}
+
+// SendEvent does nothing.
+func (*Gangs) SendEvent(context.Context, types.NamespacedName, string, string) {}
 
 // Permit returns nil.
 func (*Gangs) Permit(*v1.Pod, string) (*fwk.Status, time.Duration) { return nil, 0 }

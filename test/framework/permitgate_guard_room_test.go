@@ -1,0 +1,234 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// guardedStarving has a native gang collect room after 20 s in vain.
+const guardedStarving = `{"nativeGroups": "Guard", "initialBackoff": "1s", "starvationAfter": "20s"}`
+
+// createFullNodes adds nodes of one CPU, each with a pod small-N that takes it.
+func (c *cluster) createFullNodes(nodes int) {
+	c.t.Helper()
+	for i := range nodes {
+		c.addNode(fmt.Sprint("node-", i), 1)
+		c.create(member("", fmt.Sprint("small-", i)).Node(fmt.Sprint("node-", i)))
+	}
+	c.quiet()
+}
+
+// starve has a gang be refused for long.
+func (c *cluster) starve(gang ...string) {
+	c.t.Helper()
+	for range 40 {
+		c.pass(time.Second)
+		c.quiet()
+	}
+	require.Empty(c.t, c.boundAmong(gang...))
+}
+
+// TestStarvingNativeGangCollects: a native gang that has waited for long keeps what becomes free, piece by piece, and gives it back when its time is over. With
+// GangScheduling alone small pods take each piece, and the gang waits as long as there are some.
+func TestStarvingNativeGangCollects(t *testing.T) {
+	const gang, waves = 3, 5
+	// churn has the pods that run end one after the other, while as many others wait as ever.
+	churn := func(c *cluster, names []string) (bound bool) {
+		for i := range gang * waves {
+			c.create(member("", fmt.Sprint("small-", gang+i)))
+			c.pass(5 * time.Second)
+			c.quiet()
+			c.delete(fmt.Sprint("small-", i))
+			c.quiet()
+			if len(c.boundAmong(names...)) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(guardedStarving))
+		c.createFullNodes(gang)
+		names := c.createNativeGang("g", gang)
+		c.starve(names...)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", "has been refused for 20s"))
+		require.True(t, churn(c, names))
+		c.requireBound(names...)
+
+		c.delete(names...) // those that were kept off are tried at once, for whom that is no event
+		c.requireBound("small-3", "small-4", "small-5")
+	})
+	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(alone))
+		c.createFullNodes(gang)
+		names := c.createNativeGang("g", gang)
+		c.starve(names...)
+		require.False(t, churn(c, names))
+	})
+	nativeBubble(t, "gives back", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.maxBackoff = 1000
+		c.start(withArgs(guardedStarving))
+		c.createFullNodes(gang)
+		names := c.createNativeGang("g", gang)
+		c.starve(names...)
+		c.create(member("", "other"))
+		require.NoError(t, createNativeGang(c.t.Context(), c.client, "another", 1))
+		c.create(nativeMember("another", "another-0"))
+		c.delete("small-0", "small-1")
+		c.requireUnbound(append(names, "other", "another-0")...)
+		require.Contains(t, c.refused("other"), "the gang default/g collects this room")
+		c.pass(time.Minute)
+		require.Len(t, c.boundAmong("other", "another-0"), 2, "neither waits for a backoff")
+	})
+	nativeBubble(t, "would not fit alone", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(guardedStarving))
+		c.createFullNodes(gang - 1)
+		c.addNode("high", 1)
+		c.create(member("", "high").Priority(9).Node("high"))
+		names := c.createNativeGang("g", gang)
+		c.starve(names...)
+		c.create(member("", "other"))
+		c.delete("small-0")
+		c.requireBound("other")
+	})
+}
+
+// TestNativeGangThatLostAMemberCollects at once: another pod of its priority does not take the room that comes back.
+func TestNativeGangThatLostAMemberCollects(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t, 1, 1)
+		c.start(withArgs(guarded))
+		c.requireBound(c.createNativeGang("g", 2)...)
+		c.delete("g-1")
+		c.create(member("", "thief"))
+		c.requireBound("thief")
+		c.create(nativeMember("g", "g-2"))
+		c.requireUnbound("g-2")
+		c.requireEvent("PodGroup g GangCollectsRoom", "lacks members of its quorum")
+		c.create(member("", "other"))
+		c.delete("thief")
+		c.requireBound("g-2")
+		c.requireUnbound("other")
+	})
+}
+
+// TestGangsOfBothAPIsCollectInTurn: one at a time, the oldest first, and a gang keeps nothing from its own members, but from those of the gang of the other API that
+// has its name.
+func TestGangsOfBothAPIsCollectInTurn(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(`{"nativeGroups": "Guard", "initialBackoff": "1s", "maxBackoff": "1s", "starvationAfter": "1m", "gangPreemption": false}`))
+		c.createFullNodes(2)
+		native := c.createNativeGang("g", 2)
+		c.pass(30 * time.Second)
+		c.groups.set("g", 2)
+		c.create(member("g", "crd-0"), member("g", "crd-1"))
+		c.eventually("one collects", func() bool { return c.recorder.count("PodGroup g GangCollectsRoom", "") == 1 })
+		c.delete("small-0")
+		c.requireUnbound(append(native, "crd-0", "crd-1")...)
+		c.delete("small-1")
+		c.requireBound(native...)
+		c.delete(native...)
+		c.requireBound("crd-0", "crd-1")
+	})
+}
+
+// TestCollectingForbidsNoPreemption that kube-scheduler would make alone: neither that of the native gang that collects, nor that of others of its priority, of which a pod or
+// a gang takes the room of pods that it has evicted itself.
+func TestCollectingForbidsNoPreemption(t *testing.T) {
+	start := func(t *testing.T) (c *cluster, names []string) {
+		t.Helper()
+		c = newGangCluster(t)
+		c.start(withArgs(guardedStarving))
+		for i := range 3 {
+			c.addNode(fmt.Sprint("node-", i), 2)
+			for k := range 2 {
+				c.create(member("", fmt.Sprintf("same-%d-%d", i, k)).Priority(10).Node(fmt.Sprint("node-", i)))
+			}
+		}
+		c.createPriorityGang("g", 4, 10)
+		names = []string{"g-0", "g-1", "g-2", "g-3"}
+		c.starve(names...)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", ""))
+		return c, names
+	}
+	lower := func(c *cluster, names ...string) { // which no API server allows
+		for _, name := range names {
+			pod := c.getPod(name)
+			pod.Spec.Priority = ptr.To[int32](0)
+			c.update(&st.PodWrapper{Pod: *pod})
+		}
+	}
+	nativeBubble(t, "its own", func(t *testing.T) {
+		c, names := start(t)
+		lower(c, "same-0-0", "same-0-1", "same-1-0", "same-1-1")
+		c.requireBound(names...)
+	})
+	nativeBubble(t, "a pod's", func(t *testing.T) {
+		c, names := start(t)
+		lower(c, "same-0-0")
+		c.create(member("", "other").Priority(10))
+		c.requireBound("other")
+		require.False(t, c.exists("same-0-0"))
+		c.requireUnbound(names...)
+	})
+	nativeBubble(t, "another gang's", func(t *testing.T) {
+		c, names := start(t)
+		lower(c, "same-0-0", "same-0-1")
+		c.createPriorityGang("n", 2, 10)
+		c.requireBound("n-0", "n-1")
+		require.False(t, c.exists("same-0-0") || c.exists("same-0-1"))
+		c.requireUnbound(names...)
+	})
+	nativeBubble(t, "a pod of a higher priority", func(t *testing.T) {
+		c, names := start(t)
+		c.delete("same-0-0")
+		c.create(member("", "other").Priority(11))
+		c.requireBound("other")
+		c.requireUnbound(names...)
+	})
+}
+
+// TestPackedNativeGangCollectsInOneDomain: other pods may have the rest.
+func TestPackedNativeGangCollectsInOneDomain(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(guardedStarving))
+		for zone, nodes := range map[string]int{"a": 3, "b": 2} {
+			for i := range nodes {
+				node := fmt.Sprintf("%s-%d", zone, i)
+				c.addZonalNode(node, zone, 1)
+				c.create(member("", "small-"+node).Node(node))
+			}
+		}
+		require.NoError(t, createNativeGang(t.Context(), c.client, "g", 3))
+		c.editNativeGroup("g", func(group *schedulingv1beta1.PodGroup) {
+			group.Annotations = map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone}
+		})
+		names := []string{"g-0", "g-1", "g-2"}
+		for _, name := range names {
+			c.create(nativeMember("g", name))
+		}
+		c.starve(names...)
+		c.create(member("", "other"))
+		c.delete("small-a-0")
+		c.requireUnbound(append(names, "other")...)
+		c.delete("small-b-0")
+		c.requireBound("other")
+		c.delete("small-a-1", "small-a-2")
+		c.requireBound(names...)
+	})
+}
