@@ -14,6 +14,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -29,11 +30,13 @@ const (
 	alone   = `{"nativeGroups": "Ignore"}`
 )
 
-// nativeBubble runs a test with kube-scheduler's pod groups on. The gate is that of the process, so nothing runs beside it.
-func nativeBubble(t *testing.T, name string, test func(t *testing.T)) {
+// nativeBubble runs a test with kube-scheduler's pod groups on, and other gates. The gates are those of the process, so nothing runs beside it.
+func nativeBubble(t *testing.T, name string, test func(t *testing.T), gates ...featuregate.Feature) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
+		for _, gate := range append([]featuregate.Feature{features.GenericWorkload}, gates...) {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, gate, true)
+		}
 		synctest.Test(t, test)
 	})
 }

@@ -1,15 +1,22 @@
 package framework
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/kubernetes/pkg/features"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
+
+	"zonewise.dev/plugins/permitgate/native"
 )
 
 // TestNativeGangWaitsForLongerThanGangSchedulingDoes: GangScheduling's Permit times out after five minutes, but lets all go as soon as the last
@@ -31,6 +38,23 @@ func TestNativeGangWaitsForLongerThanGangSchedulingDoes(t *testing.T) {
 	})
 }
 
+// sharing has a pod use the claim shared.
+func sharing(pod *st.PodWrapper) *st.PodWrapper {
+	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
+	return pod
+}
+
+// sharedClaim returns the status of the claim shared, and for whom it is reserved.
+func (c *cluster) sharedClaim() (status resourcev1.ResourceClaimStatus, users []types.UID) {
+	c.t.Helper()
+	found, err := c.client.ResourceV1().ResourceClaims("default").Get(c.t.Context(), "shared", metav1.GetOptions{})
+	require.NoError(c.t, err)
+	for _, user := range found.Status.ReservedFor {
+		users = append(users, user.UID)
+	}
+	return found.Status, users
+}
+
 // TestNativeMembersShareAClaim that none of them has allocated: kube-scheduler allocates it in their cycle, and DynamicResources writes that in
 // PreBind, before the barrier. When the gang is sent back from there, no member that is not bound keeps the claim.
 func TestNativeMembersShareAClaim(t *testing.T) {
@@ -41,39 +65,111 @@ func TestNativeMembersShareAClaim(t *testing.T) {
 		c.start(withArgs(guarded))
 		p := c.slowPreparation("n-1")
 		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
-		sharing := func(name string, uid types.UID) {
-			pod := nativeMember("n", name).UID(string(uid))
-			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
-			c.create(pod)
-		}
-		claim := func() (status resourcev1.ResourceClaimStatus, users []types.UID) {
-			found, err := c.client.ResourceV1().ResourceClaims("default").Get(t.Context(), "shared", metav1.GetOptions{})
-			require.NoError(t, err)
-			for _, user := range found.Status.ReservedFor {
-				users = append(users, user.UID)
-			}
-			return found.Status, users
-		}
 		for _, name := range []string{"n-0", "n-1", "n-2"} {
-			sharing(name, types.UID(name))
+			c.create(sharing(nativeMember("n", name).UID(name)))
 		}
 		<-p.started
 		c.requireUnbound("n-0", "n-1", "n-2")
-		_, users := claim()
+		_, users := c.sharedClaim()
 		require.Subset(t, []types.UID{"n-0", "n-2"}, users) // of two that write at the same time, the fake API server may forget one
 		require.NotEmpty(t, users, "they are prepared")
 
 		c.delete("n-0")
 		c.requireRoomFor(3)
 		require.Empty(t, c.boundAmong("n-1", "n-2"))
-		_, users = claim()
+		_, users = c.sharedClaim()
 		require.Empty(t, users)
 
 		close(p.goOn)
-		sharing("n-0", "another")
+		c.create(sharing(nativeMember("n", "n-0").UID("another")))
 		c.requireBound("n-0", "n-1", "n-2")
-		status, users := claim()
+		status, users := c.sharedClaim()
 		require.NotEmpty(t, users)
 		require.NotNil(t, status.Allocation)
 	})
+}
+
+// TestNativeGroupSharesAClaim that the PodGroup names: it is reserved for the group, and stays so when the gang is sent back from the barrier, since DynamicResources does not
+// take it from a group by Unreserve. The PodGroup says that. The gang is bound whole or not at all even so, and a cycle in vain gives the claim back.
+func TestNativeGroupSharesAClaim(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t, 3)
+		c.addDevices(1, "", "node-0")
+		c.addClaim("shared")
+		c.start(withArgs(guarded))
+		p := c.slowPreparation("n-1")
+		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c.editNativeGroup("n", func(group *schedulingv1beta1.PodGroup) {
+			group.Spec.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
+		})
+		c.requireGroupCondition("n", native.ConditionGuarded, metav1.ConditionFalse, "do not give back the devices of spec.resourceClaims")
+		for _, name := range []string{"n-0", "n-1", "n-2"} {
+			c.create(sharing(nativeMember("n", name)))
+		}
+		<-p.started
+		c.requireUnbound("n-0", "n-1", "n-2")
+		c.delete("n-0")
+		c.requireRoomFor(3)
+		require.Empty(t, c.boundAmong("n-1", "n-2"))
+		status, users := c.sharedClaim()
+		require.NotNil(t, status.Allocation)
+		require.Equal(t, []types.UID{"uid-n"}, users, "the group keeps it")
+
+		close(p.goOn)
+		c.create(member("", "blocker")) // the next cycle is in vain
+		c.requireBound("blocker")
+		c.create(sharing(nativeMember("n", "n-0").UID("another")))
+		c.soon(func() bool {
+			_, users := c.sharedClaim()
+			return len(users) == 0
+		})
+		require.Empty(t, c.boundAmong("n-0", "n-1", "n-2"))
+		c.delete("blocker")
+		c.requireBound("n-0", "n-1", "n-2")
+	}, features.DRAWorkloadResourceClaims)
+}
+
+// TestNativeMembersAreWrittenOnce: kube-scheduler nominates members that wait in Permit in the API, with a guard and without. A guard adds no write for each member.
+func TestNativeMembersAreWrittenOnce(t *testing.T) {
+	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
+		nativeBubble(t, name, func(t *testing.T) {
+			const members = 5
+			c := startGangCluster(t, args, members)
+			c.requireBound(c.createNativeGang("n", members)...)
+			c.quiet()
+			writes := map[string]int{}
+			for _, action := range c.client.Actions() {
+				if action.GetResource().Resource == "pods" && action.GetVerb() != "create" {
+					if patch, ok := action.(clienttesting.PatchAction); ok {
+						writes[patch.GetName()]++
+					}
+				}
+			}
+			for _, name := range []string{"n-0", "n-1", "n-2", "n-3"} {
+				require.Equal(t, 1, writes[name], "the nomination of %s", name)
+			}
+			require.LessOrEqual(t, writes["n-4"], 1, "without a guard the last one does not wait")
+		})
+	}
+}
+
+// TestNativeMembersWithSchedulingGates count for minCount, and one of them keeps the whole group out of the queue, as kube-scheduler has it: also where the others would be enough.
+func TestNativeMembersWithSchedulingGates(t *testing.T) {
+	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
+		for _, minCount := range []int32{3, 2} {
+			nativeBubble(t, fmt.Sprintf("%s, %d of 3", name, minCount), func(t *testing.T) {
+				c := startGangCluster(t, args, 3)
+				require.NoError(t, createNativeGang(t.Context(), c.client, "n", minCount))
+				c.create(nativeMember("n", "n-2").SchedulingGates([]string{"wait"}), nativeMember("n", "n-0"), nativeMember("n", "n-1"))
+				c.pass(20 * time.Second)
+				require.Empty(t, c.boundAmong("n-0", "n-1", "n-2"))
+				if args == guarded && minCount == 3 {
+					c.requireGroupCondition("n", native.ConditionFits, metav1.ConditionFalse, "needs 3 members, 2 exist and 1 more are held back: they have scheduling gates")
+				}
+				c.update(nativeMember("n", "n-2"))
+				c.requireBound("n-0", "n-1", "n-2")
+				require.Zero(t, c.recorder.count("PodGroup n GangRolledBack", ""))
+			})
+		}
+	}
 }

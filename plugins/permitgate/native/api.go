@@ -15,7 +15,7 @@ const (
 	ConditionReleased = "zonewise.dev/Released"
 	// ConditionPartlyBound is True while the gang stays bound in part.
 	ConditionPartlyBound = "zonewise.dev/PartlyBound"
-	// ConditionGuarded is False for a PodGroup of a composite group, which is not guarded.
+	// ConditionGuarded is False for a PodGroup of which something is not guarded: it is part of a composite group, or has claims that members share.
 	ConditionGuarded = "zonewise.dev/Guarded"
 )
 

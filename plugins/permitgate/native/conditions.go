@@ -88,11 +88,15 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 			wrong = append(wrong, wanted)
 		}
 	}
-	if !e.guarded {
-		if composite(e.group) {
-			want(ConditionGuarded, metav1.ConditionFalse, "CompositeGroup", "members of composite groups are not guarded: they are bound one by one")
-		}
+	switch {
+	case !e.guarded && composite(e.group):
+		want(ConditionGuarded, metav1.ConditionFalse, "CompositeGroup", "members of composite groups are not guarded: they are bound one by one")
 		return wrong
+	case !e.guarded:
+		return wrong
+	case len(e.group.Spec.ResourceClaims) > 0:
+		want(ConditionGuarded, metav1.ConditionFalse, "SharedClaims",
+			"the members are bound together or not at all, but they do not give back the devices of spec.resourceClaims: kube-scheduler allocates these before the barrier, and keeps them for the PodGroup until a cycle of it is in vain")
 	}
 	phase, last := e.gang.Phase(), e.gang.LastRollback()
 	if reason, message := e.whyNotPlaced(now); reason != "" {
