@@ -16,6 +16,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/informer"
@@ -102,6 +103,9 @@ type member struct {
 	pod      *v1.Pod // as the informer last showed it
 	template gang.Template
 	node     string // that of its last Permit
+	// labelled is true for a pod that came without a node and has the label of the other API, until it is known whether to
+	// say that the label makes it no member of a gang.
+	labelled bool
 }
 
 // Watch starts to follow the pods and the PodGroups of a scheduler until ctx ends. synced are functions that report whether the first
@@ -316,7 +320,7 @@ func (e *entry) anyUnbound() bool {
 func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 	m := &member{pod: pod}
 	if old := e.pods[pod.UID]; old != nil {
-		m.node, m.template = old.node, old.template
+		m.node, m.template, m.labelled = old.node, old.template, old.labelled
 		if old.pod.Generation != pod.Generation {
 			m.template = templateOf(pod)
 		}
@@ -324,6 +328,7 @@ func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 		m.template = templateOf(pod)
 		if pod.Spec.NodeName == "" {
 			e.arrivedAt = now
+			m.labelled = pod.Labels[v1alpha1.PodGroupLabel] != ""
 		}
 	}
 	e.pods[pod.UID] = m

@@ -1,8 +1,10 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,11 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/waiting"
 )
+
+// reasonLabelIgnored is the reason of the event about a pod with the label of the other API that is in no gang.
+const reasonLabelIgnored = "PodGroupLabelIgnored"
 
 // job is what the worker takes out of the lock.
 type job struct {
@@ -102,7 +108,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 			}
 		}
 	}
-	j.events = e.dueEvents(&j.actions, now)
+	j.events = append(e.dueEvents(&j.actions, now), e.takeLabelled(g.leads)...)
 	e.refusalDue = false
 	if e.tooFewSince(now) > 0 && now.Before(e.arrivedAt.Add(arrivalGrace)) {
 		g.agenda.AddAt(key, e.arrivedAt.Add(arrivalGrace))
@@ -173,6 +179,29 @@ func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Me
 	if actions.Stranded {
 		add(events.ReasonPartlyBound, events.ReasonPartlyBound, e.partlyBoundNote(), nil)
 	}
+	return due
+}
+
+// takeLabelled returns the events about pods whose label would make them members of a gang of the other API, if
+// spec.schedulingGroup did not name a group with a basic policy. Without the lead only those that have a node by now are forgotten.
+func (e *entry) takeLabelled(leads bool) (due []events.Message) {
+	if e.group == nil {
+		return nil
+	}
+	for _, m := range e.pods {
+		if !m.labelled || !leads && m.pod.Spec.NodeName == "" {
+			continue
+		}
+		m.labelled = false
+		if leads && e.group.Spec.SchedulingPolicy.Basic != nil {
+			due = append(due, events.About(m.pod, reasonLabelIgnored, fmt.Sprintf(
+				"the label %s: %s makes this pod no member of a gang, because its spec.schedulingGroup names a PodGroup of scheduling.k8s.io, which has a basic policy; the pod is bound without waiting for others. "+
+					"A Job that is to be a gang needs spec.scheduling with a gang policy", v1alpha1.PodGroupLabel, m.pod.Labels[v1alpha1.PodGroupLabel])))
+		}
+	}
+	slices.SortFunc(due, func(a, b events.Message) int {
+		return cmp.Compare(a.Regarding.(*v1.Pod).Name, b.Regarding.(*v1.Pod).Name) //nolint:forcetypeassert // they are all about pods
+	})
 	return due
 }
 
