@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,7 +125,7 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 				return nil, err
 			}
 			defer s.Close()
-			return explain.Explain(ctx, x.census, s, p, eventsOf(ctx, x.client, namespace, "Pod", name))
+			return explain.Explain(ctx, x.census, s, p, eventsOf(ctx, x.client, namespace, schema.GroupKind{Kind: "Pod"}, name))
 		}
 		for _, p := range snapshot.List[*corev1.Pod](x.census.Snapshot) {
 			if p.Namespace == namespace && p.Name == name {
@@ -145,7 +147,7 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 		switch len(found) {
 		case 0:
 		case 1:
-			return explain.Gang(ctx, x.census, x.options, found[0].Key, eventsOf(ctx, x.client, namespace, "PodGroup", name))
+			return explain.Gang(ctx, x.census, x.options, found[0].Key, eventsOf(ctx, x.client, namespace, groupKindOf(found[0]), name))
 		default:
 			return nil, program.Usage(fmt.Errorf("there are two PodGroups %s in namespace %s: want %s/%s or %s/%s", name, namespace, crdGroup, name, nativeGroup, name))
 		}
@@ -157,13 +159,21 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 	return nil, fmt.Errorf("there is %s %s in namespace %s", absent, name, namespace)
 }
 
-// eventsOf reads the events about an object. Without the permission the rest is still explained.
-func eventsOf(ctx context.Context, c client.Client, namespace, kind, name string) []eventsv1.Event {
+func groupKindOf(g *census.Gang) schema.GroupKind {
+	if g.Native {
+		return schema.ParseGroupKind(sim.NativeGangKind)
+	}
+	return schema.ParseGroupKind(sim.GangKind)
+}
+
+// eventsOf reads the events about an object, whatever version of its API they name. Without the permission the rest is
+// still explained.
+func eventsOf(ctx context.Context, c client.Client, namespace string, kind schema.GroupKind, name string) []eventsv1.Event {
 	if c == nil {
 		return nil // a snapshot has no events
 	}
 	var list eventsv1.EventList
-	selector := fields.SelectorFromSet(fields.Set{"regarding.kind": kind, "regarding.name": name})
+	selector := fields.SelectorFromSet(fields.Set{"regarding.kind": kind.Kind, "regarding.name": name})
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
 		note := "the events could not be read: " + err.Error()
 		if apierrors.IsForbidden(err) {
@@ -171,5 +181,7 @@ func eventsOf(ctx context.Context, c client.Client, namespace, kind, name string
 		}
 		return []eventsv1.Event{{Reason: "note", Note: note}}
 	}
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool {
+		return e.Regarding.GroupVersionKind().Group != kind.Group
+	})
 }

@@ -1,13 +1,22 @@
 package command
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
+	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/clitest"
 )
 
@@ -35,4 +44,37 @@ func TestPodGroupsOfBothAPIs(t *testing.T) {
 	}
 	_, out, _ := zonewise(t.Context(), "status", "-n", "shop", "--snapshot", file)
 	require.Contains(t, out, "shop/only (native)")
+}
+
+// TestEventsOfPodGroupsOfBothAPIs: what was said about one of two PodGroups of one name is not told of the other, and neither of what is no PodGroup.
+func TestEventsOfPodGroupsOfBothAPIs(t *testing.T) {
+	regarding := func(kind, apiVersion string) corev1.ObjectReference {
+		return corev1.ObjectReference{Kind: kind, APIVersion: apiVersion, Namespace: "shop", Name: "train"}
+	}
+	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme).
+		WithIndex(&eventsv1.Event{}, "regarding.kind", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Kind} }).
+		WithIndex(&eventsv1.Event{}, "regarding.name", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Name} })
+	for i, r := range []corev1.ObjectReference{
+		regarding("PodGroup", "scheduling.x-k8s.io/v1alpha1"), regarding("PodGroup", "scheduling.k8s.io/v1beta1"),
+		regarding("PodGroup", "scheduling.k8s.io/v1"), regarding("PodGroup", "scheduling.volcano.sh/v1beta1"), regarding("Pod", "v1"),
+	} {
+		builder.WithObjects(&eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("e", i)}, Regarding: r, Reason: "Said", Note: r.Kind + " of " + r.APIVersion,
+		})
+	}
+	c := clitest.Story()
+	c.NativeGang("train", 2, "6", "", "")
+	x := &explanation{census: census.Take(c.Snapshot), client: builder.Build()}
+	said := func(kind string) (all []string) {
+		r, err := x.explainSubject(t.Context(), kind, "shop", "train")
+		require.NoError(t, err)
+		for _, message := range r.Said {
+			if strings.HasPrefix(message.Words, "Pod") {
+				all = append(all, message.Words)
+			}
+		}
+		return all
+	}
+	require.Equal(t, []string{"PodGroup of scheduling.x-k8s.io/v1alpha1"}, said(crdGroup))
+	require.ElementsMatch(t, []string{"PodGroup of scheduling.k8s.io/v1beta1", "PodGroup of scheduling.k8s.io/v1"}, said(nativeGroup))
 }
