@@ -191,7 +191,7 @@ func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
 	})
 }
 
-// TestNativeBindFails: its node is kept for the member, which is tried again after a pause.
+// TestNativeBindFails: its node is kept for the member, which is tried again after a pause. GangScheduling alone lets another pod have it.
 func TestNativeBindFails(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -215,6 +215,18 @@ func TestNativeBindFails(t *testing.T) {
 		require.GreaterOrEqual(t, c.clock.Since(start), 7*time.Second, "1s, 2s and 4s")
 		require.Empty(t, c.boundAmong("thief"))
 		c.requireGroupCondition("n", native.ConditionReleased, metav1.ConditionTrue, "3 members")
+	})
+	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
+		c := newGangCluster(t, 3)
+		failed, handled := c.holdFailure("n-1")
+		c.start(withArgs(alone))
+		c.refuseBinds(refusing("n-1"))
+		c.createNativeGang("n", 3)
+		<-failed
+		c.create(member("", "thief"))
+		close(handled)
+		c.requireBound("n-0", "n-2", "thief")
+		c.requireUnbound("n-1")
 	})
 }
 

@@ -96,10 +96,16 @@ func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
 	})
 }
 
-// TestNativeGangsCompete: of two gangs with room for one, one is whole and the other holds nothing, until the first is gone.
+// TestNativeGangsCompete: of two gangs with room for one, one is whole and the other holds nothing, until the first is gone; with a guard and without.
 func TestNativeGangsCompete(t *testing.T) {
-	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := startGangCluster(t, guarded, 4)
+	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
+		testCompetition(t, name, args)
+	}
+}
+
+func testCompetition(t *testing.T, name, args string) {
+	nativeBubble(t, name, func(t *testing.T) {
+		c := startGangCluster(t, args, 4)
 		for _, name := range []string{"a", "b"} {
 			require.NoError(t, createNativeGang(t.Context(), c.client, name, 3))
 		}
