@@ -30,6 +30,7 @@ import (
 	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
+	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // syncLimit is the longest that the first scheduling cycle waits for the plugin's informers.
@@ -191,7 +192,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		gangs: s.gangs, freed: s.freed, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
+		waiting: s.waitingPods(), gangs: s.gangs, freed: s.freed, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
 		rehearse: func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
 		report:   s.server.Report,
 	}
@@ -208,9 +209,13 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 
 func (s *Shared) nativeConfig() native.Config {
 	return native.Config{
-		Clock: s.clock, Gang: s.gangs.config, Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all,
+		Clock: s.clock, Gang: s.gangs.config, Pods: s.waitingPods(),
 		Pause: lookPause, Acted: observe, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.collecting.stop(gangID{key, true}) },
 	}
+}
+
+func (s *Shared) waitingPods() waiting.Pods {
+	return waiting.Pods{Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all}
 }
 
 func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {

@@ -2,14 +2,12 @@ package permitgate
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -20,6 +18,7 @@ import (
 // worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods
 // for that, and it does so without locks.
 type worker struct {
+	waiting     waiting.Pods
 	gangs       *gangs
 	freed       *freedRoom
 	nominations *nominations
@@ -36,18 +35,11 @@ type worker struct {
 type gangWork struct {
 	report   serve.Report
 	phase    gang.Phase
-	failure  string // why the members that are sent back are
-	probe    []waitingMember
-	reject   []waitingMember
-	activate []*v1.Pod // the oldest first
+	failure  string                // why the members that are sent back are
+	pods     map[types.UID]*v1.Pod // those of the actions that are known
+	activate []*v1.Pod             // the oldest first
 	// unnominated are members for which a preemption keeps nothing any more.
 	unnominated []*v1.Pod
-}
-
-// waitingMember is a member that may wait in Permit or at the barrier.
-type waitingMember struct {
-	uid    types.UID
-	handle fwk.Handle
 }
 
 // act does what is to be done now: for one gang, or for all together.
@@ -95,14 +87,12 @@ func (w *worker) actOnGang(ctx context.Context, key types.NamespacedName) {
 	for _, pod := range work.unnominated {
 		handle.DeleteNominatedPodIfExists(pod)
 	}
-	for _, member := range work.reject {
-		waiting.SendBack(member.handle, member.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+work.failure)
-	}
+	w.waiting.SendBack(work.report.Actions.Reject, work.pods, "PodGroup "+key.String()+": the gang was rolled back: "+work.failure)
 	for _, r := range work.report.Actions.Rehearse {
 		w.rehearse(key, r)
 	}
-	if len(work.probe) > 0 {
-		w.release(logger, key, work.probe)
+	if len(work.report.Actions.Probe) > 0 {
+		w.release(logger, key, &work)
 	}
 	if len(work.activate) > 0 {
 		logger.V(4).Info("Activating members", "members", len(work.activate), "phase", work.phase)
@@ -156,11 +146,15 @@ func (w *worker) take(key types.NamespacedName) (work gangWork, ok bool) {
 			work.report.BindFailed, work.report.Node = m.pod, m.node
 		}
 	}
-	work.probe = w.waitingMembers(e, actions.Probe)
-	work.reject = w.waitingMembers(e, actions.Reject)
-	for _, uid := range actions.Activate {
+	work.pods = map[types.UID]*v1.Pod{}
+	for _, uid := range slices.Concat(actions.Probe, actions.Reject, actions.Activate) {
 		if m := e.pods[uid]; m != nil {
-			work.activate = append(work.activate, m.pod)
+			work.pods[uid] = m.pod
+		}
+	}
+	for _, uid := range actions.Activate {
+		if pod := work.pods[uid]; pod != nil {
+			work.activate = append(work.activate, pod)
 		}
 	}
 	slices.SortFunc(work.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
@@ -209,40 +203,15 @@ func (w *worker) admitNext() {
 	}
 }
 
-// waitingMembers pairs members with the handle of their profile. A member that is gone from the informer
-// may be in any profile.
-func (w *worker) waitingMembers(e *gangEntry, uids []types.UID) []waitingMember {
-	var found []waitingMember
-	for _, uid := range uids {
-		if m := e.pods[uid]; m != nil {
-			if h := w.profiles.of(m.pod.Spec.SchedulerName); h != nil {
-				found = append(found, waitingMember{uid, h})
-			}
-			continue
-		}
-		for _, h := range w.profiles.all() {
-			found = append(found, waitingMember{uid, h})
-		}
-	}
-	return found
-}
-
 // release releases the members together that wait in Permit for this plugin alone. The gang asks again about those that
 // are not found.
-func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waitingMember) {
-	ready := make(map[types.UID]fwk.WaitingPod, len(members))
-	for _, member := range members {
-		if pod := waiting.For(member.handle, member.uid, Name); pod != nil {
-			ready[member.uid] = pod
-		}
-	}
-	var released []types.UID
-	w.gangs.update(key, func(e *gangEntry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(ready)), now) })
-	for _, uid := range released {
-		ready[uid].Allow(Name)
-	}
-	if len(released) > 0 {
-		logger.V(3).Info("Gang released", "members", len(released))
+func (w *worker) release(logger klog.Logger, key types.NamespacedName, work *gangWork) {
+	released := w.waiting.Release(work.report.Actions.Probe, work.pods, func(ready []types.UID) (released []types.UID) {
+		w.gangs.update(key, func(e *gangEntry, now time.Time) { released = e.gang.Release(ready, now) })
+		return released
+	})
+	if released > 0 {
+		logger.V(3).Info("Gang released", "members", released)
 		w.gangs.agenda.Add(key)
 	}
 }

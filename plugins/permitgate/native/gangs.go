@@ -14,7 +14,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1beta1"
 	toolscache "k8s.io/client-go/tools/cache"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -26,6 +25,7 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/rehearse"
+	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // Config configures Gangs.
@@ -33,11 +33,7 @@ type Config struct {
 	Clock clock.WithTicker
 	// Gang is that of the gangs; Native is set.
 	Gang gang.Config
-	// Plugin is the name in which pods wait and are rejected.
-	Plugin string
-	// Handle returns that of the profile with a name, or of any when it has no such plugin; Handles returns all.
-	Handle  func(profile string) fwk.Handle
-	Handles func() []fwk.Handle
+	waiting.Pods
 	// Pause is how long a gang is not woken after a cycle that took so long was in vain, beside so many gangs that are refused.
 	Pause func(took time.Duration, refused int) time.Duration
 	// Acted hears what a gang has done, for metrics.

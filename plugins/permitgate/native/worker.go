@@ -11,12 +11,10 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // reasonLabelIgnored is the reason of the event about a pod with the label of the other API that is in no gang.
@@ -46,15 +44,19 @@ func (g *Gangs) act(ctx context.Context, key types.NamespacedName) {
 		logger.V(2).Info("Native gang is whole", "after", j.actions.TimeToWhole)
 	}
 	g.config.Acted(&j.actions)
-	for _, uid := range j.actions.Reject {
-		for _, h := range g.handlesOf(j.pods[uid]) {
-			waiting.SendBack(h, uid, g.config.Plugin, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
-		}
-	}
+	g.config.SendBack(j.actions.Reject, j.pods, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
 	for _, r := range j.actions.Rehearse {
 		g.rehearser.Begin(key, r)
 	}
-	g.release(logger, key, &j)
+	if len(j.actions.Probe) > 0 {
+		released := g.config.Release(j.actions.Probe, j.pods, func(ready []types.UID) (released []types.UID) {
+			g.change(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
+			return released
+		})
+		if released > 0 {
+			logger.V(3).Info("Native gang released", "members", released)
+		}
+	}
 	for _, uid := range j.actions.Activate {
 		if pod := j.pods[uid]; pod != nil {
 			logger.V(4).Info("Activating the group", "pod", klog.KObj(pod))
@@ -101,11 +103,9 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	j.failure, j.group = e.gang.LastRollback().Detail, e.group
 	j.pods = map[types.UID]*v1.Pod{}
-	for _, uids := range [][]types.UID{j.actions.Probe, j.actions.Reject, j.actions.Activate} {
-		for _, uid := range uids {
-			if m := e.pods[uid]; m != nil {
-				j.pods[uid] = m.pod
-			}
+	for _, uid := range slices.Concat(j.actions.Probe, j.actions.Reject, j.actions.Activate) {
+		if m := e.pods[uid]; m != nil {
+			j.pods[uid] = m.pod
 		}
 	}
 	j.events = append(e.dueEvents(&j.actions, now), e.takeLabelled(g.leads)...)
@@ -220,39 +220,6 @@ func (e *entry) partlyBoundNote() string {
 	live, _, settled := e.gang.Counts()
 	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; the bound members keep running",
 		settled, e.gang.MinMember(), live-settled)
-}
-
-// release lets the members go together that wait in Permit for this plugin alone.
-func (g *Gangs) release(logger klog.Logger, key types.NamespacedName, j *job) {
-	if len(j.actions.Probe) == 0 {
-		return
-	}
-	ready := map[types.UID]fwk.WaitingPod{}
-	uids := make([]types.UID, 0, len(j.actions.Probe))
-	for _, uid := range j.actions.Probe {
-		for _, h := range g.handlesOf(j.pods[uid]) {
-			if pod := waiting.For(h, uid, g.config.Plugin); pod != nil {
-				ready[uid] = pod
-				uids = append(uids, uid)
-			}
-		}
-	}
-	var released []types.UID
-	g.change(key, func(e *entry, now time.Time) { released = e.gang.Release(uids, now) })
-	for _, uid := range released {
-		ready[uid].Allow(g.config.Plugin)
-	}
-	if len(released) > 0 {
-		logger.V(3).Info("Native gang released", "members", len(released))
-	}
-}
-
-// handlesOf returns the handle of a pod's profile. A pod that is gone from the informer may be in any.
-func (g *Gangs) handlesOf(pod *v1.Pod) []fwk.Handle {
-	if pod == nil {
-		return g.config.Handles()
-	}
-	return []fwk.Handle{g.config.Handle(pod.Spec.SchedulerName)}
 }
 
 // reference refers to a PodGroup, for events.

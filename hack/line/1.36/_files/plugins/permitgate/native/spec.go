@@ -15,6 +15,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // Feature is kube-scheduler's gate for pod groups of the API that this package knows, which 1.36 does not have.
@@ -31,14 +32,11 @@ const (
 
 // Config configures Gangs.
 type Config struct {
-	Clock   clock.WithTicker
-	Gang    gang.Config
-	Plugin  string
-	Handle  func(profile string) fwk.Handle
-	Handles func() []fwk.Handle
-	Pause   func(took time.Duration, refused int) time.Duration
-	Acted   func(actions *gang.Actions)
-
+	Clock clock.WithTicker
+	Gang  gang.Config
+	waiting.Pods
+	Pause       func(took time.Duration, refused int) time.Duration
+	Acted       func(actions *gang.Actions)
 	NeedsNoRoom func(key types.NamespacedName)
 }
 
