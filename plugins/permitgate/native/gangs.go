@@ -219,7 +219,8 @@ func (g *Gangs) KeptOn(node string, pod *v1.Pod) (members []*v1.Pod) {
 }
 
 // step is change for a step of a pod of a guarded group in the scheduler, which may have seen the objects before this package has: those
-// that are not known yet are taken from the informers' stores. Their events are on the way, those of their ends too.
+// that are not known yet, or with scheduling gates that are gone, are taken from the informers' stores. Their events are on the way, those
+// of their ends too.
 func (g *Gangs) step(pod *v1.Pod, f func(e *entry, now time.Time)) {
 	key, ok := GroupOf(pod)
 	if !ok {
@@ -231,7 +232,7 @@ func (g *Gangs) step(pod *v1.Pod, f func(e *entry, now time.Time)) {
 				e.setGroup(group, now)
 			}
 		}
-		if e.pods[pod.UID] == nil {
+		if m := e.pods[pod.UID]; m == nil || len(m.pod.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) {
 			if known, err := g.podLister.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID && pods.Live(known) {
 				e.setPod(known, now)
 			}
