@@ -1,0 +1,174 @@
+package policies
+
+import (
+	"cmp"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/nodes"
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// Reader has the policies and the workloads of a cluster. Make one with Read.
+type Reader struct {
+	census   *census.Census
+	policies map[string][]*Policy // by namespace
+	// workloads are the top-level owners of pods, by the UIDs of their controllers.
+	workloads map[types.UID]policy.Workload
+}
+
+// Policy is a policy over zones with what its status remembers of them.
+type Policy struct {
+	*policy.Policy
+	zones *policy.Zones
+	live  int64 // pods that it selects
+}
+
+// Read reads a cluster. Policies over another topology key and those that count gangs are left out.
+func Read(c *census.Census) *Reader {
+	r := &Reader{census: c, policies: map[string][]*Policy{}, workloads: map[types.UID]policy.Workload{}}
+	r.readPolicies()
+	readWorkloads[*appsv1.ReplicaSet](r)
+	readWorkloads[*appsv1.StatefulSet](r)
+	readWorkloads[*v1.ReplicationController](r)
+	readWorkloads[*batchv1.Job](r)
+	return r
+}
+
+// In returns the policies of a namespace, by name.
+func (r *Reader) In(namespace string) []*Policy { return r.policies[namespace] }
+
+func (r *Reader) readPolicies() {
+	zoneNodes := map[string]policy.ZoneNodes{}
+	for _, node := range r.census.Nodes {
+		if node.Zone != "" {
+			z := zoneNodes[node.Zone]
+			z.Nodes++
+			if nodes.Usable(node.Node) {
+				z.Open++
+			}
+			zoneNodes[node.Zone] = z
+		}
+	}
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "") {
+		compiled, errs := policy.Compile(object)
+		if len(errs) > 0 || compiled.TopologyKey() != v1.LabelTopologyZone || compiled.GroupBy() != "" {
+			continue
+		}
+		p := &Policy{Policy: compiled, zones: policy.NewZones(compiled, object.Status.Zones)}
+		p.zones.ObserveNodes(r.census.Now, zoneNodes)
+		for _, pod := range r.census.PodsIn(object.Namespace) {
+			if p.Selects(pod.Labels) {
+				p.live++
+			}
+		}
+		r.policies[object.Namespace] = append(r.policies[object.Namespace], p)
+	}
+}
+
+// readWorkloads reads the controllers of one kind, as ZoneSpread does.
+func readWorkloads[T interface {
+	metav1.Object
+	comparable
+}](r *Reader) {
+	for _, obj := range r.census.Snapshot.Objects() {
+		object, ok := obj.(T)
+		if !ok {
+			continue
+		}
+		over := metav1.GetControllerOfNoCopy(object)
+		if set, isSet := obj.(*appsv1.ReplicaSet); isSet && over != nil {
+			if over.Kind == "Deployment" {
+				r.workloads[set.UID] = policy.BehindReplicaSet(set, over)
+			}
+			continue
+		}
+		if w, ok := policy.WorkloadOf(object); ok {
+			r.workloads[object.GetUID()] = w
+		}
+	}
+}
+
+// Decision is what a policy says about pods like one, once pods are counted.
+type Decision struct {
+	// Key is equal for pods about which policies decide alike.
+	Key string
+	// Eligible are the nodes that count for the skew.
+	Eligible counts.Eligibility
+	// Availability is how the zones take part.
+	Availability policy.ZoneAvailability
+
+	policy   *Policy
+	pod      *v1.Pod
+	workload policy.Workload
+}
+
+// Decide begins the decision of a policy about a pod that it selects.
+func (r *Reader) Decide(p *Policy, pod *v1.Pod) *Decision {
+	owner := types.UID("")
+	if over := metav1.GetControllerOfNoCopy(pod); over != nil {
+		owner = over.UID
+	}
+	d := &Decision{
+		Eligible: counts.EligibilityOf(pod, p.HonorsAffinity(), p.HonorsTaints(), feature.TolerationOperators()),
+		policy:   p, pod: pod, workload: r.workloads[owner],
+	}
+	runs := cmp.Or(d.workload.UID, owner, p.UID())
+	own, eligible := types.UID(""), ""
+	if p.Caps() || p.zones.HasRun(runs) {
+		own = runs
+	}
+	if d.Eligible != nil {
+		eligible = d.Eligible.Key()
+	}
+	d.Key = fmt.Sprint("policy ", p.Key(), " ", p.Revision(pod.Labels), " ", own, " ", eligible)
+	d.Availability = p.zones.For(r.census.Now, runs)
+	return d
+}
+
+// Counted selects the pods that count.
+func (d *Decision) Counted() labels.Selector { return d.policy.CountedFor(d.pod.Labels) }
+
+// Queries are what has to be counted.
+func (d *Decision) Queries() []counts.Query {
+	query := func(selector labels.Selector, e counts.Eligibility) counts.Query {
+		return counts.Query{Namespace: d.pod.Namespace, Selector: selector, TopologyKey: v1.LabelTopologyZone, Eligibility: e}
+	}
+	selector := d.policy.SelectorFor(d.pod.Labels)
+	out := []counts.Query{query(selector, nil), query(selector, d.Eligible)}
+	if d.policy.Caps() {
+		held := d.policy.HeldFor(&d.workload, d.pod.Labels)
+		out = append(out, query(held.All, nil))
+		if held.Own != nil {
+			out = append(out, query(held.Own, nil), query(held.Revision, nil))
+		}
+	}
+	return out
+}
+
+// Table returns the decision, given the answers to the queries.
+func (d *Decision) Table(answers []*counts.Table) *policy.Table {
+	in := policy.Input{Replicas: d.policy.Replicas(&d.workload, d.policy.live), Availability: d.Availability}
+	for zone, name := range answers[0].All() {
+		domain := policy.Domain{Name: name, Pods: int64(answers[1].At(zone)), Eligible: answers[1].Counts(zone)}
+		if len(answers) > 2 {
+			domain.Held = int64(answers[2].At(zone))
+		}
+		if len(answers) > 3 {
+			domain.Held += int64(answers[4].At(zone) - answers[3].At(zone))
+		}
+		in.Domains = append(in.Domains, domain)
+	}
+	return d.policy.Evaluate(in)
+}
