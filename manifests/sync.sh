@@ -32,7 +32,7 @@ with_note manifests/components/buy/clusterrole.yaml <components/buy/clusterrole.
 with_note manifests/components/gang-budgets/clusterrole.yaml <components/gang-budgets/clusterrole.yaml >$chart/files/rbac/controller-gang-budgets.yaml
 with_note manifests/components/rebalance/clusterrole.yaml <components/rebalance/clusterrole.yaml >$chart/files/rbac/controller-rebalance.yaml
 with_note manifests/components/rebalance-evict/clusterrole.yaml <components/rebalance-evict/clusterrole.yaml >$chart/files/rbac/controller-rebalance-evict.yaml
-for name in policies gangs; do
+for name in policies gangs nativegangs; do
 	with_note manifests/components/autoscaler-constraints/$name.yaml <components/autoscaler-constraints/$name.yaml >$chart/files/constraints-$name.yaml
 done
 with_note manifests/monitoring/rules.yaml <monitoring/rules.yaml >$chart/files/alerts.yaml

@@ -38,7 +38,7 @@ func TestChart(t *testing.T) {
 			c.testChartIsOverlay(t, c.withController(t, overlay), 21, "mode="+mode, "controller.survival.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "buy"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.buy.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "gang-budgets"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.gangBudgets.enabled=true")
-			c.testChartIsOverlay(t, c.withController(t, overlay, "autoscaler-constraints"), 25, "mode="+mode, "controller.survival.enabled=true", "autoscalerConstraints.enabled=true")
+			c.testChartIsOverlay(t, c.withController(t, overlay, "autoscaler-constraints"), 27, "mode="+mode, "controller.survival.enabled=true", "autoscalerConstraints.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "rebalance"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.rebalance.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "rebalance", "rebalance-evict"), 25, "mode="+mode, "controller.survival.enabled=true",
 				"controller.rebalance.enabled=true", "controller.rebalance.evict=true")

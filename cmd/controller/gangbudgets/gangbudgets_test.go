@@ -36,6 +36,11 @@ func gang(bound int) (*clitest.Cluster, *schedulingv1alpha1.PodGroup) {
 	return c, g
 }
 
+// budgetFor is the budget that a PodGroup has.
+func budgetFor(g *schedulingv1alpha1.PodGroup) *policyv1.PodDisruptionBudget {
+	return budgetOf(&group{Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember}, map[string]string{schedulingv1alpha1.PodGroupLabel: g.Name})
+}
+
 // names are those of budgets.
 func names(budgets []*policyv1.PodDisruptionBudget) (out []string) {
 	for _, b := range budgets {
@@ -108,7 +113,7 @@ func TestPlan(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c, g := gang(tc.bound)
 			if tc.has {
-				c.Add(budgetOf(g))
+				c.Add(budgetFor(g))
 			}
 			if tc.change != nil {
 				tc.change(c, g)
@@ -175,7 +180,7 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, []string{"create train"}, to.wrote)
 
 	refused, g := gang(3)
-	b := budgetOf(g)
+	b := budgetFor(g)
 	b.Spec.MinAvailable = new(intstr.FromInt32(3))
 	refused.Add(b)
 	refused.Budget("train", 1)

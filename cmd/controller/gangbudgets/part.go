@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/sim/kinds"
 )
 
 const (
@@ -70,7 +70,7 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 	}
 	defer c.meter.End()
 	cluster := read()
-	if resource := cluster.Unread("pods", "podgroups.scheduling.x-k8s.io", "poddisruptionbudgets.policy"); resource != "" {
+	if resource := cluster.Unread("pods", "podgroups.scheduling.x-k8s.io", kinds.NativePodGroups, "poddisruptionbudgets.policy"); resource != "" {
 		klog.FromContext(ctx).V(2).Info("Disruption budgets of gangs stay as they are: a resource cannot be read", "resource", resource)
 		return retryInterval, nil // what is not seen may ask for a budget, or be one
 	}
@@ -100,13 +100,13 @@ func (c *Controller) write(ctx context.Context, p *plan) bool {
 	}
 	told := map[types.UID]string{}
 	for _, r := range p.refusals {
-		told[r.group.UID] = r.message
-		if c.told[r.group.UID] == r.message {
+		told[r.group.GetUID()] = r.message
+		if c.told[r.group.GetUID()] == r.message {
 			continue
 		}
 		if err := c.client.Create(ctx, eventOf(&r, c.now())); err != nil && !apierrors.IsAlreadyExists(err) {
 			all = false
-			delete(told, r.group.UID)
+			delete(told, r.group.GetUID())
 			klog.FromContext(ctx).Error(err, "Cannot write an event", "podgroup", klog.KObj(r.group))
 		}
 	}
@@ -117,11 +117,11 @@ func (c *Controller) write(ctx context.Context, p *plan) bool {
 // eventOf returns the event about a refusal. Its name follows from what it says: another process that says the same does not say it twice.
 func eventOf(r *refusal, now time.Time) *eventsv1.Event {
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, r.group.UID, r.reason, r.message)
+	_, _ = fmt.Fprint(h, r.group.GetUID(), r.reason, r.message)
 	e := parts.NewEvent("gang-budgets", v1.ObjectReference{
-		APIVersion: schedulingv1alpha1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: r.group.Namespace, Name: r.group.Name, UID: r.group.UID,
+		APIVersion: r.group.apiVersion, Kind: podGroupKind, Namespace: r.group.GetNamespace(), Name: r.group.GetName(), UID: r.group.GetUID(),
 	}, now)
-	e.Name = fmt.Sprintf("%.200s.%x", r.group.Name, h.Sum64())
+	e.Name = fmt.Sprintf("%.200s.%x", r.group.GetName(), h.Sum64())
 	e.Type, e.Reason, e.Action, e.Note = v1.EventTypeWarning, r.reason, "KeepBudget", crd.Shortened(r.message)
 	return e
 }

@@ -4,20 +4,23 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/sim/kinds"
 )
 
 // The label of the part's budgets.
@@ -30,24 +33,72 @@ const (
 const (
 	reasonInvalid     = "DisruptionBudgetInvalid"
 	reasonOtherBudget = "OtherDisruptionBudget"
+	reasonNoSelector  = "NoLabelsOfItsOwn"
 )
+
+const podGroupKind = "PodGroup"
 
 // plan is what is to be written.
 type plan struct {
 	create, update, remove []*policyv1.PodDisruptionBudget
 	refusals               []refusal
+	// named are the PodGroups that have been planned for.
+	named map[types.NamespacedName]bool
+}
+
+// group is a PodGroup of either API.
+type group struct {
+	client.Object
+	apiVersion string
+	// minMember is how many members have to stay, and minField where the PodGroup says so.
+	minMember int32
+	minField  string
+	native    bool
+}
+
+// groupsOf returns the PodGroups of a cluster. Native ones without a gang policy are none.
+func groupsOf(cluster *snapshot.Snapshot) []*group {
+	var out []*group
+	for _, g := range snapshot.List[*schedulingv1alpha1.PodGroup](cluster) {
+		out = append(out, &group{Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember, minField: "spec.minMember"})
+	}
+	for _, g := range snapshot.List[*kinds.NativePodGroup](cluster) {
+		if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
+			_, kind := kinds.ResourceOf(g)
+			out = append(out, &group{
+				Object: g, apiVersion: kind.GroupVersion().String(), minMember: gang.MinCount, minField: "spec.schedulingPolicy.gang.minCount", native: true,
+			})
+		}
+	}
+	return out
+}
+
+// key tells the groups of a cluster apart: one of each API may have the same name.
+type key struct {
+	types.NamespacedName
+	native bool
+}
+
+func (g *group) key() key { return key{client.ObjectKeyFromObject(g), g.native} }
+
+// keyOf is the key of a pod's group.
+func keyOf(pod *v1.Pod) key {
+	if name, named := native.GroupOf(pod); named {
+		return key{name, true}
+	}
+	return key{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[schedulingv1alpha1.PodGroupLabel]}, false}
 }
 
 // refusal says why a PodGroup that asks for a budget has none.
 type refusal struct {
-	group           *schedulingv1alpha1.PodGroup
+	group           *group
 	reason, message string
 }
 
 // planFor returns what makes the budgets of the cluster what its PodGroups ask for.
 func planFor(cluster *snapshot.Snapshot) *plan {
-	p := &plan{}
-	groups := snapshot.List[*schedulingv1alpha1.PodGroup](cluster)
+	p := &plan{named: map[types.NamespacedName]bool{}}
+	groups := groupsOf(cluster)
 	budgets := map[string][]*policyv1.PodDisruptionBudget{} // by namespace
 	own := map[types.UID]*policyv1.PodDisruptionBudget{}    // by PodGroup
 	for _, b := range snapshot.List[*policyv1.PodDisruptionBudget](cluster) {
@@ -57,18 +108,19 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 			budgets[b.Namespace] = append(budgets[b.Namespace], b)
 		}
 	}
-	asking := map[types.NamespacedName]bool{}
+	asking := map[key]bool{}
+	namespaces := map[string]bool{} // of native groups that ask
 	for _, g := range groups {
-		if _, asks := g.Annotations[podgroup.DisruptionBudgetAnnotation]; asks && g.DeletionTimestamp == nil {
-			asking[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] = true
+		if _, asks := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; asks && g.GetDeletionTimestamp() == nil {
+			asking[g.key()] = true
+			namespaces[g.GetNamespace()] = namespaces[g.GetNamespace()] || g.native
 		}
 	}
-	bound := boundMembers(cluster, asking)
+	members, others := livePods(cluster, asking, namespaces)
 	for _, g := range groups {
-		key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
-		if asking[key] {
-			p.planGroup(g, own[g.UID], bound[key], budgets[g.Namespace])
-			delete(own, g.UID)
+		if k := g.key(); asking[k] {
+			p.planGroup(g, own[g.GetUID()], members[k], others[g.GetNamespace()], budgets[g.GetNamespace()])
+			delete(own, g.GetUID())
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(own)) { // they are not asked for any more
@@ -77,14 +129,30 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	return p
 }
 
-// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none.
-func (p *plan) planGroup(g *schedulingv1alpha1.PodGroup, own *policyv1.PodDisruptionBudget, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget) {
+// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none; beside are the pods of its namespace, its members among them.
+func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, members, beside []*v1.Pod, others []*policyv1.PodDisruptionBudget) {
+	bound := slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
 	reason, message := refusalOf(g, bound, others)
+	if p.named[client.ObjectKeyFromObject(g)] {
+		reason, message = reasonOtherBudget, "a PodGroup of the other API with this name asks for a budget as well"
+	}
+	p.named[client.ObjectKeyFromObject(g)] = true
+	selector := map[string]string{schedulingv1alpha1.PodGroupLabel: g.GetName()}
+	if g.native && reason == "" && len(bound) > 0 {
+		var last map[string]string
+		if own != nil && own.Spec.Selector != nil {
+			last = own.Spec.Selector.MatchLabels
+		}
+		selector = selectorOf(g, last, members, beside)
+		if selector == nil {
+			reason, message = reasonNoSelector, "no labels that all members have are theirs alone: a budget selects by labels"
+		}
+	}
 	if reason != "" {
 		p.refusals = append(p.refusals, refusal{group: g, reason: reason, message: message})
 	}
-	whole := len(bound) >= int(g.Spec.MinMember)
-	switch wanted := budgetOf(g); {
+	whole := len(bound) >= int(g.minMember)
+	switch wanted := budgetOf(g, selector); {
 	case reason != "" || len(bound) == 0:
 		if own != nil {
 			p.remove = append(p.remove, own)
@@ -97,16 +165,33 @@ func (p *plan) planGroup(g *schedulingv1alpha1.PodGroup, own *policyv1.PodDisrup
 	}
 }
 
+// selectorOf returns labels that all members of a native gang have and no other pod of the namespace; nil if there are none. last is what its budget
+// selects by, which is kept while it is right: with fewer members more labels are common to them.
+func selectorOf(g *group, last map[string]string, members, beside []*v1.Pod) map[string]string {
+	common := maps.Clone(members[0].Labels)
+	for _, pod := range members {
+		maps.DeleteFunc(common, func(name, value string) bool { return pod.Labels[name] != value })
+	}
+	for _, candidate := range []map[string]string{last, common} {
+		selected := labels.SelectorFromSet(candidate)
+		if len(candidate) > 0 && !slices.ContainsFunc(members, func(pod *v1.Pod) bool { return !selected.Matches(labels.Set(pod.Labels)) }) &&
+			!slices.ContainsFunc(beside, func(pod *v1.Pod) bool { return keyOf(pod) != g.key() && selected.Matches(labels.Set(pod.Labels)) }) {
+			return candidate
+		}
+	}
+	return nil
+}
+
 // refusalOf returns why a PodGroup that asks for a budget is not to have one; empty if it may.
-func refusalOf(g *schedulingv1alpha1.PodGroup, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget) (reason, message string) {
-	if value := g.Annotations[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
+func refusalOf(g *group, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget) (reason, message string) {
+	if value := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
 		return reasonInvalid, fmt.Sprintf("annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember)
 	}
-	if g.Spec.MinMember < 1 {
-		return reasonInvalid, fmt.Sprintf("spec.minMember is %d: no member has to stay", g.Spec.MinMember)
+	if g.minMember < 1 {
+		return reasonInvalid, fmt.Sprintf("%s is %d: no member has to stay", g.minField, g.minMember)
 	}
 	for _, b := range others {
-		if b.Name == g.Name {
+		if b.Name == g.GetName() {
 			return reasonOtherBudget, fmt.Sprintf("PodDisruptionBudget %s exists and is not of this PodGroup", b.Name)
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -124,17 +209,15 @@ func refusalOf(g *schedulingv1alpha1.PodGroup, bound []*v1.Pod, others []*policy
 
 // budgetOf returns the budget of a PodGroup. A member that is not ready may be evicted: it does none of the gang's work, and would keep its node from being
 // drained for ever.
-func budgetOf(g *schedulingv1alpha1.PodGroup) *policyv1.PodDisruptionBudget {
+func budgetOf(g *group, selector map[string]string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: g.Namespace, Name: g.Name, Labels: map[string]string{managedByLabel: managedBy},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: schedulingv1alpha1.SchemeGroupVersion.String(), Kind: "PodGroup", Name: g.Name, UID: g.UID, Controller: new(true),
-			}},
+			Namespace: g.GetNamespace(), Name: g.GetName(), Labels: map[string]string{managedByLabel: managedBy},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: g.apiVersion, Kind: podGroupKind, Name: g.GetName(), UID: g.GetUID(), Controller: new(true)}},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable:               new(intstr.FromInt32(g.Spec.MinMember)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{schedulingv1alpha1.PodGroupLabel: g.Name}},
+			MinAvailable:               new(intstr.FromInt32(g.minMember)),
+			Selector:                   &metav1.LabelSelector{MatchLabels: selector},
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
@@ -143,26 +226,31 @@ func budgetOf(g *schedulingv1alpha1.PodGroup) *policyv1.PodDisruptionBudget {
 // ownerOf returns the UID of the PodGroup to which a budget of the part belongs; empty if it is none of the part.
 func ownerOf(b *policyv1.PodDisruptionBudget) types.UID {
 	owner := metav1.GetControllerOfNoCopy(b)
-	if b.Labels[managedByLabel] != managedBy || owner == nil || owner.Kind != "PodGroup" || owner.APIVersion != schedulingv1alpha1.SchemeGroupVersion.String() {
+	if b.Labels[managedByLabel] != managedBy || owner == nil || owner.Kind != podGroupKind {
 		return ""
 	}
-	return owner.UID
+	_, nativeKind := kinds.ResourceOf(&kinds.NativePodGroup{})
+	switch version, _ := schema.ParseGroupVersion(owner.APIVersion); version.Group {
+	case schedulingv1alpha1.SchemeGroupVersion.Group, nativeKind.Group:
+		return owner.UID
+	}
+	return ""
 }
 
-// boundMembers returns the members with a node of some PodGroups, sorted by name.
-func boundMembers(cluster *snapshot.Snapshot, of map[types.NamespacedName]bool) map[types.NamespacedName][]*v1.Pod {
-	out := map[types.NamespacedName][]*v1.Pod{}
-	if len(of) == 0 {
-		return out
+// livePods returns the members of some PodGroups, and the pods of some namespaces, sorted by name.
+func livePods(cluster *snapshot.Snapshot, groups map[key]bool, namespaces map[string]bool) (members map[key][]*v1.Pod, all map[string][]*v1.Pod) {
+	members, all = map[key][]*v1.Pod{}, map[string][]*v1.Pod{}
+	if len(groups) == 0 {
+		return members, all
 	}
-	for _, pod := range snapshot.List[*v1.Pod](cluster) {
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[schedulingv1alpha1.PodGroupLabel]}
-		if of[key] && pod.Spec.NodeName != "" && pods.Live(pod) {
-			out[key] = append(out[key], pod)
+	for _, pod := range snapshot.Sorted[*v1.Pod](cluster, "") {
+		k := keyOf(pod)
+		if groups[k] && pods.Live(pod) {
+			members[k] = append(members[k], pod)
+		}
+		if namespaces[pod.Namespace] && pods.Live(pod) {
+			all[pod.Namespace] = append(all[pod.Namespace], pod)
 		}
 	}
-	for _, members := range out {
-		slices.SortFunc(members, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return out
+	return members, all
 }
