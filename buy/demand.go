@@ -2,6 +2,7 @@ package buy
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,33 +35,44 @@ type Demand struct {
 	// Owner is the object, and Buy its spec.buy.
 	Owner metav1.OwnerReference
 	Buy   v1alpha1.Buy
-	// Wants are by zone and size, each of them once.
+	// Wants are by zone and shape, each of them once.
 	Wants []Want
-	// NodeSelector and Tolerations are those of the pods for which the room is.
-	NodeSelector map[string]string
-	Tolerations  []v1.Toleration
-	// PerNode is how many of the pods may share a node; 0 is any number. If it is 1, pods that Apart selects may not be there either.
-	PerNode int32
-	Apart   []v1.PodAffinityTerm
+	// Placing is that of wants which have none of their own.
+	Placing
 	// Waiting is how many of the owner's pods are about to be placed.
 	Waiting int
+	// Arrived is how many pods have been placed in each zone lately for which room may have been asked: what they use is not asked for any more.
+	Arrived map[string]int32
 	// Lost are the zones with nodes none of which is usable. What is asked for there stays as it is.
 	Lost []string
 	// Frozen says why everything stays as it is; empty if it need not.
 	Frozen string
 }
 
-// Want is room for pods of one size in one zone, or in any if Zone is empty.
+// Placing says on which nodes pods may be.
+type Placing struct {
+	// NodeSelector, Affinity and Tolerations are those of the pods for which the room is.
+	NodeSelector map[string]string
+	Affinity     *v1.NodeSelector
+	Tolerations  []v1.Toleration
+	// PerNode is how many of the pods may share a node; 0 is any number. If it is 1, pods that Apart selects may not be there either.
+	PerNode int32
+	Apart   []v1.PodAffinityTerm
+}
+
+// Want is room for pods of one shape in one zone, or in any if Zone is empty.
 type Want struct {
 	Zone     string
 	Requests v1.ResourceList
-	Pods     int32
+	// Placing is nil for that of the demand.
+	Placing *Placing
+	Pods    int32
 }
 
 // ReservationDemand returns what a reservation of slots with spec.buy wants.
 func ReservationDemand(r *v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
 	slot := &r.Spec.Slot
-	d := newDemand(v1alpha1.SchemeGroupVersion.WithKind("ZoneReservation").Kind, r, r.Spec.Buy)
+	d := newDemand("ZoneReservation", r, r.Spec.Buy)
 	d.NodeSelector, d.Tolerations, d.PerNode = slot.NodeSelector, slot.Tolerations, valueOf(r.Spec.SlotsPerNode)
 	selected := selection{}
 	for i := range r.Spec.Owners {
@@ -101,7 +113,7 @@ func ReservationDemand(r *v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
 		if only, fixed := slot.NodeSelector[v1.LabelTopologyZone]; fixed && zone != "" && zone != only {
 			continue
 		}
-		d.want(zone, slot.Requests, slots[zone]-used[zone])
+		d.want(zone, slot.Requests, nil, slots[zone]-used[zone])
 	}
 	return d
 }
@@ -114,7 +126,7 @@ type HeldOnNode struct {
 
 // SurvivalDemand returns what a ZoneSurvival with spec.hold and spec.buy wants. held is what its reservation holds.
 func SurvivalDemand(s *v1alpha1.ZoneSurvival, held []HeldOnNode, cluster *Cluster) *Demand {
-	d := newDemand(v1alpha1.SchemeGroupVersion.WithKind("ZoneSurvival").Kind, s, s.Spec.Buy)
+	d := newDemand("ZoneSurvival", s, s.Spec.Buy)
 	selected := selection{}
 	for i := range s.Spec.Workloads {
 		selected.add(s.Spec.Workloads[i].Namespace, &s.Spec.Workloads[i].PodSelector)
@@ -130,19 +142,16 @@ func SurvivalDemand(s *v1alpha1.ZoneSurvival, held []HeldOnNode, cluster *Cluste
 	case found.Status == metav1.ConditionUnknown:
 		d.Frozen = "it is not known what is missing: " + found.Message
 	}
-	zones := map[string]string{} // by node
-	for _, node := range cluster.Nodes {
-		zones[node.Name] = node.Labels[v1.LabelTopologyZone]
-	}
+	zones := zonesOf(cluster.Nodes)
 	for i := range held {
 		if zone, exists := zones[held[i].Node]; exists {
 			places := max(1, held[i].Unused.Pods().Value())
-			d.want(zone, divided(held[i].Unused, places), places)
+			d.want(zone, divided(held[i].Unused, places), nil, places)
 		}
 	}
 	for i := range s.Status.Missing {
 		m := &s.Status.Missing[i]
-		d.want(m.Zone, m.Requests, m.Pods)
+		d.want(m.Zone, m.Requests, nil, m.Pods)
 	}
 	slices.SortFunc(d.Wants, func(a, b Want) int {
 		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(sizeKey(a.Requests), sizeKey(b.Requests)))
@@ -164,18 +173,28 @@ func valueOf(n *int32) int32 {
 }
 
 // want adds to what is wanted.
-func (d *Demand) want(zone string, requests v1.ResourceList, n int64) {
+func (d *Demand) want(zone string, requests v1.ResourceList, placing *Placing, n int64) {
 	if n <= 0 {
 		return
 	}
-	key := sizeKey(requests)
+	key := shapeKey(requests, placing)
 	for i := range d.Wants {
-		if w := &d.Wants[i]; w.Zone == zone && sizeKey(w.Requests) == key {
+		if w := &d.Wants[i]; w.Zone == zone && shapeKey(w.Requests, w.Placing) == key {
 			w.Pods += int32(n) //nolint:gosec // slots and pods of a cluster
 			return
 		}
 	}
-	d.Wants = append(d.Wants, Want{Zone: zone, Requests: withoutZero(requests), Pods: int32(n)}) //nolint:gosec // the same
+	d.Wants = append(d.Wants, Want{Zone: zone, Requests: withoutZero(requests), Placing: placing, Pods: int32(n)}) //nolint:gosec // the same
+}
+
+// shapeKey is equal for pods that are equal to an autoscaler, but for their zone.
+func shapeKey(requests v1.ResourceList, placing *Placing) string {
+	key := sizeKey(requests)
+	if placing != nil {
+		data, _ := json.Marshal(placing) // plain data, and maps are sorted
+		key += "\x00" + string(data)
+	}
+	return key
 }
 
 // sizeKey is equal for equal requests, however their quantities are written.
@@ -209,6 +228,15 @@ func divided(all v1.ResourceList, parts int64) v1.ResourceList {
 		}
 	}
 	return out
+}
+
+// zonesOf returns the zones of nodes by their names.
+func zonesOf(all []*v1.Node) map[string]string {
+	zones := map[string]string{}
+	for _, node := range all {
+		zones[node.Name] = node.Labels[v1.LabelTopologyZone]
+	}
+	return zones
 }
 
 // lostZones returns the zones that have nodes, none of which is ready and not cordoned. A zone without nodes is not lost: it may have been

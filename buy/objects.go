@@ -42,8 +42,8 @@ func Versions() []schema.GroupVersionKind {
 }
 
 // name is the name of a buffer. It has the owner's UID in it: an object that is created again under the old name has buffers of its own.
-func (d *Demand) name(zone string, requests v1.ResourceList) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{string(d.Owner.UID), zone, sizeKey(requests)}, "\x00")))
+func (d *Demand) name(zone string, requests v1.ResourceList, placing *Placing) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(d.Owner.UID), zone, shapeKey(requests, placing)}, "\x00")))
 	prefix := strings.ToLower(d.Owner.Name)
 	return strings.TrimRight(prefix[:min(len(prefix), longestPrefix)], "-.") + "-" + hex.EncodeToString(sum[:5])
 }
@@ -68,7 +68,11 @@ func (d *Demand) metadata(b *Buffer) metav1.ObjectMeta {
 // PodTemplate returns the pods of a buffer whose Requests are known. Policies for pods apply to them, since an autoscaler may have the API server
 // complete them.
 func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
-	selector := maps.Clone(d.NodeSelector)
+	placing := &d.Placing
+	if b.Placing != nil {
+		placing = b.Placing
+	}
+	selector := maps.Clone(placing.NodeSelector)
 	if b.Zone != "" {
 		if selector == nil {
 			selector = map[string]string{}
@@ -78,7 +82,7 @@ func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
 	t := &v1.PodTemplate{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: d.metadata(b),
 		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.labels()}, Spec: v1.PodSpec{
-			NodeSelector: selector, Tolerations: d.Tolerations, PriorityClassName: d.Buy.PriorityClassName,
+			NodeSelector: selector, Tolerations: placing.Tolerations, PriorityClassName: d.Buy.PriorityClassName,
 			AutomountServiceAccountToken: new(false),
 			SecurityContext:              &v1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []v1.Container{{
@@ -88,14 +92,20 @@ func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
 		}},
 	}
 	same := &metav1.LabelSelector{MatchLabels: map[string]string{OwnerLabel: string(d.Owner.UID)}}
+	affinity := &v1.Affinity{}
+	if placing.Affinity != nil {
+		affinity.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: placing.Affinity}
+		t.Template.Spec.Affinity = affinity
+	}
 	switch {
-	case d.PerNode == 1:
+	case placing.PerNode == 1:
 		apart := []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname, LabelSelector: same}}
-		t.Template.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: append(apart, d.Apart...)}}
-	case d.PerNode > 1:
+		affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: append(apart, placing.Apart...)}
+		t.Template.Spec.Affinity = affinity
+	case placing.PerNode > 1:
 		// With more domains demanded than there are nodes, the least count is 0, and no node has more than maxSkew.
 		t.Template.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
-			TopologyKey: v1.LabelHostname, MaxSkew: d.PerNode, MinDomains: new(int32(1 << 20)), WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: same,
+			TopologyKey: v1.LabelHostname, MaxSkew: placing.PerNode, MinDomains: new(int32(1 << 20)), WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: same,
 		}}
 	}
 	return t

@@ -65,12 +65,12 @@ func TestObjects(t *testing.T) {
 func TestNames(t *testing.T) {
 	d := demand(1)
 	d.Owner.Name = "Web." + strings.Repeat("x", 145) + ".end"
-	name := d.name("a", cpu("2"))
+	name := d.name("a", cpu("2"), nil)
 	require.Len(t, name, 149+1+10)
-	require.Equal(t, name, d.name("a", v1.ResourceList{"cpu": resource.MustParse("2000m"), "memory": resource.MustParse("0")}))
+	require.Equal(t, name, d.name("a", v1.ResourceList{"cpu": resource.MustParse("2000m"), "memory": resource.MustParse("0")}, nil))
 	other := *d
 	other.Owner.UID = "2"
-	require.Len(t, map[string]bool{name: true, d.name("b", cpu("2")): true, d.name("a", cpu("3")): true, other.name("a", cpu("2")): true}, 4)
+	require.Len(t, map[string]bool{name: true, d.name("b", cpu("2"), nil): true, d.name("a", cpu("3"), nil): true, other.name("a", cpu("2"), nil): true}, 4)
 }
 
 // TestRead: what somebody has made of a CapacityBuffer does not stop the part.

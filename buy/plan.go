@@ -2,6 +2,7 @@ package buy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,8 @@ type Buffer struct {
 	Name, Zone string
 	// Requests is the size. It is nil in a buffer of which no more is wanted.
 	Requests v1.ResourceList
+	// Placing is nil for that of the demand.
+	Placing *Placing
 	// Wanted is how many pods' room is wanted, and Asked how many are asked for.
 	Wanted, Asked int32
 	// Fall is there while more is asked for than wanted.
@@ -43,17 +46,18 @@ func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bo
 	p := plan{demand: d, bound: d.Buy.Max}
 	for i := range asked {
 		b := asked[i]
-		b.Requests, b.Wanted = nil, 0
+		b.Requests, b.Placing, b.Wanted = nil, nil, 0
 		p.buffers = append(p.buffers, &b)
 	}
 	for i := range d.Wants {
 		w := &d.Wants[i]
-		b := p.named(d.name(w.Zone, w.Requests), w.Zone)
-		b.Requests, b.Wanted = w.Requests, b.Wanted+w.Pods
+		b := p.named(d.name(w.Zone, w.Requests, w.Placing), w.Zone)
+		b.Requests, b.Placing, b.Wanted = w.Requests, w.Placing, b.Wanted+w.Pods
 	}
 	slices.SortFunc(p.buffers, func(a, b *Buffer) int {
 		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(a.Name, b.Name))
 	})
+	p.settle()
 	p.fall(now)
 	p.replace()
 	p.cut()
@@ -97,6 +101,17 @@ func (p *plan) total() int32 {
 		n += b.Asked
 	}
 	return n
+}
+
+// settle lowers what pods have been asked for that run now: they use the room, and keep its node.
+func (p *plan) settle() {
+	arrived := maps.Clone(p.demand.Arrived)
+	for _, b := range p.buffers {
+		if n := min(b.surplus(), arrived[b.Zone]); n > 0 && !p.frozen(b) {
+			b.Asked -= n
+			arrived[b.Zone] -= n
+		}
+	}
 }
 
 // fall lowers what has been above what is wanted for long enough.

@@ -28,7 +28,7 @@ func want(zone, size string, n int32) Want { return Want{Zone: zone, Requests: c
 // asked is what is asked for by "zone size".
 func asked(d *Demand, buffers []Buffer, zone, size string) int32 {
 	for _, b := range buffers {
-		if b.Name == d.name(zone, cpu(size)) {
+		if b.Name == d.name(zone, cpu(size), nil) {
 			return b.Asked
 		}
 	}

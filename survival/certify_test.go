@@ -369,6 +369,7 @@ func TestFingerprint(t *testing.T) {
 		deploy(c, "web", "1", nil, "a", "b", "")
 		c.Budget("web", 1)
 		c.Reservation("held", "web", "1", 0, map[string]int64{"c": 2})
+		c.Policy("web", nil)
 		c.Add(protecting("web"))
 		change(c)
 		return survival.Fingerprint(c.Objects())
@@ -392,6 +393,11 @@ func TestFingerprint(t *testing.T) {
 			status.Buy = &v1alpha1.BuyStatus{Asked: 2}
 			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying}, metav1.Condition{Type: v1alpha1.ConditionLimitedByQuotas})
 		},
+		"the same for a policy": func(c *clitest.Cluster) {
+			status := &snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Status
+			status.Buy = &v1alpha1.BuyStatus{Asked: 2}
+			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying})
+		},
 	} {
 		require.Equal(t, was, build(change), name)
 	}
@@ -413,7 +419,7 @@ func TestFingerprint(t *testing.T) {
 			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.Slots.Held = 1
 		},
 		"another node":           func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") },
-		"a policy":               func(c *clitest.Cluster) { c.Policy("web", nil) },
+		"a policy":               func(c *clitest.Cluster) { c.Policy("api", nil) },
 		"a Deployment is scaled": func(c *clitest.Cluster) { snapshot.List[*appsv1.Deployment](c.Snapshot)[0].Generation = 2 },
 	} {
 		is := build(change)

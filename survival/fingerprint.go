@@ -61,14 +61,13 @@ func decisiveState(obj client.Object) []string {
 	case *policyv1.PodDisruptionBudget:
 		return []string{generation, strconv.Itoa(int(o.Status.DisruptionsAllowed))}
 	case *v1alpha1.ZoneSpreadPolicy:
-		status, _ := json.Marshal(o.Status)
+		said := o.Status
+		said.Buy, said.Conditions = nil, withoutBuying(said.Conditions)
+		status, _ := json.Marshal(said)
 		return []string{generation, string(status)}
 	case *v1alpha1.ZoneReservation:
 		held := o.Status
-		held.LastUpdateTime, held.Buy = metav1.MicroTime{}, nil
-		held.Conditions = slices.DeleteFunc(slices.Clone(held.Conditions), func(c metav1.Condition) bool {
-			return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas
-		})
+		held.LastUpdateTime, held.Buy, held.Conditions = metav1.MicroTime{}, nil, withoutBuying(held.Conditions)
 		status, _ := json.Marshal(held)
 		return []string{generation, string(status)}
 	}
@@ -76,6 +75,13 @@ func decisiveState(obj client.Object) []string {
 		return []string{generation}
 	}
 	return []string{cmp.Or(obj.GetResourceVersion(), generation)}
+}
+
+// withoutBuying returns the conditions by which a scheduler may decide.
+func withoutBuying(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas
+	})
 }
 
 func sortedPairs(of map[string]string) []string {

@@ -33,7 +33,11 @@ type ZoneSpreadPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Zones []ZoneStatus `json:"zones,omitempty"`
 
-	// Conditions are Accepted, Satisfied, Infeasible and Ready.
+	// Buy is what an autoscaler is asked for, if spec.buy is set. The controller writes it, and the conditions Buying and LimitedByQuotas.
+	// +optional
+	Buy *BuyStatus `json:"buy,omitempty"`
+
+	// Conditions are Accepted, Satisfied, Infeasible and Ready, and with spec.buy Buying and LimitedByQuotas.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

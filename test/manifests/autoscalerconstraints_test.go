@@ -30,7 +30,7 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 		_, err = c.client.CoreV1().ServiceAccounts(name).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 		require.True(t, err == nil || apierrors.IsAlreadyExists(err), "%v", err)
 	}
-	files := []string{"-f", "components/autoscaler-constraints/policies.yaml", "-f", "components/autoscaler-constraints/gangs.yaml"}
+	files := []string{"-f", "components/autoscaler-constraints/policies.yaml", "-f", "components/autoscaler-constraints/gangs.yaml", "-f", "components/autoscaler-constraints/nativegangs.yaml"}
 	c.mustRun(t, append([]string{"apply", "--server-side", "--validate=strict"}, files...)...)
 	for name, annotation := range map[string]string{"packed": corev1.LabelTopologyZone, "racked": "rack"} {
 		_, err := c.dynamic.Resource(podGroups).Namespace(constrained).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -40,7 +40,9 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for name, spec := range map[string]string{
-		"even":      "{podSelector: {matchLabels: {app: even}}, maxSkew: 2, quorumSafe: true, zones: [{name: a}, {name: b, maxPods: 3}]}",
+		"even":      "{podSelector: {matchLabels: {app: even}}, maxSkew: 2, zones: [{name: a}, {name: b, maxPods: 3}]}",
+		"capped":    "{podSelector: {matchLabels: {app: capped}}, maxSkew: 9, maxPerZone: 40%}",
+		"quorum":    "{podSelector: {matchLabels: {app: quorum}}, maxSkew: 9, quorumSafe: true}",
 		"weighted":  "{podSelector: {matchLabels: {app: weighted}}, zones: [{name: a, weight: 7}, {name: b, weight: 3}]}",
 		"only":      "{podSelector: {matchLabels: {app: only}}, zones: [{name: a}, {name: b}], defaultWeight: 0}",
 		"racks":     "{podSelector: {matchLabels: {app: racks}}, topologyKey: rack}",
@@ -68,7 +70,7 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 	}
 	// The API server reads its own policies and the ZoneSpreadPolicies after a while. They come together.
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		for _, labels := range []map[string]string{{"app": "even"}, {"app": "revisions", "pod-template-hash": "x"}, {"tier": "front", "owner": "me"}} {
+		for _, labels := range []map[string]string{{"app": "even"}, {"app": "capped"}, {"app": "quorum"}, {"app": "revisions", "pod-template-hash": "x"}, {"tier": "front", "owner": "me"}} {
 			if len(create(constrained, labels, nil).Spec.TopologySpreadConstraints) == 0 {
 				return false, nil
 			}
@@ -88,6 +90,11 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
 		LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "revisions", "pod-template-hash": "x"}},
 		MatchLabelKeys: []string{"track"}, NodeAffinityPolicy: honor, NodeTaintsPolicy: ignore,
+	}
+	cappedOf := func(app string) corev1.TopologySpreadConstraint {
+		out := *even.DeepCopy()
+		out.MaxSkew, out.LabelSelector.MatchLabels["app"] = 1, app
+		return out
 	}
 	overHosts := corev1.TopologySpreadConstraint{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
@@ -110,6 +117,8 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 		unshown   bool // the annotation is not there
 	}{
 		{name: "an even policy", labels: map[string]string{"app": "even"}, want: []corev1.TopologySpreadConstraint{even}},
+		{name: "a cap", labels: map[string]string{"app": "capped"}, want: []corev1.TopologySpreadConstraint{cappedOf("capped")}},
+		{name: "a majority", labels: map[string]string{"app": "quorum"}, want: []corev1.TopologySpreadConstraint{cappedOf("quorum")}},
 		{name: "a pod of a Deployment", labels: map[string]string{"app": "even", "pod-template-hash": "1"}, want: []corev1.TopologySpreadConstraint{ofRevision}},
 		{name: "beside a constraint of its own", labels: map[string]string{"app": "even"}, change: own(overHosts), want: []corev1.TopologySpreadConstraint{overHosts, even}},
 		{

@@ -19,7 +19,7 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // TestWhatIsNotSeenStays: while the objects cannot be read nothing is asked of the API server, so nothing is withdrawn.
 func TestWhatIsNotSeenStays(t *testing.T) {
-	for _, resource := range []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev"} {
+	for _, resource := range []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev", "zonespreadpolicies.zonewise.dev"} {
 		for _, reason := range []string{snapshot.Forbidden, snapshot.Unreadable} {
 			c := New(parts.Shared{CPUFraction: 1}) // has no client
 			cluster := snapshot.New(start)

@@ -31,6 +31,8 @@ type buyer struct {
 	// status and conditions are those of a copy of the object.
 	status     **v1alpha1.BuyStatus
 	conditions *[]metav1.Condition
+	// name is that of the metrics, and nothing what is said while nothing is wanted.
+	name, nothing string
 	// expired says that nothing is held any more although the spec has buy.
 	expired bool
 }
@@ -47,7 +49,7 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
 		}
 		r = r.DeepCopy()
 		b := &buyer{
-			object: r, status: &r.Status.Buy, conditions: &r.Status.Conditions,
+			object: r, status: &r.Status.Buy, conditions: &r.Status.Conditions, name: r.Name, nothing: nothingHeld,
 			expired: r.Spec.Buy != nil && meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired),
 		}
 		if r.Spec.Buy != nil && !b.expired {
@@ -60,14 +62,17 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
 			continue
 		}
 		s = s.DeepCopy()
-		b := &buyer{object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions}
+		b := &buyer{object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name, nothing: nothingHeld}
 		if s.Spec.Buy != nil {
 			b.demand = buy.SurvivalDemand(s, heldFor(cluster, s), view)
 		}
 		out = append(out, b)
 	}
-	return out
+	return append(out, policyBuyersOf(cluster, view)...)
 }
+
+// nothingHeld is what is said of a reservation and of a ZoneSurvival while nothing is wanted.
+const nothingHeld = "nothing is held and unused, or missing"
 
 // heldFor returns what the reservation of a ZoneSurvival is to hold beside what its owners use, by node.
 func heldFor(cluster *snapshot.Snapshot, s *v1alpha1.ZoneSurvival) []buy.HeldOnNode {
@@ -146,7 +151,7 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionUnknown, v1alpha1.ReasonNotAnswered,
 			about+"; no autoscaler has said anything about the CapacityBuffers: it may have to be told to read them", now)
 	case status.Wanted == 0 && status.Asked == 0:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, "nothing is held and unused, or missing", now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, b.nothing, now)
 	default:
 		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonAsked, about, now)
 	}

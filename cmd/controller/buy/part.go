@@ -26,7 +26,7 @@ const (
 )
 
 // decidingKinds decide what is wanted.
-var decidingKinds = []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev"}
+var decidingKinds = []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev", "zonespreadpolicies.zonewise.dev"}
 
 // Controller keeps the CapacityBuffers. Make one with New.
 type Controller struct {
@@ -49,7 +49,7 @@ type figures struct {
 // Describe returns the part.
 func Describe() parts.Description {
 	return parts.Description{
-		Name: "buy", Help: "ask an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by CapacityBuffers",
+		Name: "buy", Help: "ask an autoscaler for the nodes of ZoneReservations, ZoneSurvivals and ZoneSpreadPolicies with spec.buy, by CapacityBuffers",
 		MetricPrefix: declared.Prefix,
 		AddFlags:     func(*pflag.FlagSet) {},
 		Validate:     func() error { return nil },

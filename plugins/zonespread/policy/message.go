@@ -3,6 +3,9 @@ package policy
 import (
 	"fmt"
 	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Message says why the zone is refused, for the reasons of a pod's FailedScheduling event: policy, zone,
@@ -20,6 +23,17 @@ func (t *Table) MessageFor(nodeLabels map[string]string) string {
 		return "policy " + t.policy.Key() + ": node has no label " + t.policy.topologyKey
 	}
 	return t.Message(zone)
+}
+
+// Refused reports whether the last thing that a scheduler said about a waiting pod, its condition PodScheduled, is that the policy refuses it a
+// zone.
+func (p *Policy) Refused(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && strings.Contains(c.Message, "policy "+p.Key()+": zone ")
+		}
+	}
+	return false
 }
 
 func (t *Table) describe(z *zoneRow) string {

@@ -53,6 +53,7 @@ func (p *Policy) Status(
 		ObservedGeneration: p.generation,
 		Zones:              zs.Export(now),
 		Conditions:         slices.Clone(previous.Conditions),
+		Buy:                previous.Buy, // the controller's, as two of the conditions
 	}
 	placed := o.Tally.Zones()
 	beside := slices.SortedFunc(maps.Keys(o.Beside), func(a, b *Policy) int { return cmp.Compare(a.Key(), b.Key()) })

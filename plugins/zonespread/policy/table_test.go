@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
 	"zonewise.dev/plugins/zonespread/policy"
@@ -259,6 +260,24 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, "policy shop/web: node has no label topology.kubernetes.io/zone",
 		table.MessageFor(map[string]string{}))
 	require.Empty(t, table.MessageFor(map[string]string{"topology.kubernetes.io/zone": "a"}))
+}
+
+// TestRefused: a pod's condition that has a message of the policy, as the scheduler joins them, says that the policy refuses it a zone.
+func TestRefused(t *testing.T) {
+	p := compile(t, withZones(weighted("a", 1), capped("b", 1, 1)), defaultWeight(0))
+	table := p.Evaluate(policy.Input{Domains: domains(1, 1, 0), Replicas: 4})
+	waits := func(reason, message string) *v1.Pod {
+		return &v1.Pod{Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}}}
+	}
+	for _, zone := range []string{"b", "c"} {
+		require.NotEmpty(t, table.Message(zone))
+		message := "0/3 nodes are available: 1 Insufficient cpu, 2 " + table.Message(zone) + ". preemption: 0/3 nodes are available."
+		require.True(t, p.Refused(waits(v1.PodReasonUnschedulable, message)), message)
+		require.False(t, p.Refused(waits(v1.PodReasonSchedulingGated, message)))
+	}
+	require.False(t, p.Refused(waits(v1.PodReasonUnschedulable, "0/3 nodes are available: 3 policy shop/web2: zone a has weight 0.")))
+	require.False(t, p.Refused(waits(v1.PodReasonUnschedulable, "0/3 nodes are available: 3 Insufficient cpu.")))
+	require.False(t, p.Refused(&v1.Pod{}))
 }
 
 // Add and Clone serve preemption: what they say must equal a table made from the changed counts.

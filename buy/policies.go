@@ -1,0 +1,140 @@
+package buy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/resource"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+const (
+	// WaitsAtLeast is how long a pod has waited because of a policy before room is asked for it: one that waits for less may be about to be placed.
+	WaitsAtLeast = 30 * time.Second
+	// WaitsAtMost is how long room is asked for a pod: one that waits longer lacks something else.
+	WaitsAtMost = time.Hour
+)
+
+// Refused are pods that a policy has made wait, about which it decides alike.
+type Refused struct {
+	// Table is the policy's decision, and Beside are those of the other policies that select the pods and may refuse a zone.
+	Table  *policy.Table
+	Beside []*policy.Table
+	Pods   []*v1.Pod
+}
+
+// Waits reports whether room is to be asked for a pod because of a policy.
+func Waits(pod *v1.Pod, p *policy.Policy, now time.Time) bool {
+	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || pod.Status.NominatedNodeName != "" || !pods.Live(pod) || !p.Refused(pod) {
+		return false
+	}
+	waited := now.Sub(pods.Condition(pod, v1.PodScheduled).LastTransitionTime.Time)
+	return waited >= WaitsAtLeast && waited < WaitsAtMost
+}
+
+// PolicyDemand returns what a policy with spec.buy wants: room for the pods that it has made wait, in the zones to which it lets them go. In the other zones
+// an autoscaler sees itself what is missing, once the policy lets pods go there.
+func PolicyDemand(p *v1alpha1.ZoneSpreadPolicy, refused []Refused, cluster *Cluster) *Demand {
+	d := newDemand("ZoneSpreadPolicy", p, &v1alpha1.Buy{
+		Namespace: p.Namespace, Max: p.Spec.Buy.Max, PriorityClassName: p.Spec.Buy.PriorityClassName, Labels: p.Spec.Buy.Labels,
+	})
+	d.Lost = lostZones(cluster.Nodes)
+	if len(d.Lost) > 0 {
+		d.Frozen = lostInWords(d.Lost) // where the policy sends pods depends on all zones
+	}
+	d.Arrived = arrived(p, cluster)
+	for i := range refused {
+		d.wantFor(&refused[i])
+	}
+	slices.SortFunc(d.Wants, func(a, b Want) int {
+		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(shapeKey(a.Requests, a.Placing), shapeKey(b.Requests, b.Placing)))
+	})
+	return d
+}
+
+// wantFor adds what some pods want: each goes to the zone that the policies send it to once those before it have gone.
+func (d *Demand) wantFor(refused *Refused) {
+	if !refused.Table.Refuses() {
+		return // an autoscaler sees what the scheduler sees
+	}
+	tables := []*policy.Table{refused.Table.Clone()}
+	for _, table := range refused.Beside {
+		tables = append(tables, table.Clone())
+	}
+	for _, pod := range refused.Pods {
+		zone, ok := tables[0].Emptiest(func(zone string) bool {
+			only, fixed := pod.Spec.NodeSelector[v1.LabelTopologyZone]
+			return (!fixed || only == zone) && !slices.ContainsFunc(tables[1:], func(t *policy.Table) bool { return !t.Rule(zone).OK() })
+		})
+		if !ok {
+			return // no zone may have more of them
+		}
+		for _, table := range tables {
+			change := policy.Change{Pods: 1}
+			if table.Policy().Caps() {
+				change.Held = 1
+			}
+			table.Add(zone, change)
+		}
+		if refused.Table.Rule(zone).OK() {
+			d.want(zone, resource.PodRequests(pod, resource.PodResourcesOptions{}), placingOf(pod), 1)
+		}
+	}
+}
+
+// arrived counts the pods of a policy that have been placed in each zone within FallAfter.
+func arrived(p *v1alpha1.ZoneSpreadPolicy, cluster *Cluster) map[string]int32 {
+	selected := selection{}
+	selected.add(p.Namespace, &p.Spec.PodSelector)
+	zones := zonesOf(cluster.Nodes)
+	out := map[string]int32{}
+	for _, pod := range cluster.Pods {
+		zone := zones[pod.Spec.NodeName]
+		if zone == "" || !pods.Live(pod) || !selected.has(pod) {
+			continue
+		}
+		if c := pods.Condition(pod, v1.PodScheduled); c != nil && cluster.Now.Sub(c.LastTransitionTime.Time) < FallAfter {
+			out[zone]++
+		}
+	}
+	return out
+}
+
+// placingOf says where a pod may be, as far as a PodTemplate without the pod's labels can say it.
+func placingOf(pod *v1.Pod) *Placing {
+	out := &Placing{NodeSelector: pod.Spec.NodeSelector, Tolerations: declaredTolerations(pod)}
+	affinity := pod.Spec.Affinity
+	if affinity == nil {
+		return out
+	}
+	if affinity.NodeAffinity != nil {
+		out.Affinity = affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	if affinity.PodAntiAffinity == nil {
+		return out
+	}
+	for i := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		term := affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i].DeepCopy()
+		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
+		if term.TopologyKey != v1.LabelHostname || err != nil {
+			continue
+		}
+		term.MatchLabelKeys, term.MismatchLabelKeys = nil, nil // the API server has put their values into the selector
+		out.Apart = append(out.Apart, *term)
+		if selector.Matches(labels.Set(pod.Labels)) {
+			out.PerNode = 1
+		}
+	}
+	if out.PerNode == 0 {
+		out.Apart = nil
+	}
+	return out
+}

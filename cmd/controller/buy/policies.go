@@ -1,0 +1,138 @@
+package buy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/policies"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// workloadKinds say how many replicas are wanted, by which caps are scaled.
+var workloadKinds = []string{"replicasets.apps", "statefulsets.apps", "jobs.batch", "replicationcontrollers"}
+
+// policyBuyersOf returns the policies that want something, or whose status still says so.
+func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster) []*buyer {
+	var out []*buyer
+	var asking []*v1alpha1.ZoneSpreadPolicy
+	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster) {
+		if p.DeletionTimestamp != nil || p.Spec.Buy == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBuying) == nil {
+			continue
+		}
+		p = p.DeepCopy()
+		out = append(out, &buyer{object: p, status: &p.Status.Buy, conditions: &p.Status.Conditions, name: p.Namespace + "/" + p.Name, nothing: "no pod waits because of the policy"})
+		if p.Spec.Buy != nil {
+			asking = append(asking, p)
+		}
+	}
+	waiting := refusedBy(cluster, asking, view.Now)
+	for _, b := range out {
+		p := b.object.(*v1alpha1.ZoneSpreadPolicy) //nolint:forcetypeassert // made above
+		if p.Spec.Buy == nil {
+			continue
+		}
+		b.demand = buy.PolicyDemand(p, waiting[p.UID], view)
+		if resource := cluster.Unread(workloadKinds...); resource != "" {
+			b.demand.Frozen = resource + " cannot be read"
+		}
+	}
+	return out
+}
+
+// refusedBy returns the pods for which policies want room, by the UIDs of the policies. A pod that several of them make wait is the first one's, by name.
+func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, now time.Time) map[types.UID][]buy.Refused {
+	compiled := map[string][]*policy.Policy{} // by namespace
+	for _, p := range asking {
+		if c, errs := policy.Compile(p); len(errs) == 0 {
+			compiled[p.Namespace] = append(compiled[p.Namespace], c)
+		}
+	}
+	for _, all := range compiled {
+		slices.SortFunc(all, func(a, b *policy.Policy) int { return strings.Compare(a.Key(), b.Key()) })
+	}
+	by := map[*v1.Pod]*policy.Policy{}
+	for _, pod := range snapshot.List[*v1.Pod](cluster) {
+		for _, p := range compiled[pod.Namespace] {
+			if p.Selects(pod.Labels) && buy.Waits(pod, p, now) {
+				by[pod] = p
+				break
+			}
+		}
+	}
+	if len(by) == 0 {
+		return nil // as nearly always: to count all pods costs CPU
+	}
+	return decide(census.Take(cluster), by)
+}
+
+// group is pods about which all policies decide alike.
+type group struct {
+	policy    *policy.Policy
+	decisions []*policies.Decision // the first is that of the policy
+	pods      []*v1.Pod
+}
+
+// decide returns what the policies decide about pods, by the UIDs of those that made them wait.
+func decide(c *census.Census, by map[*v1.Pod]*policy.Policy) map[types.UID][]buy.Refused {
+	reader := policies.Read(c)
+	groups := map[string]*group{}
+	var keys []string
+	for _, pod := range c.Pods { // by namespace and name
+		over := by[pod.Pod]
+		if over == nil {
+			continue
+		}
+		g := &group{policy: over}
+		alike := []string{over.Key()}
+		for _, p := range reader.In(pod.Namespace) {
+			if !p.Hard() || !p.Selects(pod.Labels) {
+				continue
+			}
+			d := reader.Decide(p, pod.Pod)
+			alike = append(alike, d.Key)
+			if p.UID() == over.UID() {
+				g.decisions = append([]*policies.Decision{d}, g.decisions...)
+			} else {
+				g.decisions = append(g.decisions, d)
+			}
+		}
+		key := strings.Join(alike, "\x00")
+		if groups[key] == nil {
+			groups[key] = g
+			keys = append(keys, key)
+		}
+		groups[key].pods = append(groups[key].pods, pod.Pod)
+	}
+	slices.Sort(keys)
+	var queries []counts.Query
+	for _, key := range keys {
+		for _, d := range groups[key].decisions {
+			queries = append(queries, d.Queries()...)
+		}
+	}
+	answers := c.Count(queries)
+	out := map[types.UID][]buy.Refused{}
+	for _, key := range keys {
+		g := groups[key]
+		var tables []*policy.Table
+		for _, d := range g.decisions {
+			n := len(d.Queries())
+			tables = append(tables, d.Table(answers[:n]))
+			answers = answers[n:]
+		}
+		slices.SortStableFunc(g.pods, func(a, b *v1.Pod) int { return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()) })
+		out[g.policy.UID()] = append(out[g.policy.UID()], buy.Refused{Table: tables[0], Beside: tables[1:], Pods: g.pods})
+	}
+	return out
+}

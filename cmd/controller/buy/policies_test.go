@@ -1,0 +1,96 @@
+package buy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/test/clitest"
+)
+
+// refused says that a policy has made pods wait for a minute.
+func refused(key string, pods ...*v1.Pod) {
+	for _, pod := range pods {
+		pod.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(clitest.Now.Add(-time.Minute)),
+			Message: "0/2 nodes are available: 2 policy " + key + ": zone a holds 2 of 6, share 2.0, cap 2 (maxPerZone 2).",
+		}}
+	}
+}
+
+// TestPoliciesBuy: what the policies of a cluster want, counted as the scheduler counts.
+func TestPoliciesBuy(t *testing.T) {
+	buys := func(most int32, change func(*v1alpha1.ZoneSpreadPolicySpec)) func(*v1alpha1.ZoneSpreadPolicySpec) {
+		return func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			s.MaxSkew, s.Zones, s.Buy = 100, []v1alpha1.ZoneSpreadZone{{Name: "c"}}, &v1alpha1.PolicyBuy{Max: most}
+			if change != nil {
+				change(s)
+			}
+		}
+	}
+	c := clitest.New()
+	c.Node("a", "a", "8", "32Gi")
+	c.Node("b", "b", "8", "32Gi")
+	// Caps of a share of the replicas: they are the Deployment's, and each revision counts for itself.
+	web := c.Deployment("web", 6, "1", "1Gi", nil)
+	web("a")
+	web("a")
+	web("b")
+	web("b")
+	refused("shop/web", web(""), web(""))
+	c.Policy("web", buys(10, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxPerZone = new(intstr.FromString("33%")) }))
+	// One that waits for something else.
+	other := c.Deployment("other", 6, "1", "1Gi", nil)
+	other("a")
+	refused("shop/some", other(""))
+	c.Policy("other", buys(10, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = 1 }))
+	// One with two policies that made it wait: the first one buys, where the second admits it.
+	both := c.Deployment("both", 2, "1", "1Gi", nil)
+	both("a")
+	pod := both("")
+	refused("shop/both", pod)
+	for _, name := range []string{"both", "second"} {
+		p := c.Policy("both", buys(10, func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			s.MaxSkew = 1
+			if name == "second" {
+				s.Zones = []v1alpha1.ZoneSpreadZone{{Name: "b", Weight: new(int32(0))}, {Name: "c"}}
+			}
+		}))
+		p.Name = name
+	}
+	pod.Status.Conditions[0].Message += " 1 policy shop/second: zone a holds 1 of 2."
+	// One that wanted something before.
+	c.Policy("past", nil).Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBuying}}
+	c.Policy("never", nil)
+
+	all := map[string]*buyer{}
+	for _, b := range buyersOf(c.Snapshot, clitest.Now) {
+		all[b.name] = b
+	}
+	require.Len(t, all, 5)
+	require.Nil(t, all["shop/past"].demand)
+	wants := func(name string) map[string]int32 {
+		out := map[string]int32{}
+		for _, w := range all["shop/"+name].demand.Wants {
+			out[w.Zone] += w.Pods
+		}
+		return out
+	}
+	require.Equal(t, map[string]int32{"c": 2}, wants("web"), "zones a and b are at 33% of 6, rounded up")
+	require.Empty(t, wants("other"))
+	require.Equal(t, map[string]int32{"c": 1}, wants("both"))
+	require.Empty(t, wants("second"))
+
+	c.Missing = []snapshot.Missing{{Resource: "replicasets.apps", Reason: snapshot.Forbidden}}
+	for _, b := range buyersOf(c.Snapshot, clitest.Now) {
+		if b.demand != nil {
+			require.Equal(t, "replicasets.apps cannot be read", b.demand.Frozen)
+		}
+	}
+}
