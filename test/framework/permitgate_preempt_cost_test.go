@@ -2,9 +2,12 @@ package framework
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +81,44 @@ func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
 		c.finish("victim-1")
 		c.requireBound(members...)
 		c.requireUnbound("late")
+	})
+}
+
+// TestNoAutoscalerBuysForAPreemptingGang: kube-scheduler says of a pod that failed that it is unschedulable, also if its gang preempts. Autoscalers buy for
+// such a pod unless it is nominated, so it is nominated by the same write.
+func TestNoAutoscalerBuysForAPreemptingGang(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 1, 1)
+		c.graceful.Store(true)
+		var unschedulable atomic.Int32
+		c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch := action.(clienttesting.PatchAction)
+			var pod v1.Pod
+			if err := json.Unmarshal(patch.GetPatch(), &pod); err != nil {
+				t.Error(err)
+			}
+			for _, condition := range pod.Status.Conditions {
+				if condition.Type == v1.PodScheduled && condition.Reason == v1.PodReasonUnschedulable && strings.HasPrefix(patch.GetName(), "urgent") {
+					unschedulable.Add(1)
+					if pod.Status.NominatedNodeName == "" {
+						t.Errorf("%s is unschedulable and not nominated: %s", patch.GetName(), patch.GetPatch())
+					}
+				}
+			}
+			return false, nil, nil
+		})
+		c.start(withArgs(preempting))
+		c.bind("node-0", member("", "victim-0").Priority(1))
+		c.bind("node-1", member("", "victim-1").Priority(1))
+		c.quiet()
+		members := c.createUrgent(2, plain)
+		c.soon(func() bool { return c.nominatedNode(members[0]) != "" && c.nominatedNode(members[1]) != "" })
+		c.pass(time.Minute)
+		c.quiet()
+		require.Positive(t, unschedulable.Load(), "of the scout")
+		c.finish("victim-0")
+		c.finish("victim-1")
+		c.requireBound(members...)
 	})
 }
 
