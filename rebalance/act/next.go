@@ -369,7 +369,8 @@ func (n *next) youngSibling(m *v1alpha1.RebalanceMove) (name string, old time.Ti
 		if pod.Controller != m.Controller || uid == m.UID || taken[uid] || pod.Ending || pod.Created.Before(now.Add(-clockSkew)) {
 			continue
 		}
-		if end := pod.Created.Add(clockSkew + time.Second); end.After(old) {
+		end := pod.Created.Add(clockSkew + time.Second)
+		if end.After(old) || end.Equal(old) && pod.Name < name { // the same one each time, or the status changes with each look
 			name, old = pod.Name, end
 		}
 	}
