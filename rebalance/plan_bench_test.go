@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// BenchmarkPlan plans the moves of a cluster in which each workload of 300 pods has two too many in a zone, on the default number
+// BenchmarkPlan plans the moves of a cluster in which each workload of 300 pods has one or two too many in a zone, on the default number
 // of copies. cpu-s is what the process used of all cores, without what it took to make the first copy.
 func BenchmarkPlan(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
