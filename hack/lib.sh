@@ -209,6 +209,8 @@ with_tool() {
 	case $package in zonewise.dev/*) package=. ;; esac
 	case $2 in
 	promtool) GOFLAGS="$GOFLAGS $PROMTOOL_TAGS" "$1" "$2" "$dir" "$package" '-s -w' ;;
+	descheduler) # without a version of this form, which its images have, it does not start
+		"$1" "$2" "$dir" "$package" "-s -w -X sigs.k8s.io/descheduler/pkg/version.version=v20260519-$(pinned sigs.k8s.io/descheduler "$dir")" ;;
 	*) "$1" "$2" "$dir" "$package" '-s -w' ;;
 	esac
 }

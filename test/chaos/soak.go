@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/controlplane"
@@ -151,18 +150,11 @@ func soakNodes(n int) (out []client.Object) {
 
 // startKubelets has kwok report the nodes, run bound pods and end deleted ones, until ctx ends.
 func startKubelets(ctx context.Context, c *cluster, root, dir string) (*exec.Cmd, error) {
-	kubeconfig, err := c.plane.Kubeconfig("kubelets", envtest.User{Name: "kubelets", Groups: []string{"system:masters"}})
-	if err != nil {
-		return nil, err
-	}
 	log, err := os.Create(filepath.Join(dir, "kwok.log"))
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, c.plane.Program("kwok"), "--config="+filepath.Join(root, "demo", "cluster", "kwok.yaml"),
-		"--kubeconfig="+kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds=0", "--node-ip=127.0.0.1", "--cidr=10.128.0.0/14")
-	cmd.Stdout, cmd.Stderr = log, log
-	return cmd, cmd.Start()
+	return c.plane.StartKubelets(ctx, filepath.Join(root, "demo", "cluster", "kwok.yaml"), log)
 }
 
 // soak is one that goes on.

@@ -45,7 +45,7 @@ func TestAutoscalers(t *testing.T) {
 	w.installBuffers("v1beta1")
 	w.StartControllers(t)
 	w.runKubelets()
-	startScheduler(t, w.Server)
+	w.StartScheduler(t)
 	stop := w.startController("--buy", "--gang-budgets")
 	t.Run("room is bought", w.testRoomIsBought)
 	t.Run("a policy is shown", w.testPolicyIsShown)

@@ -29,7 +29,7 @@ func TestCommandLine(t *testing.T) {
 	viewer := c.User(t, "viewer", apiserver.ViewerRules(t))
 	t.Run("permissions", c.testPermissions)
 
-	process, log := startScheduler(t, c.Server)
+	process, log := c.StartScheduler(t)
 	c.workload(t)
 	t.Run("status", func(t *testing.T) { c.testStatus(t, viewer) })
 	t.Run("explain a pod", func(t *testing.T) { c.testExplainPod(t, viewer) })

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +24,6 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/apiserver"
-	"zonewise.dev/test/internal/program"
 )
 
 // namespace is where the pods of the tests are.
@@ -73,33 +70,6 @@ func (c *cluster) ok(t *testing.T, kubeconfig string, args ...string) string {
 	code, stdout, stderr := c.run(t, kubeconfig, args...)
 	require.Zero(t, code, "zonewise %s\n%s", strings.Join(args, " "), stderr)
 	return stdout
-}
-
-// startScheduler runs the scheduler with the shipped profile until the test ends, and returns its process and the file of its log.
-func startScheduler(t *testing.T, s *apiserver.Server) (process *os.Process, log string) {
-	t.Helper()
-	binary, err := program.Scheduler(s.Root)
-	require.NoError(t, err)
-	profile, err := os.ReadFile(filepath.Join(s.Root, "config", "zonewise.yaml"))
-	require.NoError(t, err)
-	kubeconfig := s.Write(t, "scheduler.kubeconfig", s.Env.KubeConfig)
-	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + kubeconfig + "\n"
-	logs, err := os.Create(filepath.Join(s.Dir, "log"))
-	require.NoError(t, err)
-	cmd := exec.Command(binary, "--config="+s.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
-	cmd.Stdout, cmd.Stderr = logs, logs
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-		require.NoError(t, cmd.Wait())
-		require.NoError(t, logs.Close())
-		if t.Failed() {
-			data, err := os.ReadFile(logs.Name())
-			require.NoError(t, err)
-			t.Log(string(data[max(0, len(data)-5000):]))
-		}
-	})
-	return cmd.Process, logs.Name()
 }
 
 // pod returns a pod of the test's namespace.

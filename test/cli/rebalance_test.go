@@ -50,7 +50,7 @@ func TestRebalance(t *testing.T) {
 	w.InstallAPIs(t)
 	w.StartControllers(t)
 	w.runKubelets()
-	startScheduler(t, w.Server)
+	w.StartScheduler(t)
 	stop := w.startController("--rebalance")
 	documented := rowsOf(t, "rebalance.md", "services", rebalanceColumns)
 	require.Len(t, documented, 2)

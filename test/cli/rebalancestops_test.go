@@ -24,7 +24,7 @@ func TestRebalanceStops(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
 	w.runKubelets()
-	startScheduler(t, w.Server)
+	w.StartScheduler(t)
 	stop := w.startController("--rebalance")
 
 	for _, tc := range []struct {

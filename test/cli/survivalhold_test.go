@@ -24,7 +24,7 @@ import (
 func TestSurvivalHold(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
-	startScheduler(t, w.Server)
+	w.StartScheduler(t)
 	w.startController()
 	name := "survival-services"
 

@@ -15,77 +15,16 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/pods"
 	"zonewise.dev/rebalance/act"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
 
-// service is a workload of a random cluster.
-type service struct {
-	app      string
-	replicas int
-	// minAvailable is that of its budget; 0 if it has none.
-	minAvailable int
-}
-
-// randomCluster returns one that has drifted, with constraints and policies, budgets, a reservation, a gang and pods that
-// ask not to be moved.
-func randomCluster(r *rand.Rand) (*clitest.Cluster, []service) {
-	c := clitest.New()
-	var nodes []string
-	for i := range 3 + r.IntN(4) {
-		name := fmt.Sprintf("node-%d", i)
-		c.Node(name, string(rune('a'+i%3)), fmt.Sprint(6+4*r.IntN(3)), "64Gi")
-		nodes = append(nodes, name)
-	}
-	var services []service
-	for i := range 2 + r.IntN(3) {
-		s := service{app: fmt.Sprintf("app-%d", i), replicas: 2 + r.IntN(4)}
-		byPolicy := r.IntN(2) == 0
-		add := c.Deployment(s.app, int32(s.replicas), "1", "1Gi", func(p *v1.PodTemplateSpec) { //nolint:gosec // small
-			if !byPolicy {
-				p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread(s.app, 1)}
-			}
-		})
-		first := r.IntN(len(nodes)) // the pods are on two nodes
-		for range s.replicas {
-			pod := add(nodes[(first+r.IntN(2))%len(nodes)])
-			if r.IntN(8) == 0 {
-				pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
-			}
-		}
-		if byPolicy {
-			c.Policy(s.app, func(p *v1alpha1.ZoneSpreadPolicySpec) {
-				if r.IntN(3) > 0 {
-					p.WhenUnsatisfiable = v1alpha1.ScheduleAnyway
-				}
-				if r.IntN(2) == 0 {
-					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a", Weight: ptr.To[int32](2)}}
-				}
-			})
-		}
-		if r.IntN(2) == 0 {
-			s.minAvailable = max(1, s.replicas-1)
-			c.Budget(s.app, int32(s.minAvailable)) //nolint:gosec // small
-		}
-		services = append(services, s)
-	}
-	c.Gang("train", 2)
-	for i := range 2 {
-		c.Pod(fmt.Sprint("train-", i), nodes[i], clitest.Plain("1", "1Gi"), map[string]string{schedulingv1alpha1.PodGroupLabel: "train", "app": "app-0"})
-	}
-	if r.IntN(2) == 0 {
-		c.Reservation("spare", "app-0", "1", 5, map[string]int64{nodes[r.IntN(len(nodes))]: 1})
-	}
-	return c, services
-}
-
 // watched is a cluster whose evictions are checked, and whose controller ends at any time.
 type watched struct {
 	*running
 	rand      *rand.Rand
-	services  []service
+	services  []clitest.Service
 	evictions []time.Time
 	restarts  int
 	// quiet: the controller does not end, and answers are not lost.
@@ -95,10 +34,10 @@ type watched struct {
 func watch(t *testing.T, seed uint64) *watched {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 36))
-	c, services := randomCluster(r)
+	c, services := clitest.Drifted(r)
 	var apps []string
 	for _, s := range services {
-		apps = append(apps, s.app)
+		apps = append(apps, s.App)
 	}
 	z := newRebalance(apps...)
 	z.Spec.MaxAtOnce, z.Spec.MaxPerHour = ptr.To(int32(1+r.IntN(3))), ptr.To(int32(2+r.IntN(4))) //nolint:gosec // small
@@ -154,14 +93,7 @@ func (w *watched) checkBudgets() {
 	require.LessOrEqual(w.t, len(within), int(*w.stored.Spec.MaxPerHour), "evictions within an hour")
 	require.LessOrEqual(w.t, act.UnderWay(w.stored), int(*w.stored.Spec.MaxAtOnce), "moves at once")
 	for _, s := range w.services {
-		ready := 0
-		for _, pod := range sim.List[*v1.Pod](w.sim) {
-			if pod.Labels["app"] == s.app && pod.Labels[schedulingv1alpha1.PodGroupLabel] == "" && pods.Live(pod) && pods.Ready(pod) {
-				ready++
-			}
-		}
-		require.GreaterOrEqual(w.t, ready, s.minAvailable, "the budget of %s", s.app)
-		require.GreaterOrEqual(w.t, ready, s.replicas-1, "of a workload one pod at a time is moved")
+		require.NoError(w.t, s.CheckReady(sim.List[*v1.Pod](w.sim)))
 	}
 }
 

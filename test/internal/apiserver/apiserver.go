@@ -3,9 +3,11 @@
 package apiserver
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -45,6 +47,20 @@ type Server struct {
 // letter, and the namespace Namespace. Our custom resources are not installed.
 func Start(t *testing.T) *Server {
 	t.Helper()
+	s := StartEmpty(t)
+	for _, zone := range []string{"a", "b", "c"} {
+		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+		s.Make(t, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: "node-" + zone}},
+			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		})
+	}
+	return s
+}
+
+// StartEmpty starts an API server without nodes.
+func StartEmpty(t *testing.T) *Server {
+	t.Helper()
 	s := &Server{Root: Root(t), Dir: t.TempDir()}
 	plane, err := controlplane.Start(controlplane.Options{Assets: filepath.Join(s.Root, "bin"), Dir: s.Dir})
 	require.NoError(t, err)
@@ -53,13 +69,6 @@ func Start(t *testing.T) *Server {
 	s.Client, err = client.New(plane.Config, client.Options{Scheme: kinds.Scheme})
 	require.NoError(t, err)
 	s.Make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
-	for _, zone := range []string{"a", "b", "c"} {
-		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
-		s.Make(t, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: "node-" + zone}},
-			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
-	}
 	return s
 }
 
@@ -91,6 +100,56 @@ func (s *Server) StartControllers(t *testing.T) {
 		_ = cmd.Wait() // its exit status after a signal says nothing
 		require.NoError(t, log.Close())
 	})
+}
+
+// StartKubelets has kwok run bound pods, and end deleted ones, until the test ends.
+func (s *Server) StartKubelets(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(s.Dir, "kwok.log"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd, err := s.plane.StartKubelets(ctx, filepath.Join(s.Root, "demo", "cluster", "kwok.yaml"), log)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it is killed
+		require.NoError(t, log.Close())
+	})
+}
+
+// StartScheduler runs the scheduler with the shipped profile until the test ends, and returns its process and the file of its log.
+func (s *Server) StartScheduler(t *testing.T) (process *os.Process, log string) {
+	t.Helper()
+	binary, err := program.Scheduler(s.Root)
+	require.NoError(t, err)
+	profile, err := os.ReadFile(filepath.Join(s.Root, "config", "zonewise.yaml"))
+	require.NoError(t, err)
+	kubeconfig := s.Write(t, "scheduler.kubeconfig", s.Env.KubeConfig)
+	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + kubeconfig + "\n"
+	logs, err := os.Create(filepath.Join(s.Dir, "log"))
+	require.NoError(t, err)
+	cmd := exec.Command(binary, "--config="+s.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
+	cmd.Stdout, cmd.Stderr = logs, logs
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait())
+		require.NoError(t, logs.Close())
+		if t.Failed() {
+			data, err := os.ReadFile(logs.Name())
+			require.NoError(t, err)
+			t.Log(string(data[max(0, len(data)-5000):]))
+		}
+	})
+	return cmd.Process, logs.Name()
+}
+
+// Account writes a kubeconfig of an identity, and returns its path.
+func (s *Server) Account(t *testing.T, file string, user envtest.User) string {
+	t.Helper()
+	kubeconfig, err := s.plane.Kubeconfig(file, user)
+	require.NoError(t, err)
+	return kubeconfig
 }
 
 // Kubectl runs kubectl as an administrator, and returns what it prints.

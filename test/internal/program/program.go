@@ -64,6 +64,11 @@ func Helm(root string) (string, error) {
 	return Run(root, "bash", "-c", ". hack/lib.sh && need_tool helm >&2 && tool helm")
 }
 
+// Descheduler returns the path of the descheduler that hack/tools pins.
+func Descheduler(root string) (string, error) {
+	return Run(root, "bash", "-c", ". hack/lib.sh && need_tool descheduler >&2 && tool descheduler")
+}
+
 // built has what this process has built, by path.
 var built sync.Map
 

@@ -1,0 +1,212 @@
+package rebalance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/pods"
+	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/internal/program"
+)
+
+// mostRounds is how often the descheduler is run at most.
+const mostRounds = 20
+
+// shape is a cluster whose zone c is back: three of the six replicas of a service are in zone a, three in zone b.
+type shape struct {
+	name string
+	// rule is of the service's constraint; empty if it has a policy instead.
+	rule corev1.UnsatisfiableConstraintAction
+	// free are the CPUs that are free in zone c; each replica asks for one.
+	free int
+	// held: those are held for another service.
+	held bool
+	// prefers: the replicas would rather be in zones a and b.
+	prefers bool
+	// descheduler and zonewise are the rows of the table in docs/comparison.md.
+	descheduler, zonewise outcome
+}
+
+// outcome is what came of it.
+type outcome struct {
+	// rounds are those of the descheduler.
+	rounds int
+	// moves are evictions, and ready is how few of the six replicas were ready at a time.
+	moves, ready int
+	// skew is that of the replicas that run in the end, and waiting are those that do not.
+	skew, waiting int
+}
+
+const policyOfDescheduler = `apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: default
+  pluginConfig:
+  - name: DefaultEvictor
+    args: {nodeFit: true}
+  - name: RemovePodsViolatingTopologySpreadConstraint
+    args: {constraints: [DoNotSchedule, ScheduleAnyway], topologyBalanceNodeFit: true}
+  plugins: {balance: {enabled: [RemovePodsViolatingTopologySpreadConstraint]}}
+`
+
+// TestDescheduler puts the descheduler and a ZoneRebalance onto clusters that are alike, with the shipped scheduler. The descheduler runs until
+// it has evicted nothing in a run, or for 20 runs, each when the cluster is at rest.
+func TestDescheduler(t *testing.T) {
+	for _, s := range []shape{
+		{name: "hard, room", rule: corev1.DoNotSchedule, free: 8},
+		{name: "soft, room", rule: corev1.ScheduleAnyway, free: 8},
+		{name: "hard, room for one", rule: corev1.DoNotSchedule, free: 1},
+		{name: "soft, room for one", rule: corev1.ScheduleAnyway, free: 1},
+		{name: "soft, the zone is full", rule: corev1.ScheduleAnyway, free: 0},
+		{name: "soft, other zones are preferred", rule: corev1.ScheduleAnyway, free: 2, prefers: true},
+		{name: "hard, the room is held", rule: corev1.DoNotSchedule, free: 2, held: true},
+		{name: "policy, room", free: 8},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Run("descheduler", func(t *testing.T) {
+				out := s.start(t).deschedule()
+				t.Logf("%s: descheduler %+v", s.name, out)
+			})
+			t.Run("zonewise", func(t *testing.T) {
+				out := s.start(t).rebalance()
+				t.Logf("%s: zonewise %+v", s.name, out)
+			})
+		})
+	}
+}
+
+// beside is a cluster of a shape.
+type beside struct {
+	*world
+	status *v1alpha1.ZoneRebalance
+}
+
+func (s *shape) start(t *testing.T) *beside {
+	t.Helper()
+	c := clitest.New()
+	for _, zone := range []string{"a", "b", "c"} {
+		c.Node("node-"+zone, zone, "8", "32Gi")
+	}
+	add := c.Deployment("web", 6, "1", "1Gi", func(p *corev1.PodTemplateSpec) {
+		if s.rule != "" {
+			constraint := clitest.ZoneSpread("web", 1)
+			constraint.WhenUnsatisfiable = s.rule
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{constraint}
+		}
+		if s.prefers {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a", "b"}},
+				}},
+			}}}}
+		}
+	})
+	for i := range 6 {
+		add([]string{"node-a", "node-b"}[i%2])
+	}
+	if s.rule == "" {
+		c.Policy("web", nil)
+	}
+	if s.free < 8 {
+		c.Pod("batch", "node-c", clitest.Plain(fmt.Sprint(8-s.free), "1Gi"), map[string]string{"app": "batch"})
+	}
+	if s.held {
+		c.Reservation("failover", "failover", "1", 5, map[string]int64{"node-c": int64(s.free)})
+	}
+	return &beside{world: start(t, c, []clitest.Service{{App: "web", Replicas: 6, WeightOfA: 1}})}
+}
+
+// deschedule runs the descheduler.
+func (b *beside) deschedule() outcome {
+	b.t.Helper()
+	path, err := program.Descheduler(b.Root)
+	require.NoError(b.t, err)
+	policy, kubeconfig := b.Write(b.t, "descheduler.yaml", []byte(policyOfDescheduler)), b.Write(b.t, "descheduler.kubeconfig", b.Env.KubeConfig)
+	rounds := 0
+	for range mostRounds {
+		rounds++
+		log, err := os.Create(filepath.Join(b.Dir, fmt.Sprint("descheduler-", rounds, ".log")))
+		require.NoError(b.t, err)
+		cmd := exec.CommandContext(b.t.Context(), path, "--policy-config-file="+policy, "--kubeconfig="+kubeconfig, "--secure-port=0", "--disable-metrics", "-v=3")
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Run(); err != nil {
+			content, _ := os.ReadFile(log.Name())
+			require.NoError(b.t, err, string(content))
+		}
+		require.NoError(b.t, log.Close())
+		before := len(b.evicted)
+		b.awaitRest()
+		if len(b.evicted) == before {
+			break
+		}
+	}
+	return b.outcome(rounds)
+}
+
+// awaitRest waits until everything has been seen that was written before, and each replica runs or has been refused by the scheduler.
+func (b *beside) awaitRest() {
+	b.t.Helper()
+	mark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, GenerateName: "mark-"}, Spec: clitest.Plain("1m", "1Mi")}
+	withImage(&mark.Spec)
+	mark.Spec.SchedulerName = "nobody"
+	b.Make(b.t, mark)
+	b.watchUntil("the mark", func() bool { return b.last[mark.UID] != nil })
+	require.NoError(b.t, b.Delete(b.t.Context(), mark))
+	b.watchUntil("the cluster is at rest", func() bool {
+		replicas := 0
+		for _, pod := range b.pods {
+			if pod.Labels["app"] != "web" {
+				continue
+			}
+			c := pods.Condition(pod, corev1.PodScheduled)
+			if !pods.Live(pod) || !pods.Ready(pod) && (c == nil || c.Reason != corev1.PodReasonUnschedulable) {
+				return false
+			}
+			replicas++
+		}
+		return replicas == 6
+	})
+}
+
+// rebalance has a ZoneRebalance carried out.
+func (b *beside) rebalance() outcome {
+	b.t.Helper()
+	b.status = &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneRebalanceSpec{
+		Mode: v1alpha1.RebalanceEvict, After: &metav1.Duration{}, Cooldown: &metav1.Duration{Duration: time.Minute}, MaxPerHour: ptr.To[int32](200),
+		Workloads: []v1alpha1.SurvivalWorkload{{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+	}}
+	b.onRebalance = func(r *v1alpha1.ZoneRebalance) { b.status = r }
+	b.Make(b.t, b.status)
+	b.startController()
+	b.watchUntil("nothing is left to move", func() bool {
+		c := meta.FindStatusCondition(b.status.Status.Conditions, v1alpha1.ConditionBalanced)
+		return c != nil && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove)
+	})
+	b.awaitRest()
+	return b.outcome(0)
+}
+
+func (b *beside) outcome(rounds int) outcome {
+	in, waiting := map[string]int{"a": 0, "b": 0, "c": 0}, 0
+	for _, pod := range b.running() {
+		if zone := b.zones[pod.Spec.NodeName]; pod.Labels["app"] == "web" && zone != "" {
+			in[zone]++
+		} else if pod.Labels["app"] == "web" {
+			waiting++
+		}
+	}
+	return outcome{
+		rounds: rounds, moves: len(b.evicted), ready: b.leastReady, skew: max(in["a"], in["b"], in["c"]) - min(in["a"], in["b"], in["c"]), waiting: waiting,
+	}
+}
