@@ -100,7 +100,8 @@ func (c *roomClaim) takesByNode(nodes []fwk.NodeInfo) *takesByNode {
 // keepsOff reports whether a pod must not come to a node, which would leave it room for fewer members of the gang that
 // collects than it has. Room that a preemption would make does not count: that is for who preempts.
 func (p *PermitGate) keepsOff(c *roomClaim, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) bool {
-	if !c.concerns(pod) {
+	name := info.Node().Name
+	if !c.concerns(pod) || pod.Status.NominatedNodeName == name { // it has preempted there
 		return false
 	}
 	before := c.takes(info, nil)
@@ -111,7 +112,6 @@ func (p *PermitGate) keepsOff(c *roomClaim, state fwk.CycleState, pod *v1.Pod, i
 	if left >= before {
 		return false
 	}
-	name := info.Node().Name
 	if state.IsPodGroupSchedulingCycle() {
 		t := p.takesBefore
 		return t == nil || t.claim != c || left < t.members[name]
