@@ -143,6 +143,11 @@ func plenty(string, int64) bool { return true }
 
 // drawPolicy makes a random policy over n zones. Caps, when drawn, leave room for all replicas.
 func drawPolicy(t *rapid.T, n int, r int64, withCaps bool, more ...change) *policy.Policy {
+	return compile(t, drawChanges(t, n, r, withCaps, more...)...)
+}
+
+// drawChanges draws what drawPolicy compiles.
+func drawChanges(t *rapid.T, n int, r int64, withCaps bool, more ...change) []change {
 	changes := []change{maxSkew(rapid.Int32Range(1, 4).Draw(t, "maxSkew")), replicas(fmt.Sprint(r))}
 	var zones []v1alpha1.ZoneSpreadZone
 	for _, name := range zoneNames(n) {
@@ -169,5 +174,5 @@ func drawPolicy(t *rapid.T, n int, r int64, withCaps bool, more ...change) *poli
 			}
 		}
 	}
-	return compile(t, append(changes, more...)...)
+	return append(changes, more...)
 }
