@@ -37,7 +37,8 @@ type ZoneSpreadPolicyStatus struct {
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
 
-	// Conditions are Accepted, Satisfied, Infeasible and Ready, and with spec.buy Buying and LimitedByQuotas.
+	// Conditions are Accepted, Satisfied, Infeasible and Ready, with spec.buy also Buying and LimitedByQuotas, and with
+	// spec.scaleDownPolicy KeepSpread also ScaleDownOrdered.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -55,6 +56,9 @@ const (
 	// ConditionInfeasible is True when no placement of all replicas over the existing zones obeys the policy. No rule is
 	// loosened: the pods that do not fit wait.
 	ConditionInfeasible = "Infeasible"
+	// ConditionScaleDownOrdered is True when all pods of ReplicaSets that the policy selects have the deletion costs that keep the
+	// spread, as far as they are ready. The controller writes it; without the controller it is Unknown.
+	ConditionScaleDownOrdered = "ScaleDownOrdered"
 )
 
 // Reasons of the conditions.
@@ -82,6 +86,18 @@ const (
 	// other way round.
 	ReasonBlockedByPolicy        = "BlockedByPolicy"
 	ReasonReplicasNotYetObserved = "NoReplicas"
+
+	ReasonOrdered = "Ordered"
+	// ReasonNotObserved: no controller with --deletion-costs has looked at the policy.
+	ReasonNotObserved = "NotObserved"
+	// ReasonInProgress: costs are to be written, at most so many a minute as --deletion-cost-writes says, or once a rollout is over.
+	ReasonInProgress = "InProgress"
+	// ReasonOtherManager: some pods have a cost of somebody else, which the message names. Their ReplicaSet is left alone.
+	ReasonOtherManager = "OtherManager"
+	// ReasonOtherPolicy: another policy with KeepSpread selects the same pods. The first by name decides.
+	ReasonOtherPolicy = "OtherPolicy"
+	// ReasonNothingToOrder: the policy selects no pods of a ReplicaSet or ReplicationController.
+	ReasonNothingToOrder = "NothingToOrder"
 )
 
 // ZoneState says whether and how a zone counts.

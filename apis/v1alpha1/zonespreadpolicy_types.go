@@ -62,6 +62,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || !has(self.replicas) || type(self.replicas) == int || self.replicas != 'Owner'",message="spec.replicas: must be Matching or a number when spec.unit is PodGroup: the replicas of workloads are pods, not gangs",fieldPath=".replicas",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.minZones) || self.defaultWeight > 0 || !has(self.zones) || self.minZones <= self.zones.filter(z, z.weight > 0).size()",message="spec.minZones: must not be above the number of zones with a weight above 0 when spec.defaultWeight is 0",fieldPath=".minZones",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.buy) || (self.topologyKey == 'topology.kubernetes.io/zone' && self.unit == 'Pod' && self.whenUnsatisfiable == 'DoNotSchedule')",message="may only be set with the topologyKey topology.kubernetes.io/zone, the unit Pod and DoNotSchedule",reason="FieldValueForbidden",fieldPath=".buy"
+// +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || self.scaleDownPolicy != 'KeepSpread'",message="spec.scaleDownPolicy: must be Ignore when spec.unit is PodGroup: a gang is not made smaller",fieldPath=".scaleDownPolicy",reason="FieldValueInvalid"
 type ZoneSpreadPolicySpec struct {
 	// PodSelector selects the pods of this namespace that the policy spreads. It must not be empty.
 	// +required
@@ -199,6 +200,15 @@ type ZoneSpreadPolicySpec struct {
 	// Only a policy that makes pods wait has it: over topology.kubernetes.io/zone, with unit Pod and DoNotSchedule.
 	// +optional
 	Buy *PolicyBuy `json:"buy,omitempty"`
+
+	// ScaleDownPolicy says which pods leave when a workload is made smaller. Ignore, the default: those that its controller
+	// chooses, which knows no zones. KeepSpread: those whose loss keeps the spread, the fullest zone first. The
+	// controller that runs with --deletion-costs tells this to the controllers of ReplicaSets and ReplicationControllers, by the
+	// annotation controller.kubernetes.io/pod-deletion-cost of the pods; other controllers do not look at it. Costs of anybody
+	// else stay. See the condition ScaleDownOrdered.
+	// +optional
+	// +kubebuilder:default=Ignore
+	ScaleDownPolicy ScaleDownPolicy `json:"scaleDownPolicy,omitempty"`
 }
 
 // ZoneSpreadZone is one declared zone.
@@ -321,6 +331,16 @@ type RecoveryMode string
 const (
 	RecoveryGradual   RecoveryMode = "Gradual"
 	RecoveryImmediate RecoveryMode = "Immediate"
+)
+
+// ScaleDownPolicy says which pods leave when a workload is made smaller.
+// +kubebuilder:validation:Enum=Ignore;KeepSpread
+type ScaleDownPolicy string
+
+// The scale-down policies.
+const (
+	ScaleDownIgnore     ScaleDownPolicy = "Ignore"
+	ScaleDownKeepSpread ScaleDownPolicy = "KeepSpread"
 )
 
 // The words of spec.replicas.

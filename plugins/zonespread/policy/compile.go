@@ -39,6 +39,7 @@ type Policy struct {
 	perZone    limit
 	quorumSafe bool
 	soft       bool
+	keepSpread bool // when workloads are made smaller
 
 	ignoreAffinity bool
 	ignoreTaints   bool
@@ -91,6 +92,7 @@ func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 		perZone:        parseLimit(spec.MaxPerZone),
 		quorumSafe:     spec.QuorumSafe,
 		soft:           spec.WhenUnsatisfiable == v1alpha1.ScheduleAnyway,
+		keepSpread:     spec.ScaleDownPolicy == v1alpha1.ScaleDownKeepSpread && spec.Unit != v1alpha1.UnitPodGroup,
 		ignoreAffinity: spec.NodeAffinityPolicy == v1alpha1.Ignore,
 		ignoreTaints:   spec.NodeTaintsPolicy == v1alpha1.Ignore,
 		gangs:          spec.Unit == v1alpha1.UnitPodGroup,
@@ -160,6 +162,9 @@ func (p *Policy) GroupBy() string {
 
 // Hard reports whether the policy may refuse nodes: a soft one (ScheduleAnyway) does not.
 func (p *Policy) Hard() bool { return !p.soft }
+
+// KeepsSpread reports whether pods are to leave in the order of DeletionCosts (spec.scaleDownPolicy).
+func (p *Policy) KeepsSpread() bool { return p.keepSpread }
 
 // HonorsAffinity reports whether nodes that the pod's node selector and required affinity exclude are left out of the
 // zones (spec.nodeAffinityPolicy).

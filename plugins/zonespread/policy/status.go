@@ -91,6 +91,14 @@ func (p *Policy) Status(
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, accepted, text)
 	set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the scheduler applies the policy")
 
+	switch ordered := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScaleDownOrdered); {
+	case !p.keepSpread:
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionScaleDownOrdered)
+	case ordered == nil:
+		set(v1alpha1.ConditionScaleDownOrdered, metav1.ConditionUnknown, v1alpha1.ReasonNotObserved,
+			"no controller that runs with --deletion-costs has looked at the policy")
+	}
+
 	skew, broken, text := p.satisfied(zs, facts, o.Tally, demands, now)
 	if broken == "" && o.Waiting > 0 {
 		broken, text = v1alpha1.ReasonPodsWaiting, fmt.Sprintf("%d pods wait because of the policy", o.Waiting)
