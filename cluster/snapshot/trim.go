@@ -12,14 +12,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Trim removes from an object what no scheduler plugin uses and what does not belong in a file: environment variables,
-// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields. The names of images
+// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields but who has given a pod its deletion cost. The names of images
 // and of volumes become hashes, which are equal if the names are equal and are not comparable between processes.
 func Trim(obj client.Object) {
-	obj.SetManagedFields(nil)
+	obj.SetManagedFields(costManagers(obj))
 	obj.SetAnnotations(keptAnnotationsOf(obj.GetAnnotations()))
 	switch o := obj.(type) {
 	case *v1.Pod:
@@ -75,6 +76,23 @@ func Trim(obj client.Object) {
 			o.Status.Allocation.Devices.Config = nil
 		}
 	}
+}
+
+// costField is the deletion cost of a pod in managed fields.
+const costField = `"f:` + v1.PodDeletionCost + `"`
+
+// costManagers returns who has given a pod its deletion cost: the managed fields that have it, without their fields.
+func costManagers(obj client.Object) []metav1.ManagedFieldsEntry {
+	if _, has := obj.GetAnnotations()[v1.PodDeletionCost]; !has {
+		return nil
+	}
+	var out []metav1.ManagedFieldsEntry
+	for _, f := range obj.GetManagedFields() {
+		if f.FieldsV1 == nil && f.Manager != "" || f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), costField) { // without fields it is trimmed already
+			out = append(out, metav1.ManagedFieldsEntry{Manager: f.Manager, Operation: f.Operation})
+		}
+	}
+	return out
 }
 
 // keptAnnotations are the annotations by which schedulers, volume controllers and those that evict pods decide.

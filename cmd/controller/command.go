@@ -22,6 +22,7 @@ import (
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/buy"
+	"zonewise.dev/cmd/controller/deletioncosts"
 	"zonewise.dev/cmd/controller/gangbudgets"
 	"zonewise.dev/cmd/controller/parts"
 	"zonewise.dev/cmd/controller/rebalance"
@@ -86,11 +87,15 @@ writes the plan into their status. Where their mode is Evict it evicts these pod
 Eviction API, a few at a time, and stops when the cluster does not follow the plan.
 
 --gang-budgets keeps a PodDisruptionBudget of minMember for each whole gang whose PodGroup has
-the annotation zonewise.dev/disruption-budget: minMember.`
+the annotation zonewise.dev/disruption-budget: minMember.
+
+--deletion-costs gives the pods of ZoneSpreadPolicies with scaleDownPolicy: KeepSpread the
+annotation controller.kubernetes.io/pod-deletion-cost, by which ReplicaSets that are made smaller
+delete pods of the fullest zone first. It deletes no pod.`
 
 // NewCommand returns the program's command; see Main.
 func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
-	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe(), rebalance.Describe(), gangbudgets.Describe()}}
+	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe(), rebalance.Describe(), gangbudgets.Describe(), deletioncosts.Describe()}}
 	cmd := &cobra.Command{
 		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
@@ -131,7 +136,7 @@ func (f *flags) check() error {
 	chosen := f.chosen()
 	switch {
 	case len(chosen) == 0:
-		return errors.New("nothing is turned on: see --survival, --buy, --rebalance and --gang-budgets")
+		return errors.New("nothing is turned on: see --survival, --buy, --rebalance, --gang-budgets and --deletion-costs")
 	case f.cpuFraction <= 0 || f.cpuFraction > 64:
 		return fmt.Errorf("--cpu-fraction: must be above 0 and at most 64, got %g", f.cpuFraction)
 	case f.settle < 0:

@@ -26,7 +26,7 @@ func TestBadFlags(t *testing.T) {
 		"--kubeconfig=/none":        "--kubeconfig: ",
 		"--replays=many":            `invalid argument "many" for "--replays" flag`,
 		"--address=256.0.0.1:1 --kubeconfig=KUBECONFIG": "--address: ",
-		"--survival=false": "nothing is turned on: see --survival, --buy, --rebalance and --gang-budgets",
+		"--survival=false": "nothing is turned on: see --survival, --buy, --rebalance, --gang-budgets and --deletion-costs",
 		"now":              `unknown command "now" for "zonewise-controller"`,
 	} {
 		t.Run(args, func(t *testing.T) {

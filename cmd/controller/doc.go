@@ -4,8 +4,9 @@
 //
 // The program follows the cluster and runs the parts that its flags turn on, see package parts: --survival answers
 // ZoneSurvivals,
-// --buy asks an autoscaler for nodes, --rebalance plans and makes moves, and --gang-budgets keeps budgets of gangs (packages
-// zonewise.dev/cmd/controller/survival, .../buy, .../rebalance and .../gangbudgets). Without a part it does not start.
+// --buy asks an autoscaler for nodes, --rebalance plans and makes moves, --gang-budgets keeps budgets of gangs, and
+// --deletion-costs keeps the spread of what is made smaller (packages zonewise.dev/cmd/controller/survival, .../buy,
+// .../rebalance, .../gangbudgets and .../deletioncosts). Without a part it does not start.
 // While it does not run, what it has written grows old, and nothing else happens.
 //
 // One replica works: the holder of the lease. A process that loses the lease exits. All parts share one copy of the

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	_ "zonewise.dev/cmd/controller/buy/metrics" // declares metrics
+	_ "zonewise.dev/cmd/controller/deletioncosts/metrics"
 	_ "zonewise.dev/cmd/controller/rebalance/metrics"
 	_ "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/metrics"
@@ -39,6 +40,7 @@ var sections = []struct{ prefix, title string }{
 	{"zonewise_permitgate_", "PermitGate"},
 	{"zonewise_survival_", "The controller of ZoneSurvivals"},
 	{"zonewise_rebalance_", "The controller of ZoneRebalances"},
+	{"zonewise_deletioncosts_", "The controller of deletion costs"},
 	{"zonewise_build_info", "The version"},
 	{"zonewise_", "All plugins"},
 }

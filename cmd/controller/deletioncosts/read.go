@@ -1,0 +1,260 @@
+package deletioncosts
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/nodes"
+	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// reader reads a cluster for the policies with KeepSpread.
+type reader struct {
+	cluster  *snapshot.Snapshot
+	now      time.Time
+	policies []*activePolicy // by namespace and name
+	nodes    map[string]*nodeInfo
+	// live are the live pods of the policies' namespaces.
+	live  []*v1.Pod
+	index *counts.Index
+}
+
+// nodeInfo implements counts.NodeInfo.
+type nodeInfo struct {
+	node *v1.Node
+	pods []podInfo
+}
+
+func (n *nodeInfo) Node() *v1.Node { return n.node }
+
+func (n *nodeInfo) GetPods() []podInfo { return n.pods }
+
+// podInfo implements counts.PodInfo.
+type podInfo struct{ *v1.Pod }
+
+func (p podInfo) GetPod() *v1.Pod { return p.Pod }
+
+func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
+	r := &reader{cluster: cluster, now: now, nodes: map[string]*nodeInfo{}}
+	namespaces := map[string][]*activePolicy{}
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "") {
+		p, errs := policy.Compile(object)
+		if len(errs) > 0 || !p.KeepsSpread() || object.DeletionTimestamp != nil {
+			continue
+		}
+		a := &activePolicy{Policy: p, object: object, zones: policy.NewZones(p, object.Status.Zones)}
+		r.policies = append(r.policies, a)
+		namespaces[object.Namespace] = append(namespaces[object.Namespace], a)
+	}
+	if len(r.policies) == 0 {
+		return r
+	}
+	var all []*nodeInfo
+	for _, node := range snapshot.List[*v1.Node](cluster) {
+		n := &nodeInfo{node: node}
+		r.nodes[node.Name] = n
+		all = append(all, n)
+	}
+	for _, pod := range snapshot.List[*v1.Pod](cluster) {
+		if namespaces[pod.Namespace] == nil || !pods.Live(pod) {
+			continue
+		}
+		r.live = append(r.live, pod)
+		if node := r.nodes[pod.Spec.NodeName]; node != nil {
+			node.pods = append(node.pods, podInfo{pod})
+		}
+		for _, p := range namespaces[pod.Namespace] {
+			if p.Selects(pod.Labels) {
+				p.live++
+			}
+		}
+	}
+	r.index = counts.NewIndex(counts.DefaultLimits())
+	counts.Update(r.index, all, make([]int64, len(all)))
+	for _, p := range r.policies {
+		p.zones.ObserveNodes(now, r.zoneNodes(p.TopologyKey()))
+	}
+	return r
+}
+
+// zoneNodes returns what the nodes of the zones look like.
+func (r *reader) zoneNodes(topologyKey string) map[string]policy.ZoneNodes {
+	out := map[string]policy.ZoneNodes{}
+	for _, n := range r.nodes {
+		if zone, ok := n.node.Labels[topologyKey]; ok {
+			z := out[zone]
+			z.Nodes++
+			if nodes.Usable(n.node) {
+				z.Open++
+			}
+			out[zone] = z
+		}
+	}
+	return out
+}
+
+// sets returns the live pods of ReplicaSets and ReplicationControllers in the policies' namespaces, by their names.
+func (r *reader) sets() []*podSet {
+	byOwner := map[types.UID]*podSet{}
+	if len(r.policies) == 0 {
+		return nil
+	}
+	deployments := map[types.UID]int{} // how many ReplicaSets of theirs want pods
+	replicaSets := snapshot.List[*appsv1.ReplicaSet](r.cluster)
+	for _, set := range replicaSets {
+		if over := metav1.GetControllerOfNoCopy(set); over != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 {
+			deployments[over.UID]++
+		}
+	}
+	for _, set := range replicaSets {
+		out := &podSet{name: nameOf("ReplicaSet", set), owner: set.UID}
+		over := metav1.GetControllerOfNoCopy(set)
+		switch {
+		case over == nil:
+			out.workload, _ = policy.WorkloadOf(set)
+		case over.Kind == "Deployment":
+			out.workload = policy.BehindReplicaSet(set, over)
+			if deployments[over.UID] > 1 {
+				out.rollout = "Deployment " + set.Namespace + "/" + over.Name
+			}
+		}
+		byOwner[set.UID] = out
+	}
+	for _, controller := range snapshot.List[*v1.ReplicationController](r.cluster) {
+		out := &podSet{name: nameOf("ReplicationController", controller), owner: controller.UID}
+		if metav1.GetControllerOfNoCopy(controller) == nil {
+			out.workload, _ = policy.WorkloadOf(controller)
+		}
+		byOwner[controller.UID] = out
+	}
+	for _, pod := range r.live {
+		over := metav1.GetControllerOfNoCopy(pod)
+		if over == nil || byOwner[over.UID] == nil {
+			continue
+		}
+		set := byOwner[over.UID]
+		set.pods = append(set.pods, pod)
+	}
+	maps.DeleteFunc(byOwner, func(_ types.UID, set *podSet) bool { return len(set.pods) == 0 })
+	for _, set := range byOwner {
+		slices.SortFunc(set.pods, func(a, b *v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+		for _, pod := range set.pods {
+			set.foreign = cmp.Or(set.foreign, foreignCost(pod))
+		}
+	}
+	return slices.SortedFunc(maps.Values(byOwner), func(a, b *podSet) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.owner, b.owner)) })
+}
+
+// policyOf returns the policy that decides for the pods of a set, the first by name of those that select them; nil if none does.
+func (r *reader) policyOf(set *podSet) *activePolicy {
+	var chosen *activePolicy
+	pod := set.pods[0]
+	for _, p := range r.policies {
+		switch {
+		case p.Namespace() != pod.Namespace || !p.Selects(pod.Labels):
+		case chosen == nil:
+			chosen = p
+		default:
+			p.overruled = chosen.Key()
+		}
+	}
+	return chosen
+}
+
+// costs returns the costs of the pods of a set that have a place, by a policy. Its table counts what the scheduler counts for a pod like these, but nodes that
+// are cordoned, or that the node lifecycle has tainted, count like others: their pods are there, and costs are not to come and go with each node's maintenance.
+func (r *reader) costs(set *podSet, p *activePolicy) map[*v1.Pod]int32 {
+	like := set.pods[0]
+	eligible := counts.IgnoringLifecycle(counts.EligibilityOf(like, p.HonorsAffinity(), p.HonorsTaints(), feature.TolerationOperators()))
+	table, selector := r.table(set, p, like, eligible), p.SelectorFor(like.Labels)
+	change := func(zone string, pods int64) {
+		c := policy.Change{Pods: pods}
+		if p.Caps() {
+			c.Held = -1 // otherwise it is not counted
+		}
+		table.Add(zone, c)
+	}
+	placed, own, elsewhere := map[string][]*v1.Pod{}, map[string]int{}, []*v1.Pod(nil)
+	for _, pod := range set.pods {
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		zone, counted, hasZone := "", false, false
+		if node := r.nodes[pod.Spec.NodeName]; node != nil {
+			zone, hasZone = node.node.Labels[p.TopologyKey()]
+			counted = hasZone && counts.Admits(eligible, node.node)
+		}
+		has := pods.Ready(pod) || keepsPlace(pod, r.now)
+		switch {
+		case has && counted:
+			placed[zone] = append(placed[zone], pod)
+			own[zone]++
+			continue
+		case has:
+			elsewhere = append(elsewhere, pod)
+		}
+		if counted {
+			change(zone, -1)
+		} else if hasZone {
+			change(zone, 0)
+		}
+	}
+	out, lowest := map[*v1.Pod]int32{}, int32(0)
+	for zone, costs := range table.DeletionCosts(own) {
+		assign(placed[zone], costs, out)
+		lowest = min(lowest, slices.Min(costs))
+	}
+	for _, pod := range elsewhere { // where the policy would not have them, they leave first
+		if len(placed) > 0 {
+			out[pod] = lowest - 1
+		}
+	}
+	return out
+}
+
+// table returns that of a policy for a pod like those of a set.
+func (r *reader) table(set *podSet, p *activePolicy, like *v1.Pod, eligible counts.Eligibility) *policy.Table {
+	query := func(selector labels.Selector, e counts.Eligibility) counts.Query {
+		return counts.Query{Namespace: like.Namespace, Selector: selector, TopologyKey: p.TopologyKey(), Eligibility: e}
+	}
+	selector := p.SelectorFor(like.Labels)
+	queries := []counts.Query{query(selector, nil), query(selector, eligible)}
+	if p.Caps() {
+		held := p.HeldFor(&set.workload, like.Labels)
+		queries = append(queries, query(held.All, nil))
+		if held.Own != nil {
+			queries = append(queries, query(held.Own, nil), query(held.Revision, nil))
+		}
+	}
+	tables := r.index.Count(queries, nil)
+	in := policy.Input{
+		Replicas: p.Replicas(&set.workload, p.live), Availability: p.zones.For(r.now, cmp.Or(set.workload.UID, set.owner)),
+	}
+	// A zone that has come back is to have its share, however long its recovery still takes.
+	maps.DeleteFunc(in.Availability, func(_ string, a policy.Availability) bool { return a == policy.Recovering })
+	for zone, name := range tables[0].All() {
+		d := policy.Domain{Name: name, Pods: int64(tables[1].At(zone)), Eligible: tables[1].Counts(zone)}
+		if len(tables) > 2 {
+			d.Held = int64(tables[2].At(zone))
+		}
+		if len(tables) > 3 {
+			d.Held += int64(tables[4].At(zone) - tables[3].At(zone))
+		}
+		in.Domains = append(in.Domains, d)
+	}
+	return p.Evaluate(in)
+}
