@@ -32,6 +32,8 @@ with_note manifests/components/buy/clusterrole.yaml <components/buy/clusterrole.
 with_note manifests/components/gang-budgets/clusterrole.yaml <components/gang-budgets/clusterrole.yaml >$chart/files/rbac/controller-gang-budgets.yaml
 with_note manifests/components/rebalance/clusterrole.yaml <components/rebalance/clusterrole.yaml >$chart/files/rbac/controller-rebalance.yaml
 with_note manifests/components/rebalance-evict/clusterrole.yaml <components/rebalance-evict/clusterrole.yaml >$chart/files/rbac/controller-rebalance-evict.yaml
+with_note manifests/components/deletion-costs/clusterrole.yaml <components/deletion-costs/clusterrole.yaml >$chart/files/rbac/controller-deletion-costs.yaml
+with_note manifests/components/deletion-costs/admission.yaml <components/deletion-costs/admission.yaml >$chart/files/deletion-costs-admission.yaml
 for name in policies gangs nativegangs; do
 	with_note manifests/components/autoscaler-constraints/$name.yaml <components/autoscaler-constraints/$name.yaml >$chart/files/constraints-$name.yaml
 done

@@ -250,6 +250,9 @@ func (w *world) startController(flags ...string) (stop func()) {
 	if slices.Contains(flags, "--gang-budgets") {
 		files = append(slices.Clone(files), gangBudgetsRules)
 	}
+	if slices.Contains(flags, "--deletion-costs") {
+		files = append(slices.Clone(files), deletionCostsRules)
+	}
 	if slices.Contains(flags, "--rebalance") {
 		files = append(slices.Clone(files), rebalanceRules...)
 	}

@@ -38,6 +38,7 @@ func TestChart(t *testing.T) {
 			c.testChartIsOverlay(t, c.withController(t, overlay), 21, "mode="+mode, "controller.survival.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "buy"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.buy.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "gang-budgets"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.gangBudgets.enabled=true")
+			c.testChartIsOverlay(t, c.withController(t, overlay, "deletion-costs"), 25, "mode="+mode, "controller.survival.enabled=true", "controller.deletionCosts.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "autoscaler-constraints"), 27, "mode="+mode, "controller.survival.enabled=true", "autoscalerConstraints.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "rebalance"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.rebalance.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "rebalance", "rebalance-evict"), 25, "mode="+mode, "controller.survival.enabled=true",
@@ -109,7 +110,7 @@ var variants = map[string][]string{
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
 	"native gangs": {"nativeGangs.enabled=true"},
-	"controller":   {"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"controller":   {"controller.survival.enabled=true", "controller.deletionCosts.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
 	"walled": {
 		"controller.survival.enabled=true", "networkPolicy.enabled=true",
 		`networkPolicy.from[0].namespaceSelector.matchLabels.kubernetes\.io/metadata\.name=monitoring`,

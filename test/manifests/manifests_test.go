@@ -60,6 +60,7 @@ func TestManifests(t *testing.T) {
 	// From here on the files are applied for real, in the order of docs/install.md.
 	t.Run("PodGroup CRD", c.testPodGroupCRD)
 	t.Run("constraints for autoscalers", c.testAutoscalerConstraints)
+	t.Run("deletion costs and nothing else", c.testDeletionCostsAdmission)
 	for _, overlay := range overlays {
 		t.Run(overlay+"/permissions", func(t *testing.T) { c.testPermissions(t, overlay) })
 	}
@@ -206,7 +207,7 @@ func (c *cluster) apply(t *testing.T, dir string, flags ...string) (string, erro
 }
 
 func (c *cluster) testServerAccepts(t *testing.T) {
-	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm", c.withController(t, overlays[0], "buy", "native-gangs", "rebalance", "rebalance-evict", "gang-budgets", "autoscaler-constraints")}, overlays...) {
+	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm", c.withController(t, overlays[0], "buy", "native-gangs", "rebalance", "rebalance-evict", "gang-budgets", "deletion-costs", "autoscaler-constraints")}, overlays...) {
 		t.Run(dir, func(t *testing.T) {
 			out, err := c.apply(t, dir, "--dry-run=server")
 			require.NoError(t, err)

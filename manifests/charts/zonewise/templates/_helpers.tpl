@@ -72,6 +72,7 @@ httpGet:
 {{- if .Values.controller.buy.enabled -}}{{- $parts = append $parts "buy" -}}{{- end -}}
 {{- if .Values.controller.rebalance.enabled -}}{{- $parts = append $parts "rebalance" -}}{{- end -}}
 {{- if .Values.controller.gangBudgets.enabled -}}{{- $parts = append $parts "gang-budgets" -}}{{- end -}}
+{{- if .Values.controller.deletionCosts.enabled -}}{{- $parts = append $parts "deletion-costs" -}}{{- end -}}
 {{- join " " $parts -}}
 {{- end -}}
 
