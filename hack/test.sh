@@ -37,7 +37,7 @@ TEST_CGO=$CGO_ENABLED
 
 # What only "all" runs, since it tests no promise of the product's, or one that "make verify" tests, or one that changes with a
 # file that hardly ever changes: the table in CONTRIBUTING says why for each.
-LATER_PACKAGES='^test/(board|demo|docs|image|rebalance|site)$'
+LATER_PACKAGES='^test/(board|demo|docs|image|karpenter|rebalance|site)$'
 LATER_TESTS='^TestBlind$|^TestFlood$|^TestSoak$|^TestSeeds$/^[23]$|^TestTable$/late$|^TestTable$/(twice|dropped)$'
 LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$|^TestStranger$|^TestUpgrade$|^TestTraceZoneReturns$'
 
@@ -141,7 +141,7 @@ step_controlplane() { "$ROOT/hack/controlplane/build.sh" tests; }
 # longest_first prints packages of the main module as they are to be started: those that take longest first, so that none of
 # them ends alone.
 longest_first() {
-	local longest='test/(integration|manifests|chaos|sim|demo|image|cli)$|cmd/zonewise/command$|survival$'
+	local longest='test/(integration|manifests|chaos|sim|demo|image|cli|karpenter)$|cmd/zonewise/command$|survival$'
 	packages "^($longest)" | grep -E "$@"
 	packages -v "^($longest|test/performance)" | grep -E "$@"
 }
@@ -187,7 +187,7 @@ step_all() {
 		leave_out+='|^TestSchedulesInAContainer$'
 	fi
 	pkgs=$(longest_first .)
-	"$ROOT/hack/controlplane/build.sh" demo || return
+	"$ROOT/hack/controlplane/build.sh" demo karpenter || return
 	"$ROOT/hack/build.sh" demo || return
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs

@@ -4,6 +4,7 @@
 #   hack/controlplane/build.sh [NAME...]     all of them when no name is given; a NAME is a program, or
 #     tests      what "make test" runs: etcd, kube-apiserver, kubectl, and controllers, a small kube-controller-manager
 #     demo       what "make demo" runs: etcd, kube-apiserver, kubectl, kube-controller-manager and kwok
+# karpenter is an autoscaler, which test/karpenter runs beside them.
 #
 # What is in bin/ is a second name of the program that need_program keeps, so nothing must write to it; a new program is put in the
 # place of an old one.
@@ -14,12 +15,12 @@ set -euo pipefail
 
 TESTS="etcd kube-apiserver kubectl controllers"
 DEMO="etcd kube-apiserver kubectl kube-controller-manager kwok"
-ALL="etcd kube-apiserver kubectl controllers kube-controller-manager kwok"
+ALL="etcd kube-apiserver kubectl controllers kube-controller-manager kwok karpenter"
 
 # source_of NAME prints the module under hack/controlplane and the package that a program is built from.
 source_of() {
 	case $1 in
-	etcd) say "etcd ." ;;
+	etcd | karpenter) say "$1 ." ;;
 	controllers) say "kubernetes ./controllers" ;;
 	kwok) say "kwok sigs.k8s.io/kwok/cmd/kwok" ;;
 	*) say "kubernetes k8s.io/kubernetes/cmd/$1" ;;

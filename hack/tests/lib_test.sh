@@ -70,7 +70,7 @@ one_line 'unknown check "everything", want' "$ROOT/hack/verify.sh" everything
 
 # KUBEBUILDER_ASSETS lends what it has: a link, not a build.
 mkdir "$WORK/assets"
-for name in etcd kube-apiserver kubectl controllers kube-controller-manager kwok; do
+for name in etcd kube-apiserver kubectl controllers kube-controller-manager kwok karpenter; do
 	printf '#!/bin/sh\n' >"$WORK/assets/$name"
 	chmod +x "$WORK/assets/$name"
 done
@@ -86,7 +86,7 @@ lends() {
 		[ "$WORK/bin/$name" -ef "$WORK/assets/$name" ] || fail "$name of KUBEBUILDER_ASSETS is not used: $(cat "$WORK/out")"
 	done
 }
-lends '' controllers etcd kube-apiserver kube-controller-manager kubectl kwok
+lends '' controllers etcd karpenter kube-apiserver kube-controller-manager kubectl kwok
 lends tests controllers etcd kube-apiserver kubectl
 lends demo etcd kube-apiserver kube-controller-manager kubectl kwok
 lends 'kwok tests' controllers etcd kube-apiserver kubectl kwok
