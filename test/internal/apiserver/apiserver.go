@@ -90,16 +90,7 @@ func (s *Server) InstallAPIs(t *testing.T) {
 // StartControllers runs the controllers behind a Deployment, the disruption controller and the garbage collector until the test ends.
 func (s *Server) StartControllers(t *testing.T) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(s.Dir, "controllers.log"))
-	require.NoError(t, err)
-	cmd := exec.Command(s.plane.Program("controllers"), "--kubeconfig="+s.plane.Admin)
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-		_ = cmd.Wait() // its exit status after a signal says nothing
-		require.NoError(t, log.Close())
-	})
+	s.run(t, s.plane.Program("controllers"), nil, "--kubeconfig="+s.plane.Admin)
 }
 
 // StartKubelets has kwok run bound pods, and end deleted ones, until the test ends.
@@ -124,24 +115,49 @@ func (s *Server) StartScheduler(t *testing.T) (process *os.Process, log string) 
 	require.NoError(t, err)
 	profile, err := os.ReadFile(filepath.Join(s.Root, "config", "zonewise.yaml"))
 	require.NoError(t, err)
-	kubeconfig := s.Write(t, "scheduler.kubeconfig", s.Env.KubeConfig)
-	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + kubeconfig + "\n"
-	logs, err := os.Create(filepath.Join(s.Dir, "log"))
+	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + s.plane.Admin + "\n"
+	return s.run(t, binary, nil, "--config="+s.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
+}
+
+// StartKarpenter installs Karpenter's APIs, and runs it until the test ends. types is the file of its kwok provider's instance types.
+func (s *Server) StartKarpenter(t *testing.T, types string) {
+	t.Helper()
+	binary := s.plane.Program("karpenter")
+	crds, err := program.Run(s.Dir, binary, "crds")
 	require.NoError(t, err)
-	cmd := exec.Command(binary, "--config="+s.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
-	cmd.Stdout, cmd.Stderr = logs, logs
+	s.Kubectl(t, "apply", "--server-side", "-f", s.Write(t, "karpenter.yaml", []byte(crds)))
+	s.Kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	s.run(t, binary, []string{
+		"KUBECONFIG=" + s.plane.Admin, "DISABLE_LEADER_ELECTION=true", "FEATURE_GATES=CapacityBuffer=true", "INSTANCE_TYPES_FILE_PATH=" + types,
+	})
+}
+
+// Admin is the file of an administrator's kubeconfig.
+func (s *Server) Admin() string { return s.plane.Admin }
+
+// run runs a program, with variables beside those of the test, until the test ends, and returns its process and the file of its log.
+func (s *Server) run(t *testing.T, program string, env []string, args ...string) (process *os.Process, log string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(s.Dir, filepath.Base(program)+".log"))
+	require.NoError(t, err)
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = file, file
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-		require.NoError(t, cmd.Wait())
-		require.NoError(t, logs.Close())
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM), program)
+		// A program ends by the signal, or by itself and without an error.
+		if err := cmd.Wait(); !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			require.NoError(t, err, program)
+		}
+		require.NoError(t, file.Close())
 		if t.Failed() {
-			data, err := os.ReadFile(logs.Name())
+			data, err := os.ReadFile(file.Name())
 			require.NoError(t, err)
-			t.Log(string(data[max(0, len(data)-5000):]))
+			t.Log(filepath.Base(program)+":", string(data[max(0, len(data)-5000):]))
 		}
 	})
-	return cmd.Process, logs.Name()
+	return cmd.Process, file.Name()
 }
 
 // Account writes a kubeconfig of an identity, and returns its path.
