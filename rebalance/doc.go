@@ -20,6 +20,8 @@
 // The potential falls with each move, so a search ends. After it another one begins on the copy with all moves made, and a plan is complete
 // only if that one finds nothing: a plan for the cluster that the plan leads to is empty.
 //
+// [Recheck] tries moves of a plan on the cluster as it is by then, and [WhyGangStays] whether members of a gang may be evicted together.
+//
 // [Standing].Least is a lower bound: fewer moves than that leave a pod in a zone with too many although it may move. It knows which pods may
 // not be moved and which zones take none, and assumes that there is room.
 //

@@ -74,10 +74,8 @@ func (s *stayers) why(pod *v1.Pod) string {
 	switch {
 	case !s.options.selects(pod):
 		return "is not selected"
-	case pod.Annotations[doNotDisrupt] == "true":
-		return "has the annotation " + doNotDisrupt
-	case pod.Annotations[safeToEvict] == "false":
-		return "has the annotation " + safeToEvict + ": false"
+	case asksToStay(pod) != "":
+		return asksToStay(pod)
 	case pod.Labels[schedulingv1alpha1.PodGroupLabel] != "" || pod.Spec.SchedulingGroup != nil:
 		return "is a member of a gang"
 	case s.sim.OfOtherScheduler(pod):
@@ -98,6 +96,17 @@ func (s *stayers) why(pod *v1.Pod) string {
 	}
 	if s.options.Stays != nil {
 		return s.options.Stays(pod)
+	}
+	return ""
+}
+
+// asksToStay returns by what a pod asks not to be disrupted; empty if it does not.
+func asksToStay(pod *v1.Pod) string {
+	switch {
+	case pod.Annotations[doNotDisrupt] == "true":
+		return "has the annotation " + doNotDisrupt
+	case pod.Annotations[safeToEvict] == "false":
+		return "has the annotation " + safeToEvict + ": false"
 	}
 	return ""
 }

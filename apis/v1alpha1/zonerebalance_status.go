@@ -51,6 +51,14 @@ type ZoneRebalanceStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	Stays []RebalanceStay `json:"stays,omitempty"`
 
+	// PartlyBound are the gangs with selected pods that stay bound in part and whose PodGroups ask for the eviction of the bound members then, by
+	// the annotation zonewise.dev/recovery-policy: Evict. The first to be so is the first to be evicted.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=100
+	PartlyBound []RebalanceGang `json:"partlyBound,omitempty"`
+
 	// Stop is what has stopped the last plan; absent if that has ended as planned.
 	// +optional
 	Stop *RebalanceStop `json:"stop,omitempty"`
@@ -104,7 +112,7 @@ const (
 	MoveEvicting RebalanceMoveState = "Evicting"
 	// MoveEvicted says that the pod is evicted, and another one in its place is to run.
 	MoveEvicted RebalanceMoveState = "Evicted"
-	// MoveMoved says that the pod in its place is ready in a zone of the plan.
+	// MoveMoved says that the pod in its place is ready in a zone of the plan. Of a gang that was bound in part: it is whole, or waits as a whole.
 	MoveMoved RebalanceMoveState = "Moved"
 	// MoveRefused says that the API server has not let the pod be evicted, or it was not asked for any more.
 	MoveRefused RebalanceMoveState = "Refused"
@@ -129,6 +137,12 @@ type RebalanceMove struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=384
 	Workload string `json:"workload,omitempty"`
+	// PodGroup is the UID of the PodGroup whose bound members are evicted together, because it stays bound in part; empty for a move to another
+	// zone. Workload is then the PodGroup, such as "PodGroup shop/train".
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	PodGroup types.UID `json:"podGroup,omitempty"`
 	// Controller is the UID of the object that makes the pod in its place.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -192,6 +206,33 @@ type RebalanceStay struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	Why string `json:"why"`
+}
+
+// RebalanceGang is a gang that stays bound in part.
+type RebalanceGang struct {
+	// Namespace, Name and UID are those of the PodGroup.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	UID types.UID `json:"uid"`
+	// Since is from when on the PodGroup says so: by its condition, or by its phase as it was first seen.
+	// +required
+	Since metav1.Time `json:"since"`
+	// Bound is how many members are bound, and Missing how many more the gang needs.
+	// +optional
+	Bound int64 `json:"bound"`
+	// +optional
+	Missing int64 `json:"missing"`
+	// Why says why the bound members are not evicted yet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Why string `json:"why,omitempty"`
 }
 
 // RebalanceStop is what has stopped a plan.
@@ -266,6 +307,8 @@ const (
 	ReasonPreemption = "Preemption"
 	// ReasonEvictionRefused: the API server has not let a pod be evicted for long, or not at all.
 	ReasonEvictionRefused = "EvictionRefused"
+	// ReasonGangPartlyBound: a gang whose bound members were evicted is bound in part again.
+	ReasonGangPartlyBound = "GangPartlyBound"
 	// ReasonCertificateBroken: with the moves a ZoneSurvival would hold no longer.
 	ReasonCertificateBroken = "CertificateBroken"
 )

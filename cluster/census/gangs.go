@@ -47,6 +47,25 @@ type Gang struct {
 // Exists reports whether the PodGroup is known.
 func (g *Gang) Exists() bool { return g.Group != nil || g.NativeGroup != nil }
 
+// Object is the PodGroup, nil if it is not known.
+func (g *Gang) Object() metav1.Object {
+	switch {
+	case g.Group != nil:
+		return g.Group
+	case g.NativeGroup != nil:
+		return g.NativeGroup
+	}
+	return nil
+}
+
+// UID is that of the PodGroup, empty if it is not known.
+func (g *Gang) UID() types.UID {
+	if group := g.Object(); group != nil {
+		return group.GetUID()
+	}
+	return ""
+}
+
 // Resource is the name of the PodGroup's kind in a snapshot that could not read it.
 func (g *Gang) Resource() string {
 	if g.Native {

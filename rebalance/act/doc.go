@@ -13,6 +13,10 @@
 //   - No more than maxAtOnce moves are under way, and those evicted within the last hour, by the status, are no more
 //     than maxPerHour. A move counts from the time at which it is known to be over, not from the eviction, which is
 //     earlier.
+//   - Moves begin only if the caller says that a copy of the cluster as it is now follows them.
+//   - The bound members of a gang that stays bound in part are evicted together, if its PodGroup asks for it, and only
+//     when the hour has room for all of them. Nothing else is under way then. That ends when the gang is whole or waits
+//     as a whole.
 //   - A move is over when a pod in place of the evicted one is ready in a zone of the plan and fewer pods of the
 //     workload are too many. Otherwise the plan is stopped, and what is left of it is dropped.
 //

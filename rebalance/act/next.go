@@ -55,12 +55,19 @@ type Observed struct {
 	Now time.Time
 	// Hash is that of status.cluster.
 	Hash string
-	// Pods are those that moves name, those with the same controllers, and those that were preempted.
+	// Pods are those that moves name, those with the same controllers, members of gangs, and those that were preempted.
 	Pods map[types.UID]Pod
 	// Excess returns how many pods are more than the rules of a workload allow, and Stays why a pod may not be moved,
 	// empty if it may.
 	Excess func(workload string) int64
 	Stays  func(uid types.UID) string
+	// Follows says why the moves that are about to begin would not go as planned in the cluster as it is now, empty if they
+	// would, and from when on it can be asked; zero is now.
+	Follows func(moves []v1alpha1.RebalanceMove) (why string, from time.Time)
+	// Gangs are those whose PodGroups ask for the eviction of their bound members, and those of moves; nil if they are not
+	// known. Refused says why the API server would not let all bound members of one be evicted, empty if it would.
+	Gangs   map[types.UID]Gang
+	Refused func(gang types.UID) string
 	// Held says why no further move may begin; empty if one may.
 	Held string
 }
@@ -87,6 +94,7 @@ type next struct {
 // Next brings the status up to date and returns what to do.
 func Next(r *v1alpha1.ZoneRebalance, o *Observed) Step {
 	n := &next{ZoneRebalance: r, Observed: o}
+	n.notePartlyBound()
 	n.follow()
 	if n.stopped() {
 		drop(r)
@@ -111,10 +119,11 @@ func (n *next) follow() {
 		}
 	}
 	for i := range n.Status.Moves {
-		if m := &n.Status.Moves[i]; m.State == v1alpha1.MoveEvicted {
+		if m := &n.Status.Moves[i]; m.State == v1alpha1.MoveEvicted && m.PodGroup == "" {
 			n.followEvicted(m)
 		}
 	}
+	n.followGangs()
 	for i := range n.Status.Moves {
 		if m := &n.Status.Moves[i]; m.State == v1alpha1.MoveEvicting {
 			n.followEvicting(m)
@@ -136,6 +145,9 @@ func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
 		n.enter(m, v1alpha1.MoveRefused)
 	case n.stopped():
 		m.Why = "the plan was stopped"
+		n.enter(m, v1alpha1.MoveRefused)
+	case n.whole(m.PodGroup):
+		m.Why = "the gang is whole by now"
 		n.enter(m, v1alpha1.MoveRefused)
 	case n.Now.Sub(m.Begun.Time) > refusedWithin:
 		n.stop(v1alpha1.ReasonEvictionRefused, m, cmp.Or(m.Why, "its eviction was not answered"))
@@ -307,13 +319,21 @@ func Left(r *v1alpha1.ZoneRebalance) (moves int) {
 	return moves
 }
 
-// begin begins the next moves of the plan, if it is still that of this cluster.
+// begin begins the evictions of a gang that is bound in part, or else the next moves of the plan, if it is still that of
+// this cluster.
 func (n *next) begin() {
-	switch {
-	case n.Held != "":
+	if n.Held != "" {
 		n.step.Waits = n.Held
+		return
+	}
+	gang, waits := n.dueGang()
+	switch {
+	case gang != nil:
+		n.beginGang(gang)
 	case n.left() == 0 || n.Spec.Mode != v1alpha1.RebalanceEvict || n.Status.Cluster.Hash != n.Hash || n.Now.Sub(n.Status.PlannedAt.Time) > PlanLife:
 		n.step.Replan = true
+	case waits != "":
+		n.step.Waits = waits
 	default:
 		n.beginBatch()
 	}
@@ -350,6 +370,9 @@ func (n *next) beginBatch() {
 		}
 		begun = append(begun, m)
 	}
+	if !n.follows(begun) {
+		return
+	}
 	for _, m := range begun {
 		n.enter(m, v1alpha1.MoveEvicting)
 		m.Begun, m.Due = m.At, second(n.Now.Add(n.Pods[m.UID].Grace+bindWithin))
@@ -358,6 +381,26 @@ func (n *next) beginBatch() {
 	}
 	n.step.Waits = "the eviction of " + begun[0].Namespace + "/" + begun[0].Name
 	n.again(n.Now.Add(retryAfter))
+}
+
+// follows reports whether the cluster as it is now would follow moves of the plan. Otherwise there is to be another plan.
+func (n *next) follows(moves []*v1alpha1.RebalanceMove) bool {
+	asked := make([]v1alpha1.RebalanceMove, 0, len(moves))
+	for _, m := range moves {
+		asked = append(asked, *m)
+	}
+	why, from := n.Follows(asked)
+	switch {
+	case !from.IsZero():
+		n.step.Waits = "the copy of the cluster on which its next moves are tried"
+		n.again(from)
+	case why != "":
+		n.Status.Cluster.Hash = "" // it is for another cluster
+		n.step.Replan = true
+	default:
+		return true
+	}
+	return false
 }
 
 // youngSibling names a pod of the controller that is so young that it would be taken for the one in place of the evicted

@@ -36,7 +36,8 @@ func newScene(t *testing.T) *scene {
 	s := &scene{ZoneRebalance: r, excess: map[string]int64{"web": 4, "api": 4}, stays: map[types.UID]string{}}
 	s.seen = &Observed{
 		Now: start, Hash: "h", Pods: map[types.UID]Pod{}, Excess: func(workload string) int64 { return s.excess[workload] },
-		Stays: func(uid types.UID) string { return s.stays[uid] },
+		Stays:   func(uid types.UID) string { return s.stays[uid] },
+		Follows: func([]v1alpha1.RebalanceMove) (string, time.Time) { return "", time.Time{} },
 	}
 	var moves []v1alpha1.RebalanceMove
 	for batch := range 2 {
@@ -300,6 +301,29 @@ func TestNothingBegins(t *testing.T) {
 			require.Zero(t, UnderWay(s.ZoneRebalance))
 		})
 	}
+}
+
+// TestOnlyWhatTheClusterFollows: moves begin only if a copy of the cluster follows them now. Otherwise the plan is made
+// again, in the same round.
+func TestOnlyWhatTheClusterFollows(t *testing.T) {
+	s := newScene(t)
+	why, from := "", start.Add(time.Minute)
+	s.seen.Follows = func(moves []v1alpha1.RebalanceMove) (string, time.Time) {
+		require.Len(t, moves, 2)
+		return why, from
+	}
+	step := s.next()
+	require.Empty(t, step.Evict)
+	require.False(t, step.Replan)
+	require.Equal(t, from, step.Again)
+	why, from = "its replacement would wait", time.Time{}
+	require.True(t, s.next().Replan)
+	why = ""
+	require.True(t, s.next().Replan, "by another process too")
+	Adopt(s.ZoneRebalance, []v1alpha1.RebalanceMove{s.Status.Moves[0], s.Status.Moves[1]}, true, s.seen.Now)
+	s.Status.Cluster.Hash = "h"
+	require.EqualValues(t, 1, s.Status.Round)
+	require.Len(t, s.next().Evict, 2)
 }
 
 // TestModePlanEvictsNothing: a move that has begun and not been made is given up when the mode becomes Plan.

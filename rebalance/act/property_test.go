@@ -28,6 +28,8 @@ type server struct {
 	evictions map[types.UID]time.Time
 	// waiting are the evicted pods for which none has come yet.
 	waiting map[types.UID]bool
+	// gangs are known by their UIDs, which the controllers of their pods have too; nil if there are none.
+	gangs map[types.UID]*gangOfServer
 }
 
 // process is a controller. Its memory is what it has read and what it is about to do; it may end between any two steps.
@@ -55,7 +57,11 @@ func newServer(t *rapid.T) *server {
 func (s *server) create(workload, zone string, ready bool) {
 	s.serial++
 	uid := types.UID(fmt.Sprint("pod-", s.serial))
-	s.pods[uid] = Pod{UID: uid, Name: string(uid), Controller: types.UID(workload), Node: "node-" + zone, Zone: zone, Ready: ready, Created: s.now, Grace: 30 * time.Second}
+	node := ""
+	if zone != "" {
+		node = "node-" + zone
+	}
+	s.pods[uid] = Pod{UID: uid, Name: string(uid), Controller: types.UID(workload), Node: node, Zone: zone, Ready: ready, Created: s.now, Grace: 30 * time.Second}
 }
 
 // excess is how many pods of a workload zone a has more than one over the emptiest.
@@ -77,6 +83,13 @@ func (s *server) excess(workload string) int64 {
 func (s *server) observe() *Observed {
 	o := &Observed{Now: s.now, Hash: fmt.Sprint(s.hash), Pods: map[types.UID]Pod{}, Excess: s.excess, Stays: func(types.UID) string { return "" }}
 	maps.Copy(o.Pods, s.pods)
+	o.Follows = func([]v1alpha1.RebalanceMove) (string, time.Time) {
+		if rapid.IntRange(0, 9).Draw(s.t, "does not follow") == 0 {
+			return "its zone is full", time.Time{}
+		}
+		return "", time.Time{}
+	}
+	s.observeGangs(o)
 	return o
 }
 
@@ -107,7 +120,9 @@ func (s *server) plan(r *v1alpha1.ZoneRebalance) {
 // decide is the first step of a process: it reads, decides, and writes the status.
 func (p *process) decide(s *server) {
 	r := p.read.DeepCopy()
-	step := Next(r, s.observe())
+	seen := s.observe()
+	step := Next(r, seen)
+	s.checkGangs(seen, step, UnderWay(p.read) == 0)
 	if step.Replan {
 		s.plan(r)
 		step.Evict = nil
@@ -142,6 +157,7 @@ func (p *process) evictNext(s *server) {
 		if at, twice := s.evictions[m.UID]; twice {
 			s.t.Fatalf("pod %s is evicted at %s and again", m.UID, at)
 		}
+		s.checkCooldown(&m)
 		s.evictions[m.UID], s.waiting[m.UID] = s.now, true
 		s.checkBudget()
 		pod.Ending = true
@@ -164,8 +180,19 @@ func (s *server) checkBudget() {
 	if perHour > int(*s.stored.Spec.MaxPerHour) {
 		s.t.Fatalf("%d evictions within an hour, of %d", perHour, *s.stored.Spec.MaxPerHour)
 	}
-	if moves := UnderWay(s.stored); moves > int(*s.stored.Spec.MaxAtOnce) {
+	gangs, moves := map[types.UID]bool{}, 0
+	for i := range s.stored.Status.Moves {
+		if m := &s.stored.Status.Moves[i]; m.State == evicting || m.State == evicted {
+			if gangs[m.PodGroup] = true; m.PodGroup == "" {
+				moves++
+			}
+		}
+	}
+	if moves > int(*s.stored.Spec.MaxAtOnce) {
 		s.t.Fatalf("%d moves at once, of %d", moves, *s.stored.Spec.MaxAtOnce)
+	}
+	if len(gangs) > 1 {
+		s.t.Fatalf("moves beside those of a gang: %v", gangs)
 	}
 	if Stopped(s.stored, s.now) {
 		s.t.Fatal("a pod is evicted although the plan is stopped")

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/test/internal/apiserver"
 )
 
@@ -70,7 +72,64 @@ func TestRebalanceStops(t *testing.T) {
 		w.waitMetric(fmt.Sprintf(`zonewise_rebalance_stopped{zonerebalance="%s"} 1`, tc.app))
 		w.clear(obstacle, r)
 	}
+	t.Run("a gang that is bound in part", w.testGangBoundInPart)
 	stop()
+}
+
+// testGangBoundInPart: the scheduler reports a gang that has to be in one zone and is bound in part, the ZoneRebalance
+// has its bound members evicted, and the scheduler places all of it in another zone.
+func (w *world) testGangBoundInPart(t *testing.T) {
+	for _, app := range []string{"web", "api"} { // make room
+		require.NoError(t, w.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.MatchingLabels{"app": app}, client.GracePeriodSeconds(0)))
+	}
+	group := &schedv1alpha1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train", Annotations: map[string]string{
+			podgroup.RecoveryPolicyAnnotation: podgroup.RecoveryEvict, podgroup.RequiredTopologyAnnotation: corev1.LabelTopologyZone,
+		}},
+		Spec: schedv1alpha1.PodGroupSpec{MinMember: 3},
+	}
+	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}
+	member := func(name, node string) *corev1.Pod {
+		p := pod(name, "1200m", map[string]string{"app": "train", schedv1alpha1.PodGroupLabel: "train"}, job)
+		p.Spec.NodeName = node
+		return p
+	}
+	filler := pod("filler", "1500m", nil)
+	filler.Spec.NodeName = "node-a"
+	w.Make(t, filler, group, member("train-0", "node-a"), member("train-1", "node-a"), member("train-2", ""))
+	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "train"}, Spec: v1alpha1.ZoneRebalanceSpec{
+		Mode: v1alpha1.RebalanceEvict, After: &metav1.Duration{Duration: time.Second},
+		Workloads: []v1alpha1.SurvivalWorkload{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "train"}}}},
+	}}
+	w.Make(t, r)
+	listed := func() bool {
+		return len(r.Status.PartlyBound) == 1 && r.Status.PartlyBound[0].Why == "has not been bound in part for 5m0s yet"
+	}
+	w.waitRebalance(r, "the gang is listed", listed)
+	require.EqualValues(t, 2, r.Status.PartlyBound[0].Bound)
+	w.until("the five minutes are over", func() (bool, error) {
+		if err := w.Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil || !listed() {
+			return false, err
+		}
+		r.Status.PartlyBound[0].Since = metav1.NewTime(time.Now().Add(-time.Hour))
+		return w.Status().Update(t.Context(), r) == nil, nil
+	})
+	w.waitRebalance(r, "both members are evicted", func() bool {
+		return len(r.Status.Moves) == 2 && r.Status.Moves[0].State == v1alpha1.MoveEvicted && r.Status.Moves[1].State == v1alpha1.MoveEvicted
+	})
+	w.Make(t, member("train-3", ""), member("train-4", ""))
+	w.waitRebalance(r, "the gang is whole", func() bool {
+		return r.Status.Moves[0].State == v1alpha1.MoveMoved && r.Status.Moves[1].State == v1alpha1.MoveMoved
+	})
+	nodes := map[string]bool{}
+	for _, p := range w.shopPods() {
+		if p.Labels["app"] == "train" {
+			nodes[p.Spec.NodeName] = true
+		}
+	}
+	require.Len(t, nodes, 1, "in one zone")
+	require.NotContains(t, nodes, "node-a")
+	require.Empty(t, r.Status.PartlyBound)
 }
 
 // replicaSet makes a ReplicaSet of four, whose pods the test makes.

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -25,7 +26,10 @@ import (
 
 // observe returns what of the cluster decides about the moves of a ZoneRebalance.
 func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
-	o := &act.Observed{Hash: l.planHash(r), Pods: map[types.UID]act.Pod{}, Excess: a.excess, Stays: a.stays}
+	o := &act.Observed{Hash: l.planHash(r), Pods: map[types.UID]act.Pod{}, Excess: a.excess, Stays: a.stays, Follows: a.follows, Refused: a.gangStays}
+	if l.missing == "" {
+		o.Gangs = l.gangs(r, a.selects)
+	}
 	controllers, named := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range r.Status.Moves {
 		switch m := &r.Status.Moves[i]; m.State {
@@ -34,6 +38,11 @@ func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
 			if m.Controller != "" {
 				controllers[m.Controller] = true
 			}
+		}
+	}
+	for _, g := range o.Gangs {
+		for _, uid := range g.Bound {
+			named[uid] = true
 		}
 	}
 	if len(named) == 0 {
@@ -108,6 +117,41 @@ func (a *answers) stays(uid types.UID) string {
 	return "is gone"
 }
 
+// follows says why moves would not go as planned in the cluster as it is now; empty if they would. There may be no budget
+// to ask a copy before a time.
+func (a *answers) follows(moves []v1alpha1.RebalanceMove) (why string, from time.Time) {
+	now := a.now()
+	if a.planned[a.rebalance.UID].question == a.question(a.rebalance) {
+		return "", time.Time{} // the plan is of this very cluster
+	}
+	if wait := a.plans.TryBegin(now); wait > 0 {
+		return "", now.Add(wait)
+	}
+	defer func() {
+		a.plans.End()
+		a.looks.Begin(a.now()) // what this has used is in the other budget
+	}()
+	copied, err := a.copy(a.ctx)
+	if err != nil {
+		a.err = err
+		return err.Error(), time.Time{}
+	}
+	asked := make([]rebalance.Move, 0, len(moves))
+	for i := range moves {
+		m := &moves[i]
+		asked = append(asked, rebalance.Move{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Workload: m.Workload, From: m.From, To: m.To})
+	}
+	why, err = rebalance.Recheck(a.ctx, copied, a.planOptions(a.rebalance, a.selects), asked)
+	if err != nil {
+		a.err = err
+		return err.Error(), time.Time{}
+	}
+	if why != "" {
+		klog.FromContext(a.ctx).V(2).Info("A move would not go as planned any more", "zonerebalance", klog.KObj(a.rebalance), "why", why)
+	}
+	return why, time.Time{}
+}
+
 // planOptions say how moves of a ZoneRebalance are planned.
 func (l *look) planOptions(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) rebalance.Options {
 	frozen, now := r.DeepCopy(), l.now()
@@ -121,6 +165,9 @@ func (l *look) planOptions(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool
 func (l *look) planHash(r *v1alpha1.ZoneRebalance) string {
 	return fmt.Sprintf("%s-%d", l.hash, r.Generation)
 }
+
+// question is a digest of the cluster for which a ZoneRebalance is planned.
+func (l *look) question(r *v1alpha1.ZoneRebalance) string { return l.planHash(r) + " " + l.pods }
 
 // digests returns one of the nodes, the policies and the reservations, and one of which zones have a usable node and of
 // the policies.

@@ -26,7 +26,7 @@ const maxStays = 20
 func (l *look) replan(ctx context.Context, r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) (time.Duration, error) {
 	now := l.now()
 	last := l.planned[r.UID]
-	question := l.planHash(r) + " " + l.pods
+	question := l.question(r)
 	if age := now.Sub(last.at); last.question == question && age < refreshInterval && (r.Status.Stop == nil || r.Status.Stop.Resumed) {
 		return refreshInterval - age, nil
 	}

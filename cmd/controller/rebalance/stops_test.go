@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/rebalance/act"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
@@ -87,12 +89,8 @@ func TestStopsOfARunningCluster(t *testing.T) {
 			},
 		},
 		{
-			name: "a budget that came later refuses", rule: v1.DoNotSchedule, reason: v1alpha1.ReasonEvictionRefused,
-			before: func(w *running) {
-				c := clitest.New()
-				c.Budget("web", 6)
-				w.put(snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0])
-			},
+			name: "the API server refuses", rule: v1.DoNotSchedule, reason: v1alpha1.ReasonEvictionRefused,
+			before: func(w *running) { w.server.evict = func(*v1.Pod) error { return errors.New("a webhook refuses") } },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -126,6 +124,41 @@ func TestStopsOfARunningCluster(t *testing.T) {
 			}
 			require.Len(t, w.evicted, asked)
 			require.Equal(t, v1alpha1.ReasonStopped, w.reason(v1alpha1.ConditionBalanced))
+		})
+	}
+}
+
+// TestOnlyWhatTheClusterFollows: what has happened since the plan was made is seen before a pod is evicted, although no
+// node has changed. Of two pods that compete for the room in zone c the one that came meanwhile keeps it, and no pod is
+// evicted in vain.
+func TestOnlyWhatTheClusterFollows(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(w *running)
+		stays  string
+		moved  int
+	}{
+		{"another pod has the room", func(w *running) { w.put(occupant(w, "batch", "c", "8", nil)) }, "its replacement would wait", 0},
+		{"another pod waits for the room", func(w *running) { w.put(occupant(w, "batch", "", "8", nil)) }, "its replacement would wait", 0},
+		{"a budget", func(w *running) {
+			c := clitest.New()
+			c.Budget("web", 6)
+			w.put(snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0])
+		}, "the eviction is refused", 0},
+		{"another pod leaves room enough", func(w *running) { w.put(occupant(w, "batch", "c", "6", nil)) }, "", 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := run(t, drifted(v1.DoNotSchedule), newRebalance("web"))
+			w.turns("a plan", func() bool { return w.stored.Status.Planned == 2 })
+			hash := w.stored.Status.Cluster.Hash
+			tc.change(w)
+			w.turns("the plan is over", func() bool { return w.stored.Status.Planned == 0 && act.UnderWay(w.stored) == 0 })
+			require.Len(t, w.evicted, tc.moved)
+			require.Equal(t, hash, w.stored.Status.Cluster.Hash)
+			require.Nil(t, w.stored.Status.Stop)
+			if tc.stays != "" {
+				require.Contains(t, w.stored.Status.Stays[0].Why, tc.stays)
+			}
 		})
 	}
 }

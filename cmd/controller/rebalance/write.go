@@ -105,7 +105,11 @@ func eventsBetween(before, after *v1alpha1.ZoneRebalance) []*eventsv1.Event {
 		if m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused {
 			kind = v1.EventTypeWarning
 		}
-		add(kind, "Move"+string(m.State), fmt.Sprintf("pod %s/%s, from zone %s to %v: %s", m.Namespace, m.Name, m.From, m.To, m.Why),
+		what := fmt.Sprintf("from zone %s to %v", m.From, m.To)
+		if m.PodGroup != "" {
+			what = "member of " + m.Workload + ", which is bound in part"
+		}
+		add(kind, "Move"+string(m.State), fmt.Sprintf("pod %s/%s, %s: %s", m.Namespace, m.Name, what, m.Why),
 			&v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Name, UID: m.UID})
 	}
 	was, now := meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStopped), meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionStopped)

@@ -19,10 +19,15 @@ const (
 	PreferredTopologyAnnotation = "zonewise.dev/preferred-topology"
 	// DisruptionBudgetAnnotation is BudgetOfMinMember where the controller is to keep a PodDisruptionBudget for the gang.
 	DisruptionBudgetAnnotation = "zonewise.dev/disruption-budget"
+	// RecoveryPolicyAnnotation is RecoveryEvict where the controller is to evict the bound members of a gang that stays bound in part.
+	RecoveryPolicyAnnotation = "zonewise.dev/recovery-policy"
 )
 
 // BudgetOfMinMember is the only value of DisruptionBudgetAnnotation: minMember members are to stay.
 const BudgetOfMinMember = "minMember"
+
+// RecoveryEvict is the only value of RecoveryPolicyAnnotation.
+const RecoveryEvict = "Evict"
 
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute
