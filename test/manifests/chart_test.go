@@ -48,6 +48,7 @@ func TestChart(t *testing.T) {
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)
 	t.Run("network policies", c.testNetworkPolicies)
+	t.Run("flags of the controller", c.testControllerFlags)
 	t.Run("alerts", c.testAlerts)
 
 	// From here on the chart is installed for real.
@@ -110,7 +111,13 @@ var variants = map[string][]string{
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
 	"native gangs": {"nativeGangs.enabled=true"},
-	"controller":   {"controller.survival.enabled=true", "controller.deletionCosts.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"controller": {
+		"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--address=:9090", "tolerations[0].operator=Exists",
+		"controller.survival.replays=5", "controller.survival.refreshInterval=20m", "controller.rebalance.enabled=true", "controller.rebalance.seeds=2",
+		"controller.rebalance.replays=4", "controller.controllers[0]=RayCluster.ray.io", "controller.controllers[1]=Other.example.com",
+		"controller.settleTime=10s", "controller.callExtenders=true", "controller.deletionCosts.enabled=true", "controller.deletionCosts.writes=60",
+		"nativeGangs.enabled=true",
+	},
 	"walled": {
 		"controller.survival.enabled=true", "networkPolicy.enabled=true",
 		`networkPolicy.from[0].namespaceSelector.matchLabels.kubernetes\.io/metadata\.name=monitoring`,
@@ -148,6 +155,8 @@ func (c *chart) testBadValues(t *testing.T) {
 		"plugins.zoneSpread.enable=true":  "at '/plugins/zoneSpread': additional properties 'enable' not allowed",
 		"plugins.zoneSpread.weight=0":     "at '/plugins/zoneSpread/weight'",
 		"controller.cpuFraction=0":        "at '/controller/cpuFraction'",
+		"controller.rebalance.seeds=21":   "at '/controller/rebalance/seeds'",
+		"controller.settleTime=10":        "at '/controller/settleTime'",
 		"controller.survival.enable=true": "at '/controller/survival': additional properties 'enable' not allowed",
 		"image.repository=a:b":            "at '/image/repository'",
 		"image.digest=latest":             "at '/image/digest'",
@@ -311,6 +320,29 @@ func (c *chart) testServerAcceptsChart(t *testing.T) {
 				flags(t, template.Spec.Containers[0].Args)
 			}
 		})
+	}
+}
+
+// testControllerFlags requires that each value of the controller becomes its flag, and that the program knows the flag.
+func (c *chart) testControllerFlags(t *testing.T) {
+	var args []string
+	for _, deployment := range all[appsv1.Deployment](t, c.objects(t, variants["controller"]...), "Deployment") {
+		if args = deployment.Spec.Template.Spec.Containers[0].Args; args[0] == "controller" {
+			break
+		}
+	}
+	require.Equal(t, []string{
+		"controller", "--survival", "--rebalance", "--deletion-costs", "--config=/etc/zonewise/config.yaml", "--v=2", "--cpu-fraction=0.5", "--feature-gates=GenericWorkload=true",
+		"--call-extenders=true", "--controllers=RayCluster.ray.io,Other.example.com", "--deletion-cost-writes=60", "--rebalance-replays=4",
+		"--rebalance-seeds=2", "--refresh-interval=20m", "--replays=5", "--settle-time=10s", "--address=:9090",
+	}, args)
+	binary, err := program.Scheduler(repository(t))
+	require.NoError(t, err)
+	help, err := c.exec(t, nil, binary, "controller", "--help")
+	require.NoError(t, err, help)
+	for _, arg := range args[1:] {
+		name, _, _ := strings.Cut(arg, "=")
+		require.Contains(t, help, name+" ", arg)
 	}
 }
 
