@@ -91,24 +91,37 @@ func TestNativeGangs(t *testing.T) {
 	})
 }
 
+// createGang creates a gang named n.
 func (c *cluster) createGang(members ...string) {
 	c.t.Helper()
-	_, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: "n"},
-		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(len(members))},
-		}},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	c.createGroup("n", "", len(members))
 	for _, name := range members {
 		c.createPod(name)
 	}
 }
 
-func (c *cluster) createPod(name string) {
+func (c *cluster) createGroup(name, priorityClass string, minCount int) {
+	c.t.Helper()
+	_, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Create(c.t.Context(), &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			PriorityClassName: priorityClass,
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(minCount)},
+			},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+// createPod creates a member of the gang named n.
+func (c *cluster) createPod(name string) { c.createMember("n", name, "") }
+
+func (c *cluster) createMember(group, name, priorityClass string) {
 	c.t.Helper()
 	pod := build.Pod(name, "1", build.Namespace(c.namespace))
-	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("n")}
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	pod.Spec.PriorityClassName = priorityClass
 	pod, err := c.admin.CoreV1().Pods(c.namespace).Create(c.t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(c.t, err)
 	require.NotNil(c.t, pod.Spec.SchedulingGroup, "the API server has the feature")

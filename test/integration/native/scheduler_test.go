@@ -151,10 +151,14 @@ func (c *cluster) writeConfig(args string, edit func(*configv1.KubeSchedulerConf
 	return path
 }
 
-func (c *cluster) startScheduler(args string) {
+// startScheduler starts a scheduler with the shipped profile of PermitGate, these args of it, and what else the edits change.
+func (c *cluster) startScheduler(args string, edits ...func(*configv1.KubeSchedulerConfiguration)) {
 	c.t.Helper()
 	o := options.NewOptions()
 	o.ConfigFile = c.writeConfig(args, func(cfg *configv1.KubeSchedulerConfiguration) {
+		for _, edit := range edits {
+			edit(cfg)
+		}
 		p := cfg.Profiles[0].Plugins
 		p.MultiPoint.Enabled = append(p.MultiPoint.Enabled, configv1.Plugin{Name: probeName})
 		// Ahead of PermitGate.

@@ -6,30 +6,42 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"zonewise.dev/test/build"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 )
 
-// TestGangOfAHundredStartsWhenRoomAppears, guarded and not. How long each took is logged: GangScheduling alone waits for its backoff.
+// TestGangOfAHundredStartsWhenRoomAppears although its backoff would last for hours. GangScheduling alone waits for it: a pod that comes after the
+// room has appeared takes it.
 func TestGangOfAHundredStartsWhenRoomAppears(t *testing.T) {
 	c := startCluster(t)
 	c.createNode("large", "96") // beside one of 4
-	for _, mode := range []struct{ name, args string }{{"Guard", guarded}, {"GangScheduling alone", alone}} {
-		c.run(mode.name, mode.args, func(c *cluster) {
-			_, err := c.admin.CoreV1().Pods(c.namespace).Create(c.t.Context(), build.Pod("blocker", "1", build.Namespace(c.namespace)), metav1.CreateOptions{})
-			require.NoError(c.t, err)
-			c.eventually("the blocker is bound", func() bool { return len(c.bound()) == 1 })
-			names := make([]string, 100)
-			for i := range names {
-				names[i] = fmt.Sprint("n-", i)
-			}
-			c.createGang(names...)
-			c.eventually("it is tried four times", func() bool { return c.probe.mostCycles() >= 4 })
-			start := time.Now()
-			c.delete("blocker")
-			c.eventually("all are bound", func() bool { return len(c.bound()) == len(names) })
-			c.t.Logf("whole %s after room had appeared", time.Since(start).Round(10*time.Millisecond))
+	// wait has the gang fail for lack of one CPU, and then makes room.
+	wait := func(c *cluster, args string) (names []string) {
+		c.startScheduler(args, func(cfg *configv1.KubeSchedulerConfiguration) {
+			cfg.PodInitialBackoffSeconds, cfg.PodMaxBackoffSeconds = ptr.To[int64](3600), ptr.To[int64](3600)
 		})
+		c.createPlainPod("blocker")
+		c.eventually("the blocker is bound", func() bool { return len(c.bound()) == 1 })
+		names = make([]string, 100)
+		for i := range names {
+			names[i] = fmt.Sprint("n-", i)
+		}
+		c.createGang(names...)
+		c.eventually("the gang is tried in vain", func() bool { return c.triedInVain(names...) })
+		c.delete("blocker")
+		return names
 	}
+	c.inNamespace("Guard", func(c *cluster) {
+		names := wait(c, guarded)
+		start := time.Now()
+		c.eventually("all are bound", func() bool { return len(c.bound()) == len(names) })
+		c.t.Logf("whole %s after room had appeared", time.Since(start).Round(10*time.Millisecond))
+	})
+	c.inNamespace("GangScheduling alone", func(c *cluster) {
+		names := wait(c, alone)
+		cycles := c.probe.mostCycles()
+		c.createPlainPod("later")
+		c.eventually("a later pod is bound", func() bool { return len(c.bound()) == 1 })
+		require.Equal(c.t, cycles, c.probe.mostCycles(), "of %d members", len(names))
+	})
 }
