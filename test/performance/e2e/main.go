@@ -145,6 +145,9 @@ func turnsOfAll(ctx context.Context, o options, file string, out io.Writer) erro
 			}
 			fmt.Fprintln(out)
 			err := b.measureInTurns(ctx, set, o.turns, func(r result) error {
+				if r.Turn == 0 {
+					return appendResult(file, r)
+				}
 				fmt.Fprintf(out, "  turn %d of %s: %.0f pods/s\n", r.Turn, r.series, r.PodsPerSecond)
 				return appendResult(file, r)
 			})

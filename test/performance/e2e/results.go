@@ -16,8 +16,8 @@ type result struct {
 	Time   time.Time `json:"time"`   // of the start
 	Commit string    `json:"commit"` // "-dirty" behind it when there were changes
 
-	// Set is the start of the measurement in turns that the result belongs to, and Turn its number there, from 1 on. Both are
-	// zero for a measurement of its own.
+	// Set is the start of the measurement in turns that the result belongs to, and Turn its number there, from 1 on; 0 is the result of all turns,
+	// which has Members. Both are zero for a measurement of its own.
 	Set  time.Time `json:"set,omitzero"`
 	Turn int       `json:"turn,omitempty"`
 
@@ -37,7 +37,7 @@ type result struct {
 	// of CPUMillis is the figure that a slow or busy machine changes least: both were slowed alike.
 	PackCPUMillis float64 `json:"packCPUMillis"`
 
-	// Members is nil for a case without gangs.
+	// Members is nil for a case without gangs, and for a single turn. Of all turns it has the gangs of the warm-up, too.
 	Members *members `json:"members,omitempty"`
 
 	Machine machine `json:"machine"`

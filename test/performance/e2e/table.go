@@ -41,6 +41,11 @@ func writeGroup(w io.Writer, g group, ceiling series, bySeries map[series][]resu
 	fmt.Fprintf(w, "%s: pods/s, median (least-most)\n\n", g.Title)
 	fmt.Fprintf(w, "| case | baseline | pods/s | ours | pods/s | ours/baseline | ours/%s | CPU ms per pod | the scheduler's | our functions | runs |\n", ceiling.Case)
 	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(rows, "\n"))
+	writeMembers(w, g, bySeries)
+}
+
+// writeMembers writes the table about the members of gangs, if any were seen.
+func writeMembers(w io.Writer, g group, bySeries map[series][]result) {
 	if table := memberTable(g.Comparisons, bySeries); len(table) > 0 {
 		fmt.Fprintf(w, "The members: from the last one's creation to the last one's bind, and the API server's writes, medians of the runs\n\n")
 		fmt.Fprintf(w, "%s\n\n", strings.Join(table, "\n"))

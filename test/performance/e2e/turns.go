@@ -61,40 +61,94 @@ type player struct {
 	closers []io.Closer
 }
 
-// measureInTurns measures the series against one another. Their processes start one after the other.
-func (b *bench) measureInTurns(ctx context.Context, all []series, turns int, record func(result) error) (err error) {
+// measureInTurns measures the series against one another. Their processes start one after the other. What was seen of the members of gangs is
+// known when they have ended: it comes as a result of its own, of all turns.
+func (b *bench) measureInTurns(ctx context.Context, all []series, turns int, record func(result) error) error {
 	set := time.Now()
-	var players []*player
-	defer func() {
-		for _, p := range players {
-			err = errors.Join(err, p.stop(ctx.Err() == nil && err == nil))
+	players, err := b.startPlayers(ctx, all, turns, set)
+	results := map[series][]result{}
+	if err == nil {
+		err = b.takeTurns(players, turns, func(r result) error {
+			r.Set, r.Commit = set.UTC().Truncate(time.Second), b.commit
+			results[r.series] = append(results[r.series], r)
+			return record(r)
+		})
+	}
+	for _, p := range players {
+		err = errors.Join(err, p.stop(ctx.Err() == nil && err == nil))
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range players {
+		members, err := readMembers(p.dir)
+		if err != nil {
+			return err
 		}
-	}()
+		if members == nil {
+			continue
+		}
+		if err := record(sumOfTurns(results[p.series], members)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startPlayers returns those that have started, also when one has failed.
+func (b *bench) startPlayers(ctx context.Context, all []series, turns int, set time.Time) (players []*player, err error) {
 	for _, s := range all {
 		p, err := b.startPlayer(ctx, s, turns, set)
 		if p != nil {
 			players = append(players, p)
 		}
 		if err != nil {
-			return err
+			return players, err
 		}
 		if _, err := p.listen(); err != nil {
-			return err
+			return players, err
 		}
 	}
+	return players, nil
+}
+
+func (b *bench) takeTurns(players []*player, turns int, record func(result) error) error {
 	for turn := range turns {
 		for _, i := range turnOrder(len(players), turn) {
 			r, err := b.takeTurn(players[i])
 			if err != nil {
 				return err
 			}
-			r.Set, r.Turn, r.Commit = set.UTC().Truncate(time.Second), turn+1, b.commit
+			r.Turn = turn + 1
 			if err := record(r); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// sumOfTurns returns a result of all turns of one series, with what was seen of its gangs. Its turn is 0.
+func sumOfTurns(turns []result, m *members) result {
+	sum := turns[0]
+	sum.Turn, sum.Members = 0, m
+	sum.Seconds = 0
+	for _, r := range turns {
+		sum.Seconds += r.Seconds
+	}
+	// Each turn has the same number of pods.
+	sum.PodsPerSecond = float64(len(turns)) * turns[0].PodsPerSecond * turns[0].Seconds / sum.Seconds
+	sum.CPUMillis = mean(turns, func(r result) float64 { return r.CPUMillis })
+	sum.SchedulerCPUMillis = mean(turns, schedulerCPU)
+	sum.PackCPUMillis = mean(turns, func(r result) float64 { return r.PackCPUMillis })
+	return sum
+}
+
+func mean(results []result, value func(result) float64) (sum float64) {
+	for _, r := range results {
+		sum += value(r)
+	}
+	return sum / float64(len(results))
 }
 
 // turnOrder returns who is first, second and so on in a turn. Each of them is everywhere in the order, and each pair is as

@@ -113,7 +113,7 @@ func TestTurnsOfTheSmallestWorkload(t *testing.T) {
 	require.NoError(t, err)
 	b := &bench{binary: binary, dir: t.ArtifactDir(), commit: "abc"}
 	all := []series{
-		{Case: "Gangs", Workload: "5Nodes", Variant: permitGate},
+		{Case: "NativeGangs", Workload: "5Nodes", Variant: permitGate},
 		{Case: "TopologySpreading", Workload: "5Nodes", Variant: zoneSpread},
 	}
 	var results []result
@@ -121,7 +121,12 @@ func TestTurnsOfTheSmallestWorkload(t *testing.T) {
 		results = append(results, r)
 		return nil
 	}), "the logs are below %s", b.dir)
-	require.Len(t, results, 4)
+	require.Len(t, results, 5, "two turns of both, and what was seen of the gangs")
+	sum := results[4]
+	require.Equal(t, all[0], sum.series)
+	require.Zero(t, sum.Turn)
+	require.Equal(t, 3*2, sum.Members.Gangs, "those of the warm-up, too")
+	require.InDelta(t, 20/sum.Seconds, sum.PodsPerSecond, 1e-6)
 	for i, s := range []series{all[0], all[1], all[1], all[0]} {
 		r := results[i]
 		require.Equal(t, s, r.series)
@@ -161,4 +166,28 @@ func TestTurnTable(t *testing.T) {
 	out.Reset()
 	writeTurns(&out, nil, selection{})
 	require.Equal(t, "no turns to compare yet\n", out.String())
+}
+
+// What was seen of the members in all turns is in a table of its own, and in no ratio.
+func TestTurnTableOfMembers(t *testing.T) {
+	set := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var results []result
+	for variant, speed := range map[string]float64{inTree: 200, permitGate: 190} {
+		turn := result{
+			series: series{Case: "NativeGangs", Workload: gangs20, Variant: variant}, Time: set, Commit: "abc", Set: set, Turn: 1,
+			PodsPerSecond: speed, Seconds: 1000 / speed, CPUMillis: 8, SchedulerCPUMillis: 2, Machine: machine{Cores: 2},
+		}
+		second := turn
+		second.Turn, second.PodsPerSecond, second.Seconds = 2, speed/3, 3*turn.Seconds
+		sum := sumOfTurns([]result{turn, second}, &members{
+			Gangs: 150, Pods: 3000, WholeP50: 1500, WholeP99: 4000, Writes: map[string]float64{writeBinding: 1, writePodStatus: 2},
+		})
+		require.InDelta(t, speed/2, sum.PodsPerSecond, 1e-6, "all pods by all of the time")
+		results = append(results, turn, second, sum)
+	}
+	var out bytes.Buffer
+	writeTurns(&out, results, selection{cases: []string{"NativeGangs"}})
+	require.Contains(t, out.String(), "| 0.95 ok (0.95) [0.95-0.95], together 0.95 |")
+	require.Contains(t, out.String(), "| 1000Nodes_100GangsOf20 | NativeGangs, permitgate | 95 (95-95) | 1.50 s | 4.00 s | 3.00 | 1.00 |")
+	require.Contains(t, out.String(), "| 1000Nodes_100GangsOf20 | NativeGangs, in-tree | 100 (100-100) |")
 }

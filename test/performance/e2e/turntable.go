@@ -18,7 +18,12 @@ type turnKey struct {
 // turns, each of two series that took the same turn; beside it is that of all turns together.
 func writeTurns(w io.Writer, results []result, sel selection) {
 	byTurn := map[series]map[turnKey]result{}
+	sums := map[series][]result{}
 	for _, r := range results {
+		if r.Turn == 0 {
+			sums[r.series] = append(sums[r.series], r)
+			continue
+		}
 		if byTurn[r.series] == nil {
 			byTurn[r.series] = map[turnKey]result{}
 		}
@@ -36,6 +41,7 @@ func writeTurns(w io.Writer, results []result, sel selection) {
 			fmt.Fprintf(w, "%s, in turns: median (least-most)\n\n", g.Title)
 			fmt.Fprintf(w, "| case | baseline | pods/s | ours | pods/s | ours/baseline | ours/%s | CPU ms per pod, ours/baseline | the scheduler's | our functions | turns |\n", ceiling.Case)
 			fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(rows, "\n"))
+			writeMembers(w, g, sums)
 		}
 	}
 	results = slices.DeleteFunc(slices.Clone(results), func(r result) bool { return !used[turnKey{r.Set, r.Turn}] })
