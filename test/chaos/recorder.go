@@ -190,6 +190,16 @@ func detail(q *history.Request, e *auditv1.Event) error {
 			return err
 		}
 		q.DryRun = q.DryRun || len(asked.DryRun)+len(asked.Options.DryRun) > 0
+	case q.Resource == "podgroups" && q.Subresource == "status" && strings.HasPrefix(e.RequestURI, "/apis/scheduling.k8s.io/"):
+		var asked struct {
+			Status struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"status"`
+		}
+		if err := json.Unmarshal(e.RequestObject.Raw, &asked); err != nil {
+			return err
+		}
+		q.KubeSchedulers = slices.ContainsFunc(asked.Status.Conditions, func(c metav1.Condition) bool { return !strings.HasPrefix(c.Type, "zonewise.dev/") })
 	}
 	return nil
 }

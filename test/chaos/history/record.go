@@ -73,6 +73,8 @@ type Request struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Holder is the identity in a lease.
 	Holder string `json:"holder,omitempty"`
+	// KubeSchedulers means that it writes a condition of kube-scheduler's own to a native PodGroup.
+	KubeSchedulers bool `json:"kubeSchedulers,omitempty"`
 }
 
 // Accepted reports whether the API server did what was asked.

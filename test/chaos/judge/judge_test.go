@@ -71,6 +71,7 @@ func TestJudges(t *testing.T) {
 
 		{"two patches", "RepeatedWrites", newStory().patch("one", 1).patch("one", 2).ends(20, 21), ""},
 		{"a patch of nothing", "RepeatedWrites", newStory().patch("one", 1).patch("one", 1).ends(20, 21), "one repeated a patch"},
+		{"kube-scheduler's patch of nothing", "RepeatedWrites", newStory().patch("one", 1).kubeSchedulers().patch("one", 1).kubeSchedulers().ends(20, 21), ""},
 
 		{"what does not fit", "Unbound", newStory().pod("p", "5").ends(20, 21), ""},
 		{"what fits", "Unbound", newStory().pod("p", "3").ends(20, 21), "pod p "},

@@ -156,6 +156,12 @@ func (s *story) patch(writer string, revision int64) *story {
 	return s
 }
 
+// kubeSchedulers makes the last request one for a condition of kube-scheduler's own.
+func (s *story) kubeSchedulers() *story {
+	s.record.Requests[len(s.record.Requests)-1].KubeSchedulers = true
+	return s
+}
+
 func (s *story) fault(kind string, from, to float64) *story {
 	second := func(n float64) time.Time { return start.Add(time.Duration(n * float64(time.Second))) }
 	s.record.Faults = append(s.record.Faults, history.Fault{Kind: kind, Began: second(from), Ended: second(to)})

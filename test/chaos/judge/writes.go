@@ -86,13 +86,13 @@ func hasPreemptor(x *history.Index, victim *history.Life) bool {
 
 func priority(pod *v1.Pod) int32 { return ptr.Deref(pod.Spec.Priority, 0) }
 
-// repeatedWrites: no write of a status of ours leaves an object as it was. Those of pods are kube-scheduler's own: it compares with
-// what its informer shows, and repeats a condition that still waits for its turn to be sent.
+// repeatedWrites: no write of a status of ours leaves an object as it was. Those of pods and of one condition of native PodGroups are kube-scheduler's
+// own: it compares with what its informer shows, and repeats a condition that still waits for its turn to be sent or to be seen.
 func repeatedWrites(x *history.Index, v *Verdict) {
 	first := map[int64]*history.Request{}
 	for i := range x.Requests {
 		q := &x.Requests[i]
-		if q.Verb != "patch" && q.Verb != "update" || q.Resource == "pods" || q.Resource == "leases" || !q.Accepted() || q.Revision == 0 {
+		if q.Verb != "patch" && q.Verb != "update" || q.Resource == "pods" || q.Resource == "leases" || q.KubeSchedulers || !q.Accepted() || q.Revision == 0 {
 			continue
 		}
 		v.Judged++
