@@ -7,7 +7,7 @@
 #     race           with the race detector and in a short form: the packages in which goroutines of ours meet
 #     all            every test of the main module, none from the cache: also what tests the tools, the browser, the image,
 #                    every rule of the roles, and the long forms
-#     modules        the tests of the nested modules: those under hack/, and test/performance/e2e
+#     modules        the tests of the nested modules: those under hack/, test/performance/e2e and test/upstream
 #     scripts        the tests of the scripts in hack/: that each check fails when it should
 #     unit           the part of "go" that neither links k8s.io/kubernetes nor starts a process
 #     integration    test/integration alone, test by test
@@ -225,7 +225,7 @@ step_modules() {
 		[ "$dir" != . ] || continue
 		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then
 			say "in $dir"
-			FRESH=1 run_go "$ROOT/$dir" pkgname ./... -timeout 15m || rc=$?
+			FRESH=1 run_go "$ROOT/$dir" pkgname ./... -timeout 1h || rc=$?
 			total=$((total + COUNT))
 		fi
 	done
