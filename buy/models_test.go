@@ -20,19 +20,23 @@ func sized(name, zone, size string, change ...func(*v1.Node)) *v1.Node {
 	return n
 }
 
-// TestModels: one node of each kind and zone, by what schedulers see of it, the most frequent kinds of each zone.
+// TestModels: one node of each kind and zone, by what schedulers see of it: the kinds of each zone that have most of the pods, and the most frequent ones.
 func TestModels(t *testing.T) {
-	var names []string
-	for _, m := range Models([]*v1.Node{
+	nodes := []*v1.Node{
 		sized("a1", "a", "4"), sized("a2", "a", "4000m"), sized("a3", "a", "8"),
 		sized("a4", "a", "4", func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}} }),
 		sized("a5", "a", "2", func(n *v1.Node) { n.Spec.Unschedulable = true }), sized("a6", "a", "16"),
 		sized("b1", "b", "4", func(n *v1.Node) { n.Labels["disk"] = "ssd"; n.Labels["host"] = "b1" }), node("b2", "b", false),
 		sized("c", "c", "4"), sized("d", "d", "4"),
-	}) {
-		names = append(names, m.Zone+"/"+m.Node)
 	}
-	require.Equal(t, []string{"a/a1", "a/a4", "b/b1", "c/c", "d/d", "a/a3"}, names)
+	models := func(pods map[string]int) (names []string) {
+		for _, m := range Models(nodes, pods) {
+			names = append(names, m.Zone+"/"+m.Node)
+		}
+		return names
+	}
+	require.Equal(t, []string{"a/a1", "a/a4", "b/b1", "c/c", "d/d", "a/a3"}, models(nil), "a6 is one kind too many")
+	require.Equal(t, []string{"a/a1", "a/a4", "b/b1", "c/c", "d/d", "a/a6"}, models(map[string]int{"a6": 2, "a4": 1, "gone": 9}))
 }
 
 // TestSearch: what has to be bought so that each zone's loss leaves enough CPUs.

@@ -28,6 +28,8 @@ type PurchaseSearch struct {
 	// displaced is how many pods each loss displaces, and waiting how many wait before.
 	displaced               []int
 	displacedByAll, waiting int
+	// protected is how many protected pods are on each node.
+	protected map[string]int
 
 	// resume goes on until the next pause, and reports whether there was one. stop has pause return errClosed.
 	resume func() (struct{}, bool)
@@ -101,7 +103,7 @@ type trial struct {
 
 // count counts the pods that each trial places.
 func (p *PurchaseSearch) count() {
-	p.displaced = make([]int, len(p.losses))
+	p.displaced, p.protected = make([]int, len(p.losses)), map[string]int{}
 	for _, pod := range sim.List[*v1.Pod](p.base) {
 		if !live(pod) || sim.NodeBound(pod) {
 			continue
@@ -109,6 +111,9 @@ func (p *PurchaseSearch) count() {
 		if pod.Spec.NodeName == "" {
 			p.waiting++
 			continue
+		}
+		if p.certificate.protects(pod) {
+			p.protected[pod.Spec.NodeName]++
 		}
 		node, exists := sim.Get[*v1.Node](p.base, "", pod.Spec.NodeName)
 		for i, l := range p.losses {
@@ -129,7 +134,7 @@ func (p *PurchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, e
 			all = append(all, trial{l, order})
 		}
 	}
-	models := buy.Models(sim.List[*v1.Node](p.base))
+	models := buy.Models(sim.List[*v1.Node](p.base), p.protected)
 	bought := map[string]int{}
 	for {
 		failing, err := p.firstFailing(ctx, all, bought)

@@ -99,6 +99,21 @@ func TestPurchase(t *testing.T) {
 			want:  "2 like b in b",
 		},
 		{
+			name: "of the pool where the pods are, of which there are fewer nodes than of others",
+			cluster: func(c *clitest.Cluster) {
+				for _, size := range []string{"1", "2", "3"} {
+					c.Node("one-"+size, "b", size, "32Gi")
+					c.Node("two-"+size, "b", size, "32Gi")
+				}
+				for _, zone := range []string{"a", "b"} {
+					c.Node("pool-"+zone, zone, "8", "32Gi").Labels["pool"] = "web"
+				}
+				deploy(c, "web", "8", func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"pool": "web"} }, "pool-a", "pool-b")
+			},
+			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
+			want:  "1 like pool-b in b",
+		},
+		{
 			name: "no node helps",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "1", func(t *v1.PodTemplateSpec) {

@@ -87,6 +87,7 @@ var checks = []struct {
 	{name: "what the certificate said came true", check: checkCertificateWasRight, moments: []Moment{Lost}},
 	{name: "displaced replicas of %s were bound at the first attempt", service: (*workload.Plan).Shared, check: checkFirstAttempts, moments: []Moment{Lost}},
 	{name: "batch work fills what is not held", check: checkBatchWork},
+	{name: "batch work, for which nothing is held, would not survive", check: checkPurchase, moments: []Moment{Moved}},
 	{name: "gangs are whole, or wait and hold nothing", check: checkGangs},
 	{name: "allocated never exceeds allocatable", check: checkAllocated},
 	{name: "nothing was preempted", check: checkNothingPreempted},
@@ -194,6 +195,23 @@ func checkCertified(e *Evidence, c *Check) {
 	if s.Pods != int64(e.Plan.Replicas()) || len(s.Losses) != len(workload.Zones) {
 		c.violation("%d replicas are protected of %d, against %d losses", s.Pods, e.Plan.Replicas(), len(s.Losses))
 	}
+}
+
+// checkPurchase: batch work, for which nothing is held, would not run again after the loss of a zone. With which nodes it would may not be known yet; if it
+// is, there are such nodes.
+func checkPurchase(e *Evidence, c *Check) {
+	for i := range e.Status.Survivals {
+		s := &e.Status.Survivals[i]
+		if s.Name != e.Plan.BatchSurvival().Name {
+			continue
+		}
+		c.setEvidence("%s%s", AnswerText(s), s.Purchase())
+		if s.State != status.Breaks || s.WouldSurviveWith != nil && !s.WouldSurviveWith.Enough {
+			c.violation("ZoneSurvival %s: %s%s", s.Name, s.State, s.Purchase())
+		}
+		return
+	}
+	c.violation("there is no ZoneSurvival %s", e.Plan.BatchSurvival().Name)
 }
 
 // AnswerText is what a certificate answers.

@@ -35,8 +35,9 @@ type scene struct {
 	says    *status.Survival
 	held    *status.Survival
 	refused map[types.UID]string
-	// rebalanced is there after the moves.
+	// rebalanced is there after the moves, and so is what is said of batch work.
 	rebalanced *v1alpha1.ZoneRebalance
+	batch      *v1alpha1.ZoneSurvival
 }
 
 func newScene(t *testing.T, at Moment) *scene {
@@ -117,6 +118,12 @@ func newScene(t *testing.T, at Moment) *scene {
 		}
 	}
 	s.objects.Add(s.policy)
+	s.batch = s.plan.BatchSurvival()
+	s.batch.Status = v1alpha1.ZoneSurvivalStatus{
+		ComputedAt: metav1.Now(), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}},
+		WouldSurviveWith: &v1alpha1.SurvivalPurchase{Enough: true, Nodes: []v1alpha1.SurvivalPurchasedNodes{{Nodes: 3, Like: "shared", Zone: "zone-b"}}},
+	}
+	s.objects.Add(s.batch)
 	return s
 }
 
@@ -172,6 +179,9 @@ func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 			evidence = append(evidence, c.Evidence)
 		}
 		require.Contains(t, evidence, want)
+		if at == Moved {
+			require.Contains(t, evidence, "no; with 3 nodes like shared in zone zone-b it would survive")
+		}
 	}
 }
 
@@ -188,6 +198,8 @@ func TestACertificateThatWasWrongIsFound(t *testing.T) {
 }
 
 const (
+	notSurvive = "batch work, for which nothing is held, would not survive"
+
 	survives  = "the services survive the loss of any zone"
 	cameTrue  = "what the certificate said came true"
 	movedBack = "app-0-hn is moved back with the fewest moves"
@@ -244,6 +256,9 @@ func TestEachFaultIsFound(t *testing.T) {
 		}, movedBack, "4 moves of at least 2, balanced: true"},
 		{"too many are left", Moved, func(s *scene) { s.rebalanced.Status.Conditions = nil }, movedBack, "2 moves of at least 2, balanced: false"},
 		{"no moves are known", Moved, func(s *scene) { s.rebalanced = nil }, movedBack, "there is no ZoneRebalance"},
+		{"batch work is said to survive", Moved, func(s *scene) { s.batch.Status.Conditions[0].Status = metav1.ConditionTrue }, notSurvive, "ZoneSurvival batch-workers: OK"},
+		{"nothing that is bought helps", Moved, func(s *scene) { s.batch.Status.WouldSurviveWith.Enough = false }, notSurvive, "ZoneSurvival batch-workers: Breaks; no number of nodes like those of the cluster would change that"},
+		{"batch work is not asked about", Moved, func(s *scene) { s.batch.Name = "other" }, notSurvive, "there is no ZoneSurvival batch-workers"},
 		{"a victim", Lost, func(s *scene) { s.victims = victims(2) }, "nothing was preempted", "2 pods were"},
 		{"unknown victims", Lost, func(s *scene) { s.victims = "" }, "nothing was preempted", "NaN pods were"},
 	} {

@@ -43,6 +43,7 @@ func (d *demo) runPhases(ctx context.Context) error {
 		{workload.LostZone + " returns", d.returnZone, d.podStatus},
 		{"check: " + check.Back.String(), d.checksAt(check.Back), d.stateText},
 		{"move replicas of " + d.Plan.Weighted().Name() + " back", d.moveBack, d.stateText},
+		{"find what would have to be bought for batch work", d.awaitPurchase, d.stateText},
 		{"check: " + check.Moved.String(), d.checksAt(check.Moved), d.stateText},
 	} {
 		if err := d.runPhase(ctx, s.name, s.do, s.status); err != nil {
@@ -148,9 +149,10 @@ func (d *demo) awaitCertificates(ctx context.Context) error {
 			if asked.Status.Snapshot.Hash != now || held != nil && held.Reason == v1alpha1.ReasonFilling {
 				return "ZoneSurvival " + asked.Name + " is not about the cluster as it is now", nil
 			}
-			if asked.Spec.Hold {
+			switch {
+			case asked.Spec.Hold:
 				d.held = status.SurvivalOf(asked, c.Now)
-			} else {
+			case asked.Name == d.Plan.Survival().Name:
 				d.certificate = status.SurvivalOf(asked, c.Now)
 			}
 		}
@@ -159,9 +161,29 @@ func (d *demo) awaitCertificates(ctx context.Context) error {
 	})
 }
 
-// createBatch creates the batch workers.
+// purchaseLimit is how long the demo waits at most for what would have to be bought.
+const purchaseLimit = 20 * time.Second
+
+// awaitPurchase waits until it is known which nodes batch work would need. That has been searched since there is any, so mostly it is known; on a busy machine
+// the demo does not wait for it.
+func (d *demo) awaitPurchase(ctx context.Context) error {
+	start := time.Now()
+	return waitFor(ctx, func() (string, error) {
+		for _, s := range status.Build(d.census(), "").Survivals {
+			if s.Name == d.Plan.BatchSurvival().Name {
+				d.state.Store("does batch work survive the loss of a zone? " + check.AnswerText(&s) + s.Purchase())
+				if s.WouldSurviveWith != nil || time.Since(start) >= purchaseLimit {
+					return "", nil
+				}
+			}
+		}
+		return "it is not known yet what would have to be bought for batch work", nil
+	})
+}
+
+// createBatch creates the batch workers, and the ZoneSurvival about them. What would have to be bought is searched while the demo goes on.
 func (d *demo) createBatch(ctx context.Context) error {
-	if err := d.cluster.Client.Create(ctx, d.Plan.Batch()); err != nil {
+	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Batch()), d.cluster.Client.Create(ctx, d.Plan.BatchSurvival())); err != nil {
 		return err
 	}
 	d.workers = d.Plan.Workers

@@ -81,6 +81,11 @@ func (p *Plan) Hold() *v1alpha1.ZoneSurvival {
 	return fillTemplate[v1alpha1.ZoneSurvival]("hold", nil)
 }
 
+// BatchSurvival asks whether the batch work survives the loss of a zone.
+func (p *Plan) BatchSurvival() *v1alpha1.ZoneSurvival {
+	return fillTemplate[v1alpha1.ZoneSurvival]("batchsurvival", nil)
+}
+
 // Rebalance moves replicas of the weighted service back.
 func (p *Plan) Rebalance() *v1alpha1.ZoneRebalance {
 	return fillTemplate[v1alpha1.ZoneRebalance]("rebalance", nil)

@@ -86,6 +86,8 @@ func TestEveryServiceIsProtectedAndTheOneOnSharedNodesHasItsRoomHeld(t *testing.
 		require.Equal(t, s.Shared(), selects(p.Hold(), d), d.Name)
 	}
 	require.False(t, selects(p.Survival(), p.Batch()))
+	require.True(t, selects(p.BatchSurvival(), p.Batch()))
+	require.Contains(t, Zones[:2], p.BatchSurvival().Spec.Survive.ZoneNames[0], "one that the demo does not lose")
 }
 
 func TestThePolicyHasAShareForEachZone(t *testing.T) {

@@ -46,7 +46,7 @@ func FindPurchase(
 		return &Purchase{Enough: true, Nodes: []PurchasedNodes{}}, nil
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return results[b].Pending - results[a].Pending })
-	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot))
+	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot), nil)
 	bought, err := buy.Search(models, most, func(bought map[string]int) (bool, error) {
 		if tried != nil {
 			tried(purchaseText(purchased(models, bought)))

@@ -50,7 +50,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.What(), loss.Waiting, loss.Displaced))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message + x.purchase()
+		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message + x.Purchase()
 	})
 	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, string) {
 		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), x.Message
@@ -87,8 +87,8 @@ func (s *Survival) Room() string {
 	return strings.Join(parts, ", ")
 }
 
-// purchase says which nodes would mend a broken certificate: "; with 1 node like a-1 in zone a it would survive".
-func (s *Survival) purchase() string {
+// Purchase says which nodes would mend a broken certificate: "; with 1 node like a-1 in zone a it would survive".
+func (s *Survival) Purchase() string {
 	switch p := s.WouldSurviveWith; {
 	case p == nil:
 		return ""
