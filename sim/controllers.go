@@ -219,6 +219,7 @@ func (s *Sim) newPodLike(pod *v1.Pod) *v1.Pod {
 			}
 		}
 	}
+	delete(made.Annotations, v1.PodDeletionCost) // it is given to pods, not to templates: the same for all would order none
 	made.Spec.NodeName, made.Spec.EphemeralContainers = "", nil
 	made.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: pod.Status.QOSClass}
 	return made

@@ -142,7 +142,10 @@ func TestACopySharesItsObjects(t *testing.T) {
 
 // TestReplacements: lost pods are replaced in the given order, and the copy knows what each pod replaces.
 func TestReplacements(t *testing.T) {
-	s := run(t, append(web(3), pod("large", "large", "3"), pod("small", "small", "500m")), sim.Options{Rank: func(p *v1.Pod) []int64 {
+	cost := func(p *v1.Pod) {
+		p.Annotations = map[string]string{v1.PodDeletionCost: "-1", "zonewise.dev/kept": "yes"}
+	}
+	s := run(t, append(web(3), pod("large", "large", "3", cost), pod("small", "small", "500m")), sim.Options{Rank: func(p *v1.Pod) []int64 {
 		return []int64{p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()}
 	}})
 	loss := s.Lose(func(*v1.Node) bool { return true })
@@ -152,7 +155,9 @@ func TestReplacements(t *testing.T) {
 	require.Len(t, made, 5)
 	for i, p := range loss.Replacements {
 		require.Equal(t, loss.Displaced[i].UID, made[p.UID].UID)
+		require.NotContains(t, p.Annotations, v1.PodDeletionCost, "the cost was the other pod's")
 	}
+	require.Contains(t, loss.Replacements[4].Annotations, "zonewise.dev/kept")
 }
 
 // TestTerminatingPodsEnd: the room of a pod that terminates in the cluster becomes free when its grace period ends. Only a StatefulSet

@@ -224,6 +224,8 @@ func testPolicyRejected(ctx context.Context, t *testing.T, c client.Client) {
 		{"hosts", selector + "topologyKey: kubernetes.io/hostname", "spec.topologyKey", "kubernetes.io/hostname"},
 		{"unit", selector + "unit: Job", "spec.unit", "Unsupported value"},
 		{"gangs-of-an-owner", selector + "unit: PodGroup\nreplicas: Owner", "spec.replicas", "PodGroup"},
+		{"scale-down", selector + "scaleDownPolicy: Sometimes", "spec.scaleDownPolicy", "Unsupported value"},
+		{"gangs-made-smaller", selector + "unit: PodGroup\nscaleDownPolicy: KeepSpread", "spec.scaleDownPolicy", "PodGroup"},
 		{"match-label-key", selector + "matchLabelKeys: ['a b']", "spec.matchLabelKeys[0]", "should match"},
 		{"match-label-key-twice", selector + "matchLabelKeys: [a, a]", "spec.matchLabelKeys[1]", "Duplicate value"},
 	} {

@@ -305,3 +305,40 @@ func TestTrimmed(t *testing.T) {
 		require.Equal(t, want, isOurs(pod), "once more")
 	}
 }
+
+// TestRolloutIsWrittenOnce: while a Deployment replaces its pods one by one nothing is written, and afterwards at most one cost for each pod.
+func TestRolloutIsWrittenOnce(t *testing.T) {
+	c := newCluster("a1", "a2", "b1", "b2", "c1", "c2")
+	follow(planFor(c.Snapshot, clitest.Now))
+	old := snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0]
+	set := old.DeepCopy()
+	set.Name, set.UID = "web-2", "second"
+	set.Spec.Replicas = new(int32(0))
+	c.Add(set)
+	before := c.Pods()
+	for i, pod := range before {
+		made := pod.DeepCopy()
+		made.Name, made.UID, made.OwnerReferences[0].UID = fmt.Sprint("web-2-", i), "second-"+pod.UID, set.UID
+		made.Annotations, made.ManagedFields, made.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = nil, nil, "2"
+		c.Add(made)
+		*set.Spec.Replicas++
+		require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
+		pod.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
+		old.Spec.Replicas = new(int32(len(before) - i - 1))
+		if i < len(before)-1 {
+			require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
+		}
+	}
+	require.Equal(t, []string{"web-2-1 -1", "web-2-3 -1", "web-2-5 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)))
+}
+
+// BenchmarkPlan looks at 5,000 nodes with 150,000 pods of 1,000 Deployments in one namespace, of which a hundred keep their spread.
+func BenchmarkPlan(b *testing.B) {
+	s := clitest.Large(5000, 150_000)
+	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](s) {
+		keepSpread(&p.Spec)
+	}
+	for b.Loop() {
+		planFor(s, clitest.Now)
+	}
+}

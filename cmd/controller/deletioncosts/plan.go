@@ -55,7 +55,7 @@ type activePolicy struct {
 	*policy.Policy
 	object *v1alpha1.ZoneSpreadPolicy
 	zones  *policy.Zones
-	live   int64 // pods that it selects
+	live   int64 // pods that it selects, if it asks for them (spec.replicas Matching)
 	sets   []*podSet
 	// overruled names another policy that decides for some pods.
 	overruled string

@@ -78,7 +78,7 @@ func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
 			node.pods = append(node.pods, podInfo{pod})
 		}
 		for _, p := range namespaces[pod.Namespace] {
-			if p.Selects(pod.Labels) {
+			if p.Matching() && p.Selects(pod.Labels) {
 				p.live++
 			}
 		}

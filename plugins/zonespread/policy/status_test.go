@@ -311,6 +311,25 @@ func TestStatusIsStable(t *testing.T) {
 	require.Empty(t, cmp.Diff(kept, first), "the previous status is left alone")
 }
 
+// TestScaleDownIsNotObserved: until a controller has looked at a policy with KeepSpread, its status says so. What a controller has written stays, and goes when it
+// is not asked for.
+func TestScaleDownIsNotObserved(t *testing.T) {
+	ordered := func(spec change, previous v1alpha1.ZoneSpreadPolicyStatus) (v1alpha1.ZoneSpreadPolicyStatus, *metav1.Condition) {
+		p := compile(t, spec)
+		s := p.Status(policy.NewZones(p, nil), observed(p, []policy.Workload{workload(9)}), previous, noon)
+		return s, meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionScaleDownOrdered)
+	}
+	keep := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.ScaleDownPolicy = v1alpha1.ScaleDownKeepSpread }
+	ignore := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.ScaleDownPolicy = v1alpha1.ScaleDownIgnore }
+	s, c := ordered(keep, v1alpha1.ZoneSpreadPolicyStatus{})
+	require.Equal(t, []string{"Unknown", v1alpha1.ReasonNotObserved}, []string{string(c.Status), c.Reason})
+	c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonOrdered
+	_, c = ordered(keep, s)
+	require.Equal(t, v1alpha1.ReasonOrdered, c.Reason)
+	_, c = ordered(ignore, s)
+	require.Nil(t, c)
+}
+
 // TestTwoPoliciesBlockEachOther: a zone that one hard policy caps holds the others back in a second one. Both statuses
 // name both.
 func TestTwoPoliciesBlockEachOther(t *testing.T) {
