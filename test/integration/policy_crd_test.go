@@ -106,6 +106,7 @@ zones: [{name: a}, {name: b, weight: 0}]`)
 		NodeAffinityPolicy: v1alpha1.Honor,
 		NodeTaintsPolicy:   v1alpha1.Honor,
 		Unit:               v1alpha1.UnitPod,
+		ScaleDownPolicy:    v1alpha1.ScaleDownIgnore,
 		UnavailableZones: v1alpha1.UnavailableZones{
 			DownAfter: &metav1.Duration{Duration: 2 * time.Minute},
 			FullAfter: &metav1.Duration{Duration: 5 * time.Minute},
