@@ -17,24 +17,8 @@ import (
 // of copies. cpu-s is what the process used of all cores, without what it took to make the first copy.
 func BenchmarkPlan(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
-		workloads := nodes / 10
-		b.Run(fmt.Sprintf("%dNodes%dWorkloads", nodes, workloads), func(b *testing.B) {
-			c := clitest.New()
-			for i := range nodes {
-				c.Node(fmt.Sprintf("node-%04d", i), string(rune('a'+i%3)), "32", "128Gi")
-			}
-			zones := nodes / 3
-			for w := range workloads {
-				app := fmt.Sprintf("app-%03d", w)
-				add := c.Deployment(app, 300, "500m", "1Gi", spread(app, 1))
-				for i := range 300 {
-					zone := i % 3
-					if i < 2 && zone != w%3 {
-						zone = w % 3
-					}
-					add(fmt.Sprintf("node-%04d", (w*7+i/3)%zones*3+zone))
-				}
-			}
+		b.Run(fmt.Sprintf("%dNodes%dWorkloads", nodes, nodes/10), func(b *testing.B) {
+			c := drifted(nodes)
 			s, err := sim.New(b.Context(), c.Objects(), sim.Options{Now: clitest.Now})
 			require.NoError(b, err)
 			defer s.Close()
@@ -51,6 +35,49 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportMetric((processTime(b)-began).Seconds()/float64(b.N), "cpu-s")
 		})
 	}
+}
+
+// BenchmarkRecheck tries a move of such a cluster on a copy, as the controller does before it begins.
+func BenchmarkRecheck(b *testing.B) {
+	for _, nodes := range []int{500, 5000} {
+		b.Run(fmt.Sprintf("%dNodes", nodes), func(b *testing.B) {
+			c := drifted(nodes)
+			pod := c.Pods()[0]
+			s, err := sim.New(b.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+			require.NoError(b, err)
+			defer s.Close()
+			began := processTime(b)
+			for b.Loop() {
+				why, err := rebalance.Recheck(b.Context(), s, rebalance.Options{}, []rebalance.Move{
+					{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Workload: "Deployment shop/app-000", From: "a", To: []string{"b"}},
+				})
+				require.NoError(b, err)
+				require.Empty(b, why)
+			}
+			b.ReportMetric((processTime(b)-began).Seconds()/float64(b.N), "cpu-s")
+		})
+	}
+}
+
+// drifted is a cluster with a workload of 300 pods for each 10 nodes, which has one or two pods too many in a zone.
+func drifted(nodes int) *clitest.Cluster {
+	c := clitest.New()
+	for i := range nodes {
+		c.Node(fmt.Sprintf("node-%04d", i), string(rune('a'+i%3)), "32", "128Gi")
+	}
+	zones := nodes / 3
+	for w := range nodes / 10 {
+		app := fmt.Sprintf("app-%03d", w)
+		add := c.Deployment(app, 300, "500m", "1Gi", spread(app, 1))
+		for i := range 300 {
+			zone := i % 3
+			if i < 2 && zone != w%3 {
+				zone = w % 3
+			}
+			add(fmt.Sprintf("node-%04d", (w*7+i/3)%zones*3+zone))
+		}
+	}
+	return c
 }
 
 // processTime is what the process has used of all cores.
