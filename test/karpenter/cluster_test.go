@@ -101,23 +101,28 @@ func (c *cluster) clear() {
 	c.Kubectl(c.t, "delete", "zonesurvivals,zonereservations", "--all")
 	c.Kubectl(c.t, "delete", "deployments,zonespreadpolicies,podgroups", "--all", "--namespace="+namespace, "--cascade=foreground")
 	c.Kubectl(c.t, "delete", "pods,poddisruptionbudgets", "--all", "--namespace="+namespace)
-	c.until("nothing is asked for", func() (bool, error) {
-		list := listOf("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
-		err := c.List(c.t.Context(), list)
-		return len(list.Items) == 0, err
-	})
+	c.waitNothingAsked()
 	c.until("what was bought is gone", func() (bool, error) {
 		c.Kubectl(c.t, "delete", "nodeclaims", "--all", "--wait=false")
 		return len(c.nodeClaims()) == 0 && len(c.nodes()) == 2, nil
 	})
 }
 
-// show applies or deletes the MutatingAdmissionPolicies that show policies and gangs to autoscalers.
-func (c *cluster) show(shown bool) {
+// waitNothingAsked waits until there is no CapacityBuffer.
+func (c *cluster) waitNothingAsked() {
 	c.t.Helper()
-	verb := map[bool]string{true: "apply", false: "delete"}[shown]
+	c.until("nothing is asked for", func() (bool, error) {
+		list := listOf("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
+		err := c.List(c.t.Context(), list)
+		return len(list.Items) == 0, err
+	})
+}
+
+// show applies the MutatingAdmissionPolicies that show policies and gangs to autoscalers.
+func (c *cluster) show() {
+	c.t.Helper()
 	for _, file := range []string{"policies.yaml", "gangs.yaml"} {
-		c.Kubectl(c.t, verb, "-f", filepath.Join(c.Root, "manifests", "components", "autoscaler-constraints", file))
+		c.Kubectl(c.t, "apply", "-f", filepath.Join(c.Root, "manifests", "components", "autoscaler-constraints", file))
 	}
 }
 

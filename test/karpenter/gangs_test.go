@@ -23,7 +23,7 @@ func TestKarpenterAndGangs(t *testing.T) {
 	t.Run("in one zone, not shown", func(t *testing.T) { c.in(t).testGangNotShown() })
 	t.Run("without a budget", func(t *testing.T) { c.in(t).testConsolidatedGang(false) })
 	t.Run("with a budget", func(t *testing.T) { c.in(t).testConsolidatedGang(true) })
-	c.show(true)
+	c.show()
 	t.Run("in one zone, shown", func(t *testing.T) { c.in(t).testGangShown() })
 }
 

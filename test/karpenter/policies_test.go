@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
@@ -20,10 +21,11 @@ func TestKarpenterAndPolicies(t *testing.T) {
 	t.Run("not shown", func(t *testing.T) { c.in(t).testPoliciesNotShown() })
 	t.Run("not shown, consolidated", func(t *testing.T) { c.in(t).testConsolidationUnknown() })
 	t.Run("a native constraint", func(t *testing.T) { c.in(t).testNativeConstraint() })
-	c.show(true)
+	c.show()
 	for _, policy := range policies() {
 		t.Run(policy.Name+" is shown", func(t *testing.T) { c.in(t).testPolicyShown(policy) })
 	}
+	t.Run("weights are bought for", func(t *testing.T) { c.in(t).testWeightsBought() })
 }
 
 // policies are three ways to need zone c, each of which selects the app of its name.
@@ -59,6 +61,24 @@ func (c *cluster) testPolicyShown(policy *v1alpha1.ZoneSpreadPolicy) {
 	c.deploy(policy.Name, 3, "500m")
 	c.waitRunning(policy.Name, "a 1, b 1, c 1")
 	c.requireThirdZoneStays(policy.Name)
+}
+
+// testWeightsBought: a constraint cannot show weights, so that the pods that wait for zone c fit in the others as Karpenter sees it. With buy a node is
+// bought in zone c, and no other when the pods have come.
+func (c *cluster) testWeightsBought() {
+	policy := policies()[0]
+	policy.Spec.Zones[2].Weight = ptr.To[int32](2)
+	c.Make(c.t, policy)
+	c.deploy(policy.Name, 4, "500m")
+	c.waitFits(policy.Name, 2)
+	require.Empty(c.t, c.bought())
+
+	before := policy.DeepCopy()
+	policy.Spec.Buy = &v1alpha1.PolicyBuy{Max: 10}
+	require.NoError(c.t, c.Patch(c.t.Context(), policy, client.MergeFrom(before)))
+	c.waitRunning(policy.Name, "a 1, b 1, c 2")
+	c.waitNothingAsked()
+	require.Equal(c.t, "c 1", c.bought())
 }
 
 // testNativeConstraint: the same with a hard constraint of the pods.
