@@ -47,7 +47,9 @@ func TestUpstreamSuites(t *testing.T) {
 			require.False(t, marked(alone))
 			faults, upstreams := compare(differences[name], failed, alone)
 			t.Logf("fail without PermitGate, too: %q", upstreams)
-			require.Empty(t, faults, strings.Join(faults, "\n"))
+			for _, fault := range faults {
+				t.Error(fault)
+			}
 		})
 	}
 }
