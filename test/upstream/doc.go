@@ -12,5 +12,5 @@
 //	go -C test/upstream test -v -timeout 1h .
 //
 // does, after "make controlplane". -run TestUpstreamSuites/preemption takes one suite, and -tests TestCompositePodGroupPreemption behind the
-// package one of upstream's tests.
+// package one of upstream's tests; -config zonewise.yaml has all three plugins in the profile.
 package upstream

@@ -23,8 +23,11 @@ var suites = []string{
 	"scheduler/podgroup", "scheduler/podgroup/queueing", "scheduler/podgroup/topology_aware_scheduling", "scheduler/preemption/podgroup",
 }
 
-// only says which of upstream's tests to run, for a quick look.
-var only = flag.String("tests", "", "which of upstream's tests to run, as in -test.run")
+var (
+	// only says which of upstream's tests to run, for a quick look.
+	only   = flag.String("tests", "", "which of upstream's tests to run, as in -test.run")
+	config = flag.String("config", "permitgate.yaml", "the file of config/ whose profile the scheduler gets")
+)
 
 // TestUpstreamSuites runs each with PermitGate in the scheduler's profile, and what fails there without it, too.
 func TestUpstreamSuites(t *testing.T) {
@@ -35,7 +38,7 @@ func TestUpstreamSuites(t *testing.T) {
 			t.Parallel()
 			binary := filepath.Join(t.TempDir(), "suite.test")
 			goCommand(t, "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./suites/"+name)
-			with := runSuite(t, binary, "permitgate.yaml", *only)
+			with := runSuite(t, binary, *config, *only)
 			require.Greater(t, len(with), 1, "it has tests")
 			require.True(t, marked(with), "no scheduler had PermitGate")
 			failed := failures(with)
