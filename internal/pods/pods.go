@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -16,6 +18,14 @@ func Ended(pod *v1.Pod) bool {
 
 // Live reports whether the pod is neither terminating nor ended.
 func Live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !Ended(pod) }
+
+// ControllerUID returns the UID of the pod's controller; empty without one.
+func ControllerUID(pod *v1.Pod) types.UID {
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		return controller.UID
+	}
+	return ""
+}
 
 // Ready reports whether the pod's condition Ready is True.
 func Ready(pod *v1.Pod) bool {

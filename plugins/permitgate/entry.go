@@ -5,11 +5,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -67,11 +67,7 @@ type member struct {
 
 // template tells which members are its copies: those of the same controller that ask for the same.
 func (m *member) template() gang.Template {
-	t := gang.Template{Needs: m.signature}
-	if controller := metav1.GetControllerOfNoCopy(m.pod); controller != nil {
-		t.Controller = controller.UID
-	}
-	return t
+	return gang.Template{Controller: pods.ControllerUID(m.pod), Needs: m.signature}
 }
 
 // settings is what a PodGroup asks for besides a quorum.

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -104,9 +104,5 @@ func prefix(pod *v1.Pod) string {
 
 // templateOf tells which pods are copies of each other: those of the same controller that ask for the same.
 func templateOf(pod *v1.Pod) gang.Template {
-	t := gang.Template{Needs: proposal.Signature(pod)}
-	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		t.Controller = controller.UID
-	}
-	return t
+	return gang.Template{Controller: pods.ControllerUID(pod), Needs: proposal.Signature(pod)}
 }

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
@@ -38,10 +39,10 @@ func (s *Server) depletedNote(key types.NamespacedName, g *Gang) string {
 	if !g.PartlyBound || g.Phase != gang.Pending || !s.finishedRead() {
 		return ""
 	}
-	pods := s.podsOf(key)
-	counts, done := countPods(pods), succeeded(pods)
-	for _, pod := range pods {
-		if controllerOf(pod) == "" && pod.Status.Phase == v1.PodSucceeded { // certainly not left from an earlier Job
+	members := s.podsOf(key)
+	counts, done := countPods(members), succeeded(members)
+	for _, pod := range members {
+		if pods.ControllerUID(pod) == "" && pod.Status.Phase == v1.PodSucceeded { // certainly not left from an earlier Job
 			done.Insert(pod.UID)
 		}
 	}

@@ -179,13 +179,6 @@ func finishedAt(pod *v1.Pod) (last time.Time) {
 	return last
 }
 
-func controllerOf(pod *v1.Pod) types.UID {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return owner.UID
-	}
-	return ""
-}
-
 // succeeded returns the pods that have succeeded and count, if the quorum lacks members.
 //
 // A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of
@@ -198,7 +191,7 @@ func succeeded(members []*v1.Pod) sets.Set[types.UID] {
 		if !pods.Live(pod) {
 			continue
 		}
-		controllers.Insert(controllerOf(pod))
+		controllers.Insert(pods.ControllerUID(pod))
 		if at := boundAt(pod); pod.Spec.NodeName != "" && (oldest.IsZero() || at.Before(oldest)) {
 			oldest = at
 		}
@@ -208,7 +201,7 @@ func succeeded(members []*v1.Pod) sets.Set[types.UID] {
 		if pod.Status.Phase != v1.PodSucceeded {
 			continue
 		}
-		if owner := controllerOf(pod); owner != "" && controllers.Has(owner) || !oldest.IsZero() && finishedAt(pod).After(oldest) {
+		if owner := pods.ControllerUID(pod); owner != "" && controllers.Has(owner) || !oldest.IsZero() && finishedAt(pod).After(oldest) {
 			counting.Insert(pod.UID)
 		}
 	}
