@@ -170,6 +170,27 @@ func TestPackedGangMovesOn(t *testing.T) {
 	}
 }
 
+// TestConditionsOfMembersFollowTheReason for which their gang waits.
+func TestConditionsOfMembersFollowTheReason(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "1s"}`, 3)
+		names := c.createGang("g", 4)
+		follow := func(words string) {
+			c.soon(func() bool {
+				for _, name := range names {
+					if !strings.Contains(c.condition(name), words) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+		follow("short of cpu")
+		c.editNode("node-0", func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "dedicated", Effect: v1.TaintEffectNoSchedule}} })
+		follow("tainted")
+	})
+}
+
 // TestMissingMembersGetTheCondition by which autoscalers size a cluster: all of them, once for each reason.
 func TestMissingMembersGetTheCondition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
