@@ -62,12 +62,12 @@ func decisiveState(obj client.Object) []string {
 		return []string{generation, strconv.Itoa(int(o.Status.DisruptionsAllowed))}
 	case *v1alpha1.ZoneSpreadPolicy:
 		said := o.Status
-		said.Buy, said.Conditions = nil, withoutBuying(said.Conditions)
+		said.Buy, said.Conditions = nil, decisiveConditions(said.Conditions)
 		status, _ := json.Marshal(said)
 		return []string{generation, string(status)}
 	case *v1alpha1.ZoneReservation:
 		held := o.Status
-		held.LastUpdateTime, held.Buy, held.Conditions = metav1.MicroTime{}, nil, withoutBuying(held.Conditions)
+		held.LastUpdateTime, held.Buy, held.Conditions = metav1.MicroTime{}, nil, decisiveConditions(held.Conditions)
 		status, _ := json.Marshal(held)
 		return []string{generation, string(status)}
 	}
@@ -77,10 +77,10 @@ func decisiveState(obj client.Object) []string {
 	return []string{cmp.Or(obj.GetResourceVersion(), generation)}
 }
 
-// withoutBuying returns the conditions by which a scheduler may decide.
-func withoutBuying(conditions []metav1.Condition) []metav1.Condition {
+// decisiveConditions returns the conditions by which a scheduler may decide.
+func decisiveConditions(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas
+		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas || c.Type == v1alpha1.ConditionScaleDownOrdered
 	})
 }
 

@@ -57,7 +57,7 @@ const (
 	// loosened: the pods that do not fit wait.
 	ConditionInfeasible = "Infeasible"
 	// ConditionScaleDownOrdered is True when all pods of ReplicaSets that the policy selects have the deletion costs that keep the
-	// spread, as far as they are ready. The controller writes it; without the controller it is Unknown.
+	// spread, as far as they are ready. The controller writes it, and it stays as the controller has left it; until one has looked it is Unknown.
 	ConditionScaleDownOrdered = "ScaleDownOrdered"
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -226,14 +227,21 @@ type server struct {
 	client.Client
 	wrote   []string
 	refuses error
+	// refused are the names of pods that are refused, by how they begin, and asked those that came.
+	refused string
+	asked   []string
 	reasons []string
 }
 
 func (s *server) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	pod := applied.(*corev1.PodApplyConfiguration) //nolint:forcetypeassert // nothing else is applied
+	s.asked = append(s.asked, *pod.Name)
 	if s.refuses != nil {
 		return s.refuses
 	}
-	pod := applied.(*corev1.PodApplyConfiguration) //nolint:forcetypeassert // nothing else is applied
+	if s.refused != "" && strings.HasPrefix(*pod.Name, s.refused) {
+		return errors.New("a webhook refuses it")
+	}
 	s.wrote = append(s.wrote, fmt.Sprint(*pod.Name, " ", pod.Annotations[v1.PodDeletionCost]))
 	return nil
 }
@@ -282,10 +290,59 @@ func TestTurn(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	require.Equal(t, retryInterval, turn())
 	require.Len(t, to.wrote, 1, "whether a policy asks for costs is not known")
+	require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, to.reasons[3])
 	cluster.Missing[0].Reason = snapshot.NotInstalled
 	now = now.Add(10 * time.Second)
 	turn()
 	require.Len(t, to.wrote, 2)
+}
+
+// TestRefusedWritesKeepNobodyWaiting: where a write is refused, the others of its ReplicaSet are not tried in the same turn, and go last in the next one.
+func TestRefusedWritesKeepNobodyWaiting(t *testing.T) {
+	to := &server{refused: "web-"}
+	c := New(parts.Shared{Client: to, CPUFraction: 1000}, 6)
+	now := clitest.Now
+	c.now = func() time.Time { return now }
+	cluster := newCluster("a1", "a1", "a1", "a1")
+	cluster.Policy("api", keepSpread)
+	add := cluster.Deployment("api", 2, "1", "1Gi", nil)
+	add("b1")
+	add("b1")
+	for range 3 {
+		_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+		require.NoError(t, err)
+		now = now.Add(10 * time.Second)
+	}
+	require.Equal(t, []string{"web-1-4", "api-1-2"}, to.asked)
+
+	c = New(parts.Shared{Client: to, CPUFraction: 1000}, 60_000)
+	c.now = func() time.Time { return now }
+	to.asked = nil
+	for range 2 {
+		_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+		require.NoError(t, err)
+		now = now.Add(time.Minute)
+	}
+	require.Equal(t, []string{"web-1-4", "api-1-2"}, to.asked, "once for the ReplicaSet")
+}
+
+// TestUrgentFirst: a pod that has a cost that is too low is as urgent as one that lacks a low one.
+func TestUrgentFirst(t *testing.T) {
+	c := newCluster("a1", "a1", "b1", "b1", "b1")
+	give(c.Pods()[0], "-3", fieldManager)
+	give(c.Pods()[1], "-4", fieldManager)
+	require.Equal(t, []string{"web-1-2 -1", "web-1-1 0", "web-1-5 -2", "web-1-4 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)))
+}
+
+// TestElsewhereStays: pods that are where the policy would not have them leave first; how much lower their costs are makes no difference.
+func TestElsewhereStays(t *testing.T) {
+	c := newCluster("a1", "a1", "a1", "b2", "c1")
+	snapshot.List[*v1.Node](c.Snapshot)[3].Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
+	p := planFor(c.Snapshot, clitest.Now)
+	require.Equal(t, []string{"web-1-4 -3", "web-1-3 -2", "web-1-2 -1"}, changesOf(p))
+	follow(p)
+	c.Pods()[2].DeletionTimestamp = &metav1.Time{Time: clitest.Now}
+	require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
 }
 
 // TestTrimmed: what is left of managed fields says whose a cost is.

@@ -10,12 +10,12 @@
 //
 // Nothing is remembered: the costs are the state, and the managed fields of a pod say whose they are. A pod keeps a cost that its
 // zone still has use for, so that nothing is written while nothing changes, and one pod more or less is one write. A
-// ReplicaSet that has a pod with a cost of another field manager is left alone as a whole, since two orders mixed are none. Costs
+// ReplicaSet that has a pod with a cost of another field manager gets none, and loses those it has of ours, since two orders mixed are none. Costs
 // are written by server-side apply, without force and by UID. What no policy asks for is taken away. While a Deployment
 // replaces its pods, nothing is written for it.
 //
-// No more is written than a number of costs a minute, the lowest first: until the last one is written, the pods that should leave
-// first are in order.
+// No more is written than a number of costs a minute, the lowest first, whether a pod has such a cost or is to have it: who leaves next
+// is put right before all else. What is refused keeps no other ReplicaSet waiting.
 //
 // The condition ScaleDownOrdered of a policy says whether that is done, and why not.
 //

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	declared "zonewise.dev/cmd/controller/deletioncosts/metrics"
 	"zonewise.dev/cmd/controller/parts"
@@ -34,6 +36,8 @@ type Controller struct {
 	meter   parts.Meter
 	now     func() time.Time
 	allowed allowance
+	// refused has 1 for the groups of changes of which one was refused the last time: they go last.
+	refused map[string]int
 
 	mu      sync.Mutex // guards figures
 	figures figures
@@ -99,7 +103,14 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 	cluster := read()
 	if resource := cluster.Unread(decidingKinds...); resource != "" {
 		klog.FromContext(ctx).V(2).Info("Deletion costs stay as they are: a resource cannot be read", "resource", resource)
-		return retryInterval, nil // what is not seen may ask for a cost
+		var unknown []answer
+		for _, a := range newReader(cluster, now).policies {
+			unknown = append(unknown, answer{
+				policy: a.object, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonSnapshotIncomplete, message: resource + " cannot be read: costs stay as they are",
+			})
+		}
+		c.writeAnswers(ctx, unknown, now)
+		return retryInterval, ctx.Err() // what is not seen may ask for a cost
 	}
 	p := planFor(cluster, now)
 	next = c.write(ctx, p, now)

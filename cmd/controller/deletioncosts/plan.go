@@ -18,7 +18,7 @@ import (
 
 // plan is what is to be written.
 type plan struct {
-	changes []change // the lowest cost first
+	changes []change // those first that have or get the lowest costs
 	// policies are those with KeepSpread, by namespace and name.
 	policies []*activePolicy
 	// have is how many pods have a cost of the part, and leftAlone how many ReplicaSets a cost of somebody else.
@@ -34,6 +34,20 @@ type change struct {
 	// set is what the pod belongs to; nil if no policy asks for its cost.
 	set     *podSet
 	written bool
+}
+
+// lowest is the lower one of the cost that the pod has and that which it is to have: a pod that would leave too soon is as urgent as one that leaves too late.
+func (c *change) lowest() int32 {
+	current, _ := costOf(c.pod)
+	return min(current, c.cost)
+}
+
+// group names the changes that are refused together.
+func (c *change) group() string {
+	if c.set != nil {
+		return c.set.name
+	}
+	return c.pod.Namespace
 }
 
 // podSet is the live pods of a ReplicaSet or ReplicationController, by name.
@@ -106,7 +120,7 @@ func planFor(cluster *snapshot.Snapshot, now time.Time) *plan {
 		}
 	}
 	slices.SortFunc(p.changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+		return cmp.Or(cmp.Compare(a.lowest(), b.lowest()), cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 	return p
 }

@@ -219,7 +219,9 @@ func (r *reader) costs(set *podSet, p *activePolicy) map[*v1.Pod]int32 {
 		lowest = min(lowest, slices.Min(costs))
 	}
 	for _, pod := range elsewhere { // where the policy would not have them, they leave first
-		if len(placed) > 0 {
+		if current, ok := costOf(pod); ok && current < lowest {
+			out[pod] = current
+		} else if len(placed) > 0 {
 			out[pod] = lowest - 1
 		}
 	}

@@ -1,7 +1,9 @@
 package deletioncosts
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,11 +22,22 @@ import (
 	"zonewise.dev/internal/message"
 )
 
+// maxRefused is in how many groups writes are tried that are refused, before all others wait as well: the API server may be away.
+const maxRefused = 10
+
 // write writes what is planned, as far as it is allowed now, and returns after how long to look again.
 func (c *Controller) write(ctx context.Context, p *plan, now time.Time) (next time.Duration) {
 	next = p.next
+	slices.SortStableFunc(p.changes, func(a, b change) int { return cmp.Compare(c.refused[a.group()], c.refused[b.group()]) })
+	refused := map[string]int{}
 	for i := range p.changes {
 		change := &p.changes[i]
+		if refused[change.group()] > 0 {
+			continue // what refuses one refuses the others, and they are not to take the turns of all
+		}
+		if len(refused) == maxRefused {
+			break
+		}
 		allowed, wait := c.allowed.take(now)
 		if !allowed {
 			next = min(next, max(wait, time.Second)) // the cluster is not read again for each single one
@@ -32,6 +45,7 @@ func (c *Controller) write(ctx context.Context, p *plan, now time.Time) (next ti
 		}
 		if err := c.writeCost(ctx, change.pod, change.cost); err != nil {
 			next = min(next, retryInterval)
+			refused[change.group()] = 1
 			if change.set != nil && !apierrors.IsConflict(err) {
 				change.set.failed = message.OneLine(err)
 			}
@@ -40,7 +54,14 @@ func (c *Controller) write(ctx context.Context, p *plan, now time.Time) (next ti
 		}
 		change.written = true
 	}
-	for _, a := range p.answers() {
+	c.refused = refused
+	return min(next, c.writeAnswers(ctx, p.answers(), now))
+}
+
+// writeAnswers writes the conditions of policies that are other ones now, and returns after how long to try again.
+func (c *Controller) writeAnswers(ctx context.Context, answers []answer, now time.Time) (next time.Duration) {
+	next = idleInterval
+	for _, a := range answers {
 		if err := c.answer(ctx, a, now); err != nil {
 			next = min(next, retryInterval)
 			if !apierrors.IsConflict(err) {
