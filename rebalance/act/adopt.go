@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -43,11 +44,21 @@ func Adopt(r *v1alpha1.ZoneRebalance, moves []v1alpha1.RebalanceMove, complete b
 		m.State, m.Round, m.At = v1alpha1.MovePlanned, s.Round, second(now)
 		s.Moves = append(s.Moves, m)
 	}
-	s.Complete, s.PlannedAt = complete, second(now)
+	s.Complete, s.PlannedAt = complete, after(s.Moves, second(now))
 	if complete && len(moves) == 0 {
 		s.Stop = nil
 	}
 	Prune(r, now)
+}
+
+// after returns a time, or a second later if a move has ended in its second: which moves a plan knows of is told by whole seconds.
+func after(moves []v1alpha1.RebalanceMove, planned metav1.Time) metav1.Time {
+	for i := range moves {
+		if m := &moves[i]; m.State != v1alpha1.MovePlanned && !m.At.Before(&planned) {
+			planned = metav1.NewTime(m.At.Add(time.Second))
+		}
+	}
+	return planned
 }
 
 // Prune forgets moves that decide nothing any more, and counts those that have not begun.

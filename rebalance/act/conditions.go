@@ -50,7 +50,7 @@ func Conclude(r *v1alpha1.ZoneRebalance, waits string, now time.Time) {
 // movedSince reports whether a move has ended since the last plan.
 func movedSince(r *v1alpha1.ZoneRebalance) bool {
 	for i := range r.Status.Moves {
-		if m := &r.Status.Moves[i]; m.State != v1alpha1.MovePlanned && r.Status.PlannedAt.Before(&m.Begun) {
+		if m := &r.Status.Moves[i]; m.State != v1alpha1.MovePlanned && !m.At.Before(&r.Status.PlannedAt) {
 			return true
 		}
 	}
