@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkPlan plans the moves of a cluster in which each workload of 300 pods has one or two too many in a zone, on the default number
-// of copies. cpu-s is what the process used of all cores, without what it took to make the first copy.
+// of copies. cpu-s is what the process used of all cores, without what it took to make the first copy, and peak-MB the most that was resident.
 func BenchmarkPlan(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		b.Run(fmt.Sprintf("%dNodes%dWorkloads", nodes, nodes/10), func(b *testing.B) {
@@ -23,7 +23,7 @@ func BenchmarkPlan(b *testing.B) {
 			require.NoError(b, err)
 			defer s.Close()
 			require.NoError(b, s.Run(b.Context()))
-			began := processTime(b)
+			began, _ := processUsage(b)
 			for b.Loop() {
 				p, err := rebalance.Make(b.Context(), s, rebalance.Options{})
 				require.NoError(b, err)
@@ -32,7 +32,9 @@ func BenchmarkPlan(b *testing.B) {
 				b.ReportMetric(float64(len(p.Moves)), "moves")
 				b.ReportMetric(float64(p.Before.Least), "least")
 			}
-			b.ReportMetric((processTime(b)-began).Seconds()/float64(b.N), "cpu-s")
+			ended, peak := processUsage(b)
+			b.ReportMetric((ended-began).Seconds()/float64(b.N), "cpu-s")
+			b.ReportMetric(float64(peak)/1000, "peak-MB")
 		})
 	}
 }
@@ -46,7 +48,7 @@ func BenchmarkRecheck(b *testing.B) {
 			s, err := sim.New(b.Context(), c.Objects(), sim.Options{Now: clitest.Now})
 			require.NoError(b, err)
 			defer s.Close()
-			began := processTime(b)
+			began, _ := processUsage(b)
 			for b.Loop() {
 				why, err := rebalance.Recheck(b.Context(), s, rebalance.Options{}, []rebalance.Move{
 					{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Workload: "Deployment shop/app-000", From: "a", To: []string{"b"}},
@@ -54,7 +56,8 @@ func BenchmarkRecheck(b *testing.B) {
 				require.NoError(b, err)
 				require.Empty(b, why)
 			}
-			b.ReportMetric((processTime(b)-began).Seconds()/float64(b.N), "cpu-s")
+			ended, _ := processUsage(b)
+			b.ReportMetric((ended-began).Seconds()/float64(b.N), "cpu-s")
 		})
 	}
 }
@@ -80,10 +83,10 @@ func drifted(nodes int) *clitest.Cluster {
 	return c
 }
 
-// processTime is what the process has used of all cores.
-func processTime(b *testing.B) time.Duration {
+// processUsage is the time that the process has used of all cores, and the most memory that was resident, in kilobytes (on Linux).
+func processUsage(b *testing.B) (cpu time.Duration, peak int64) {
 	b.Helper()
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), usage.Maxrss
 }
