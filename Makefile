@@ -32,6 +32,8 @@ WRITES ?= 12
 # How often "make chaos-blind" restarts the API server, and how many PodGroups the tenant of "make chaos-flood" makes.
 RESTARTS ?= 10
 OBJECTS ?= 100000
+# What "make chaos-rebalance" makes its clusters from.
+SEEDS ?= 1,13
 # What "make line" does: tree, build, test.
 STEPS ?=
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
@@ -123,6 +125,11 @@ chaos-blind: controlplane ## Restart the API server under this scheduler and kub
 .PHONY: chaos-flood
 chaos-flood: controlplane ## Have a tenant make PodGroups, and a tenth as many policies, and compare what others see (OBJECTS=100000)
 	@go run ./test/chaos/run -flood '$(OBJECTS)'
+
+.PHONY: chaos-rebalance
+chaos-rebalance: controlplane ## Kill the controller while it moves pods, and put the descheduler in its place (SEEDS=1,13 TEST_ARGS=)
+	@hack/controlplane/build.sh kwok
+	@go test ./test/rebalance -count=1 -v -timeout 2h $(TEST_ARGS) -args -seeds '$(SEEDS)'
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

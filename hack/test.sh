@@ -178,6 +178,7 @@ step_all() {
 	# "make verify" builds the image for all platforms, and again.
 	local leave_out='^TestTwoCheckoutsMakeOneImage$'
 	need_tool helm
+	need_tool descheduler
 	need_command chromium 'install Chromium or Chrome, with which test/board looks at the page of "zonewise board"' \
 		chromium chromium-browser google-chrome google-chrome-stable
 	if [ "$(id -u)" = 0 ]; then

@@ -17,11 +17,12 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/internal/apiserver"
 	"zonewise.dev/test/internal/program"
 )
 
-// mostRounds is how often the descheduler is run at most.
-const mostRounds = 20
+// mostRuns is how often the descheduler is run at most.
+const mostRuns = 20
 
 // shape is a cluster whose zone c is back: three of the six replicas of a service are in zone a, three in zone b.
 type shape struct {
@@ -33,17 +34,14 @@ type shape struct {
 	// held: those are held for another service.
 	held bool
 	// prefers: the replicas would rather be in zones a and b.
-	prefers bool
-	// descheduler and zonewise are the rows of the table in docs/comparison.md.
+	prefers               bool
 	descheduler, zonewise outcome
 }
 
 // outcome is what came of it.
 type outcome struct {
-	// rounds are those of the descheduler.
-	rounds int
-	// moves are evictions, and ready is how few of the six replicas were ready at a time.
-	moves, ready int
+	// runs are those of the descheduler.
+	runs, evictions int
 	// skew is that of the replicas that run in the end, and waiting are those that do not.
 	skew, waiting int
 }
@@ -60,30 +58,57 @@ profiles:
   plugins: {balance: {enabled: [RemovePodsViolatingTopologySpreadConstraint]}}
 `
 
-// TestDescheduler puts the descheduler and a ZoneRebalance onto clusters that are alike, with the shipped scheduler. The descheduler runs until
-// it has evicted nothing in a run, or for 20 runs, each when the cluster is at rest.
+// TestDescheduler puts the descheduler and a ZoneRebalance onto clusters that are alike, with the shipped scheduler. The descheduler is run until
+// it has evicted nothing in a run, or 20 times, each when the cluster is at rest. What comes of it is the table in docs/comparison.md.
 func TestDescheduler(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join(apiserver.Root(t), "docs", "comparison.md"))
+	require.NoError(t, err)
 	for _, s := range []shape{
-		{name: "hard, room", rule: corev1.DoNotSchedule, free: 8},
-		{name: "soft, room", rule: corev1.ScheduleAnyway, free: 8},
-		{name: "hard, room for one", rule: corev1.DoNotSchedule, free: 1},
-		{name: "soft, room for one", rule: corev1.ScheduleAnyway, free: 1},
-		{name: "soft, the zone is full", rule: corev1.ScheduleAnyway, free: 0},
-		{name: "soft, other zones are preferred", rule: corev1.ScheduleAnyway, free: 2, prefers: true},
-		{name: "hard, the room is held", rule: corev1.DoNotSchedule, free: 2, held: true},
-		{name: "policy, room", free: 8},
+		{
+			name: "hard, room for all", rule: corev1.DoNotSchedule, free: 8,
+			descheduler: outcome{runs: 2, evictions: 2}, zonewise: outcome{evictions: 2},
+		},
+		{
+			name: "soft, room for all", rule: corev1.ScheduleAnyway, free: 8,
+			descheduler: outcome{runs: 2, evictions: 2}, zonewise: outcome{evictions: 2},
+		},
+		{
+			name: "hard, room for one", rule: corev1.DoNotSchedule, free: 1,
+			descheduler: outcome{runs: 2, evictions: 2, skew: 1, waiting: 1}, zonewise: outcome{evictions: 1, skew: 2},
+		},
+		{
+			name: "soft, room for one", rule: corev1.ScheduleAnyway, free: 1,
+			descheduler: outcome{runs: 2, evictions: 2, skew: 2}, zonewise: outcome{evictions: 1, skew: 2},
+		},
+		{
+			name: "soft, no room", rule: corev1.ScheduleAnyway, free: 0,
+			descheduler: outcome{runs: 1, skew: 3}, zonewise: outcome{skew: 3},
+		},
+		{
+			name: "soft, the replicas prefer a and b", rule: corev1.ScheduleAnyway, free: 2, prefers: true,
+			descheduler: outcome{runs: mostRuns, evictions: 2 * mostRuns, skew: 3}, zonewise: outcome{skew: 3},
+		},
+		{
+			name: "hard, a ZoneReservation holds the room", rule: corev1.DoNotSchedule, free: 2, held: true,
+			descheduler: outcome{runs: 4, evictions: 4, skew: 1, waiting: 4}, zonewise: outcome{skew: 3},
+		},
+		{
+			name: "a ZoneSpreadPolicy instead of a constraint, room for all", free: 8,
+			descheduler: outcome{runs: 1, skew: 3}, zonewise: outcome{evictions: 2},
+		},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			t.Run("descheduler", func(t *testing.T) {
-				out := s.start(t).deschedule()
-				t.Logf("%s: descheduler %+v", s.name, out)
-			})
-			t.Run("zonewise", func(t *testing.T) {
-				out := s.start(t).rebalance()
-				t.Logf("%s: zonewise %+v", s.name, out)
-			})
+			require.Contains(t, string(document), s.row(), "the table in docs/comparison.md")
+			t.Run("descheduler", func(t *testing.T) { require.Equal(t, s.descheduler, s.start(t).deschedule()) })
+			t.Run("ZoneRebalance", func(t *testing.T) { require.Equal(t, s.zonewise, s.start(t).rebalance()) })
 		})
 	}
+}
+
+// row is that of the table.
+func (s *shape) row() string {
+	d, z := s.descheduler, s.zonewise
+	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d |", s.name, d.runs, d.evictions, d.skew, d.waiting, z.evictions, z.skew, z.waiting)
 }
 
 // beside is a cluster of a shape.
@@ -133,10 +158,10 @@ func (b *beside) deschedule() outcome {
 	path, err := program.Descheduler(b.Root)
 	require.NoError(b.t, err)
 	policy, kubeconfig := b.Write(b.t, "descheduler.yaml", []byte(policyOfDescheduler)), b.Write(b.t, "descheduler.kubeconfig", b.Env.KubeConfig)
-	rounds := 0
-	for range mostRounds {
-		rounds++
-		log, err := os.Create(filepath.Join(b.Dir, fmt.Sprint("descheduler-", rounds, ".log")))
+	runs := 0
+	for range mostRuns {
+		runs++
+		log, err := os.Create(filepath.Join(b.Dir, fmt.Sprint("descheduler-", runs, ".log")))
 		require.NoError(b.t, err)
 		cmd := exec.CommandContext(b.t.Context(), path, "--policy-config-file="+policy, "--kubeconfig="+kubeconfig, "--secure-port=0", "--disable-metrics", "-v=3")
 		cmd.Stdout, cmd.Stderr = log, log
@@ -151,7 +176,7 @@ func (b *beside) deschedule() outcome {
 			break
 		}
 	}
-	return b.outcome(rounds)
+	return b.outcome(runs)
 }
 
 // awaitRest waits until everything has been seen that was written before, and each replica runs or has been refused by the scheduler.
@@ -194,10 +219,11 @@ func (b *beside) rebalance() outcome {
 		return c != nil && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove)
 	})
 	b.awaitRest()
+	require.GreaterOrEqual(b.t, b.leastReady, 5, "one replica at a time is away")
 	return b.outcome(0)
 }
 
-func (b *beside) outcome(rounds int) outcome {
+func (b *beside) outcome(runs int) outcome {
 	in, waiting := map[string]int{"a": 0, "b": 0, "c": 0}, 0
 	for _, pod := range b.running() {
 		if zone := b.zones[pod.Spec.NodeName]; pod.Labels["app"] == "web" && zone != "" {
@@ -207,6 +233,6 @@ func (b *beside) outcome(rounds int) outcome {
 		}
 	}
 	return outcome{
-		rounds: rounds, moves: len(b.evicted), ready: b.leastReady, skew: max(in["a"], in["b"], in["c"]) - min(in["a"], in["b"], in["c"]), waiting: waiting,
+		runs: runs, evictions: len(b.evicted), skew: max(in["a"], in["b"], in["c"]) - min(in["a"], in["b"], in["c"]), waiting: waiting,
 	}
 }

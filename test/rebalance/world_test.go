@@ -108,8 +108,10 @@ func (w *world) put(c *clitest.Cluster) {
 	}
 	for _, node := range snapshot.List[*corev1.Node](c.Snapshot) {
 		w.zones[node.Name] = node.Labels[corev1.LabelTopologyZone]
+		node.Status.Conditions = nil
 		create(node)
 	}
+	require.NoError(w.t, wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, limit, true, w.nodesHaveKubelets), "the nodes have kubelets")
 	for _, policy := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot) {
 		create(policy)
 	}
@@ -246,6 +248,19 @@ func (w *world) ready() int {
 		n -= w.services[i].Missing(w.running())
 	}
 	return n
+}
+
+// nodesHaveKubelets reports whether kwok has made all nodes ready: what it does for pods that are older than that is another matter.
+func (w *world) nodesHaveKubelets(ctx context.Context) (bool, error) {
+	var nodes corev1.NodeList
+	if err := w.List(ctx, &nodes); err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
+		return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	}), nil
 }
 
 // budgetsAreCounted reports whether the disruption controller has seen all pods of the budgets.
