@@ -23,7 +23,7 @@ type Model struct {
 	frequency  int
 }
 
-// Models returns the kinds of nodes that may be bought: of each zone a few kinds of its usable nodes, the smallest first. pods is how many of the pods for
+// Models returns the kinds of nodes that may be bought: of each zone a few kinds of its usable nodes, those with pods before the others, and the smallest first. pods is how many of the pods for
 // which nodes are to be bought are on each node: the kinds that have most of them are taken first, so that a pool of a few nodes is found, and then the most
 // frequent ones.
 func Models(all []*v1.Node, pods map[string]int) []Model {
@@ -51,7 +51,7 @@ func Models(all []*v1.Node, pods map[string]int) []Model {
 		out = append(out, models[:min(len(models), modelsPerZone)]...)
 	}
 	slices.SortFunc(out, func(a, b Model) int {
-		return cmp.Or(cmp.Compare(a.cpu, b.cpu), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(min(b.pods, 1), min(a.pods, 1)), cmp.Compare(a.cpu, b.cpu), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Node, b.Node))
 	})
 	return out
 }
@@ -71,15 +71,15 @@ func kindOf(node *v1.Node) string {
 }
 
 // Search finds the least that has to be bought, as numbers of nodes like the models, by their names. enough says whether a
-// purchase is enough; more is never worse for it. most is how many of one model are tried. It prefers one model, of which it
-// finds the least number and then the smallest kind. If none is enough alone, it takes as many of each, and then gives up what
+// purchase is enough; more is never worse for it. most is how many of one model are tried, and likely a number that is tried before that. It prefers one
+// model, of which it finds the least number and then the first. If none is enough alone, it takes as many of each, and then gives up what
 // it can. It returns nil if that is not enough either.
-func Search(models []Model, most int, enough func(bought map[string]int) (bool, error)) (map[string]int, error) {
+func Search(models []Model, likely, most int, enough func(bought map[string]int) (bool, error)) (map[string]int, error) {
 	var best map[string]int
 	limit := most
 	for _, m := range models {
 		ofOne := func(n int) map[string]int { return map[string]int{m.Node: n} }
-		n, err := least(1, limit, func(n int) (bool, error) { return enough(ofOne(n)) })
+		n, err := leastOf(likely, limit, func(n int) (bool, error) { return enough(ofOne(n)) })
 		if err != nil {
 			return nil, err
 		}
@@ -117,6 +117,21 @@ func Search(models []Model, most int, enough func(bought map[string]int) (bool, 
 	return bought, nil
 }
 
+// leastOf returns the smallest number from 1 to high that is enough, high+1 if none is. It begins with a likely one.
+func leastOf(likely, high int, enough func(n int) (bool, error)) (int, error) {
+	if likely < 1 || likely >= high {
+		return least(1, high, enough)
+	}
+	yes, err := enough(likely)
+	switch {
+	case err != nil:
+		return 0, err
+	case yes:
+		return leastBelow(1, likely, enough)
+	}
+	return least(likely+1, high, enough)
+}
+
 // least returns the smallest number from low to high that is enough, high+1 if none is.
 func least(low, high int, enough func(n int) (bool, error)) (int, error) {
 	if low > high {
@@ -126,9 +141,14 @@ func least(low, high int, enough func(n int) (bool, error)) (int, error) {
 	if err != nil || !yes {
 		return high + 1, err
 	}
+	return leastBelow(low, high, enough)
+}
+
+// leastBelow is the same for a high that is enough.
+func leastBelow(low, high int, enough func(n int) (bool, error)) (int, error) {
 	for low < high {
 		middle := (low + high) / 2
-		yes, err = enough(middle)
+		yes, err := enough(middle)
 		if err != nil {
 			return 0, err
 		}

@@ -28,8 +28,9 @@ type PurchaseSearch struct {
 	// displaced is how many pods each loss displaces, and waiting how many wait before.
 	displaced               []int
 	displacedByAll, waiting int
-	// protected is how many protected pods are on each node.
+	// protected is how many protected pods are on each node, and waited how many wait after the worst loss.
 	protected map[string]int
+	waited    int
 
 	// resume goes on until the next pause, and reports whether there was one. stop has pause return errClosed.
 	resume func() (struct{}, bool)
@@ -46,13 +47,12 @@ func NewPurchaseSearch(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (*PurchaseSearch, error) {
 	search := &PurchaseSearch{certificate: newCertificate(asked), options: &options}
-	broken := false
 	for i := range status.Losses {
 		l := &status.Losses[i]
-		broken = broken || l.Waiting > 0
+		search.waited = max(search.waited, int(l.Waiting))
 		search.losses = append(search.losses, &loss{zone: l.Zone, nodes: l.NodeNames})
 	}
-	if !broken || search.certificate.invalid != nil {
+	if search.waited == 0 || search.certificate.invalid != nil {
 		return nil, nil //nolint:nilerr // the certificate says what is invalid
 	}
 	base, err := sim.New(ctx, objects, options.Sim)
@@ -134,7 +134,9 @@ func (p *PurchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, e
 			all = append(all, trial{l, order})
 		}
 	}
-	models := buy.Models(sim.List[*v1.Node](p.base), p.protected)
+	models := slices.DeleteFunc(buy.Models(sim.List[*v1.Node](p.base), p.protected), func(m buy.Model) bool {
+		return !slices.ContainsFunc(p.losses, func(l *loss) bool { return l.zone == "" || l.zone != m.Zone }) // what is bought there is lost as well
+	})
 	bought := map[string]int{}
 	for {
 		failing, err := p.firstFailing(ctx, all, bought)
@@ -146,7 +148,7 @@ func (p *PurchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, e
 		}
 		failed = append(failed, all[failing])
 		all = slices.Delete(all, failing, failing+1)
-		bought, err = buy.Search(models, most, func(bought map[string]int) (bool, error) {
+		bought, err = buy.Search(models, p.waited, most, func(bought map[string]int) (bool, error) {
 			failing, err := p.firstFailing(ctx, failed, bought)
 			if failing > 0 { // what is not enough here is likely not enough with other numbers
 				failed[0], failed[failing] = failed[failing], failed[0]

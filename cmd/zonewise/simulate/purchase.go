@@ -47,7 +47,7 @@ func FindPurchase(
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return results[b].Pending - results[a].Pending })
 	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot), nil)
-	bought, err := buy.Search(models, most, func(bought map[string]int) (bool, error) {
+	bought, err := buy.Search(models, most, most, func(bought map[string]int) (bool, error) {
 		if tried != nil {
 			tried(purchaseText(purchased(models, bought)))
 		}
