@@ -75,7 +75,7 @@ func (d *Demand) wantFor(refused *Refused) {
 			return (!fixed || only == zone) && !slices.ContainsFunc(tables[1:], func(t *policy.Table) bool { return !t.Rule(zone).OK() })
 		})
 		if !ok {
-			return // no zone may have more of them
+			continue // another pod may still go somewhere: this one may be bound to a zone
 		}
 		for _, table := range tables {
 			change := policy.Change{Pods: 1}

@@ -150,6 +150,15 @@ func TestPoliciesAgree(t *testing.T) {
 	require.Empty(t, PolicyDemand(p, []Refused{refused}, &Cluster{Now: start}).Wants)
 }
 
+// TestPodThatFitsNowhere: one pod that the policies let go nowhere stops none behind it.
+func TestPodThatFitsNowhere(t *testing.T) {
+	p := spread(nil)
+	fixed := several(1, func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelTopologyZone: "a"} })
+	d := PolicyDemand(p, []Refused{{Table: decide(t, p, 6, map[string]int64{"a": 1, "b": 1}), Pods: append(fixed, several(1)...)}}, &Cluster{Now: start})
+	require.Len(t, d.Wants, 1)
+	require.Equal(t, "c", d.Wants[0].Zone)
+}
+
 // TestShapes: pods that differ in where they may be have buffers of their own, and those that keep apart from each other by nodes keep apart in the buffer.
 func TestShapes(t *testing.T) {
 	apart := v1.PodAffinityTerm{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MatchLabelKeys: []string{"x"}}

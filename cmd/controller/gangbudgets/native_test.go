@@ -59,7 +59,7 @@ func TestNativePlan(t *testing.T) {
 			name: "another minCount", minCount: 2, nodes: nodes, update: []string{"train"}, selector: map[string]string{"app": "train"},
 			change: func(c *clitest.Cluster) {
 				b := budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"})
-				b.Spec.MinAvailable = new(intstr.FromInt32(3))
+				b.Spec.MinAvailable, b.Annotations = new(intstr.FromInt32(3)), map[string]string{"team": "shop"}
 				c.Add(b)
 			},
 		},
@@ -91,6 +91,9 @@ func TestNativePlan(t *testing.T) {
 				require.Equal(t, tc.selector, b.Spec.Selector.MatchLabels)
 				require.Equal(t, tc.minCount, b.Spec.MinAvailable.IntVal)
 				require.Equal(t, "scheduling.k8s.io", strings.Split(b.OwnerReferences[0].APIVersion, "/")[0])
+			}
+			for _, b := range p.update {
+				require.Equal(t, "shop", b.Annotations["team"], "what others have added stays")
 			}
 			if tc.refusal == "" {
 				require.Empty(t, p.refusals)

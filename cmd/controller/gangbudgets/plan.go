@@ -158,7 +158,7 @@ func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, members, b
 			p.remove = append(p.remove, own)
 		}
 	case own != nil && !equality.Semantic.DeepEqual(own.Spec, wanted.Spec):
-		wanted.ResourceVersion = own.ResourceVersion
+		wanted.ObjectMeta = *own.ObjectMeta.DeepCopy() // others may have added to it
 		p.update = append(p.update, wanted)
 	case own == nil && whole:
 		p.create = append(p.create, wanted)
