@@ -41,8 +41,8 @@ type Demand struct {
 	Placing
 	// Waiting is how many of the owner's pods are about to be placed.
 	Waiting int
-	// Arrived is how many pods have been placed in each zone lately for which room may have been asked: what they use is not asked for any more.
-	Arrived map[string]int32
+	// Arrived is when pods for which room may have been asked were placed in each zone: what they use is not asked for any more.
+	Arrived map[string][]time.Time
 	// Lost are the zones with nodes none of which is usable. What is asked for there stays as it is.
 	Lost []string
 	// Frozen says why everything stays as it is; empty if it need not.

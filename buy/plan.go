@@ -2,7 +2,6 @@ package buy
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,9 @@ import (
 
 // FallAfter is how long what is asked for stays above what is wanted.
 const FallAfter = 5 * time.Minute
+
+// arrivedWithin is for how long a pod that has been placed counts as just arrived: a few looks.
+const arrivedWithin = time.Minute
 
 // Buffer is what is asked for of one size in one zone.
 type Buffer struct {
@@ -57,7 +59,7 @@ func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bo
 	slices.SortFunc(p.buffers, func(a, b *Buffer) int {
 		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(a.Name, b.Name))
 	})
-	p.settle()
+	p.settle(now)
 	p.fall(now)
 	p.replace()
 	p.cut()
@@ -103,13 +105,24 @@ func (p *plan) total() int32 {
 	return n
 }
 
-// settle lowers what pods have been asked for that run now: they use the room, and keep its node.
-func (p *plan) settle() {
-	arrived := maps.Clone(p.demand.Arrived)
+// settle lowers what pods have been asked for that run now: they use the room, and keep its node. A surplus that was there at an earlier look is not of pods
+// that had arrived by then.
+func (p *plan) settle(now time.Time) {
+	used := map[string]int32{}
 	for _, b := range p.buffers {
-		if n := min(b.surplus(), arrived[b.Zone]); n > 0 && !p.frozen(b) {
+		since := now.Add(-arrivedWithin)
+		if b.Fall != nil && b.Fall.Since.After(since) {
+			since = b.Fall.Since
+		}
+		arrived := -used[b.Zone]
+		for _, at := range p.demand.Arrived[b.Zone] {
+			if at.After(since) {
+				arrived++
+			}
+		}
+		if n := min(b.surplus(), arrived); n > 0 && !p.frozen(b) {
 			b.Asked -= n
-			arrived[b.Zone] -= n
+			used[b.Zone] += n
 		}
 	}
 }

@@ -90,19 +90,19 @@ func (d *Demand) wantFor(refused *Refused) {
 	}
 }
 
-// arrived counts the pods of a policy that have been placed in each zone within FallAfter.
-func arrived(p *v1alpha1.ZoneSpreadPolicy, cluster *Cluster) map[string]int32 {
+// arrived returns when the pods of a policy were placed in each zone.
+func arrived(p *v1alpha1.ZoneSpreadPolicy, cluster *Cluster) map[string][]time.Time {
 	selected := selection{}
 	selected.add(p.Namespace, &p.Spec.PodSelector)
 	zones := zonesOf(cluster.Nodes)
-	out := map[string]int32{}
+	out := map[string][]time.Time{}
 	for _, pod := range cluster.Pods {
 		zone := zones[pod.Spec.NodeName]
 		if zone == "" || !pods.Live(pod) || !selected.has(pod) {
 			continue
 		}
-		if c := pods.Condition(pod, v1.PodScheduled); c != nil && cluster.Now.Sub(c.LastTransitionTime.Time) < FallAfter {
-			out[zone]++
+		if c := pods.Condition(pod, v1.PodScheduled); c != nil && c.Status == v1.ConditionTrue {
+			out[zone] = append(out[zone], c.LastTransitionTime.Time)
 		}
 	}
 	return out

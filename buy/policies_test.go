@@ -222,6 +222,15 @@ func TestArrivedPodsEndTheRequest(t *testing.T) {
 	after, _ = PolicyDemand(p, nil, cluster).Plan(after, start.Add(FallAfter))
 	require.Empty(t, after)
 
+	// They count once: what is not wanted for a moment later stays.
+	wants := demand(9, want("c", "1", 6))
+	buffers, _ = wants.Plan(nil, start)
+	wants.Wants, wants.Arrived = nil, map[string][]time.Time{"c": {start.Add(time.Second), start.Add(time.Second)}}
+	for i := 1; i < 5; i++ {
+		buffers, _ = wants.Plan(buffers, start.Add(time.Duration(i)*15*time.Second))
+		require.Equal(t, int32(4), buffers[0].Asked)
+	}
+
 	cluster.Nodes[1] = node("b1", "b", false)
 	require.Equal(t, "no node is ready and not cordoned in zone b", PolicyDemand(p, nil, cluster).Frozen)
 }
@@ -235,7 +244,7 @@ type world struct {
 	buffers  []Buffer
 	bought   int64
 	now      time.Time
-	arrived  map[string]int32
+	arrived  map[string][]time.Time
 }
 
 // place places pods as the scheduler does, where the policy admits them and there is room, and returns how many wait.
@@ -255,7 +264,7 @@ func (w *world) place(t require.TestingT) (waiting int64) {
 		}
 		w.pods[zone]++
 		w.room[zone]--
-		w.arrived[zone]++
+		w.arrived[zone] = append(w.arrived[zone], w.now)
 	}
 	return 0
 }
@@ -298,7 +307,7 @@ func TestPolicyBuys(t *testing.T) {
 				s.QuorumSafe = rapid.Bool().Draw(t, "quorumSafe")
 				s.Buy.Max = rapid.Int32Range(1, 12).Draw(t, "max")
 			}),
-			replicas: rapid.Int64Range(1, 12).Draw(t, "replicas"), pods: map[string]int64{}, room: map[string]int64{}, now: start, arrived: map[string]int32{},
+			replicas: rapid.Int64Range(1, 12).Draw(t, "replicas"), pods: map[string]int64{}, room: map[string]int64{}, now: start, arrived: map[string][]time.Time{},
 		}
 		for _, zone := range []string{"a", "b", "c", "d"} {
 			if rapid.Bool().Draw(t, "nodes in "+zone) {
@@ -308,7 +317,6 @@ func TestPolicyBuys(t *testing.T) {
 		waited := w.place(t)
 		waiting := waited
 		for range 60 {
-			w.arrived = map[string]int32{}
 			waiting = w.place(t)
 			d := w.look(t, waiting)
 			var asked, wanted int32
