@@ -178,10 +178,10 @@ func promiseOf(r *v1alpha1.ZoneRebalance) *int64 {
 	return &r.Status.After.Excess
 }
 
-// edit gives the ZoneRebalance a larger budget.
+// edit gives the ZoneRebalance a budget of one more, so that each hour is judged again by the next one.
 func (r *run) edit() {
 	r.t.Helper()
-	patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec": {"maxPerHour": %d}}`, *r.rebalance.Spec.MaxPerHour+50)))
+	patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec": {"maxPerHour": %d}}`, *r.rebalance.Spec.MaxPerHour+1)))
 	now := r.rebalance.DeepCopy()
 	require.NoError(r.t, r.Patch(r.t.Context(), now, patch))
 	r.rebalance.Spec = now.Spec

@@ -308,7 +308,8 @@ func (w *world) endController() {
 	_ = w.controller.Wait()
 }
 
-// killController kills the controller, and starts it again. Its lease, which nobody has now, does not have to run out.
+// killController kills the controller, and starts it again. Its lease, which nobody has now, does not have to run out. Two controllers at a time
+// are not what this is about: the status, which is written against the version that was read, decides between them.
 func (w *world) killController() {
 	w.t.Helper()
 	w.endController()
