@@ -78,6 +78,7 @@ func (c *cluster) testWeightsBought() {
 	require.NoError(c.t, c.Patch(c.t.Context(), policy, client.MergeFrom(before)))
 	c.waitRunning(policy.Name, "a 1, b 1, c 2")
 	c.waitNothingAsked()
+	c.waitLooked()
 	require.Equal(c.t, "c 1", c.bought())
 }
 
