@@ -19,7 +19,7 @@ import (
 const (
 	// WaitsAtLeast is how long a pod has waited because of a policy before room is asked for it: one that waits for less may be about to be placed.
 	WaitsAtLeast = 30 * time.Second
-	// WaitsAtMost is how long room is asked for a pod: one that waits longer lacks something else.
+	// WaitsAtMost is how long room is asked for a pod that a policy refuses: one that waits longer lacks something else.
 	WaitsAtMost = time.Hour
 )
 
@@ -31,13 +31,13 @@ type Refused struct {
 	Pods   []*v1.Pod
 }
 
-// Waits reports whether room is to be asked for a pod because of a policy.
+// Waits reports whether a pod waits because of a policy, and has waited for long enough that room may be asked for it. For how long the policy has refused it
+// its condition does not tell: a gated pod has had it from the beginning, and its time stays.
 func Waits(pod *v1.Pod, p *policy.Policy, now time.Time) bool {
 	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || pod.Status.NominatedNodeName != "" || !pods.Live(pod) || !p.Refused(pod) {
 		return false
 	}
-	waited := now.Sub(pods.Condition(pod, v1.PodScheduled).LastTransitionTime.Time)
-	return waited >= WaitsAtLeast && waited < WaitsAtMost
+	return now.Sub(pods.Condition(pod, v1.PodScheduled).LastTransitionTime.Time) >= WaitsAtLeast
 }
 
 // PolicyDemand returns what a policy with spec.buy wants: room for the pods that it has made wait, in the zones to which it lets them go. In the other zones
@@ -46,10 +46,7 @@ func PolicyDemand(p *v1alpha1.ZoneSpreadPolicy, refused []Refused, cluster *Clus
 	d := newDemand("ZoneSpreadPolicy", p, &v1alpha1.Buy{
 		Namespace: p.Namespace, Max: p.Spec.Buy.Max, PriorityClassName: p.Spec.Buy.PriorityClassName, Labels: p.Spec.Buy.Labels,
 	})
-	d.Lost = lostZones(cluster.Nodes)
-	if len(d.Lost) > 0 {
-		d.Frozen = lostInWords(d.Lost) // where the policy sends pods depends on all zones
-	}
+	d.Lost = lostZones(cluster.Nodes) // the policy itself decides whether the others take over
 	d.Arrived = arrived(p, cluster)
 	for i := range refused {
 		d.wantFor(&refused[i])

@@ -78,7 +78,7 @@ func TestExpiredAsksForNothing(t *testing.T) {
 	deleted := r.DeepCopy()
 	deleted.Name, deleted.DeletionTimestamp = "deleted", &metav1.Time{Time: start}
 	cluster.Add(r, deleted, &v1.Node{})
-	all := buyersOf(cluster, start)
+	all := buyersOf(cluster, start, refusals{})
 	require.Len(t, all, 1)
 	require.Nil(t, all[0].demand)
 	all[0].withdraw(start)

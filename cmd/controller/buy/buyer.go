@@ -39,8 +39,8 @@ type buyer struct {
 
 func (b *buyer) uid() types.UID { return b.object.GetUID() }
 
-// buyersOf returns the objects that want something, or whose status still says so.
-func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
+// buyersOf returns the objects that want something, or whose status still says so, and brings seen up to date.
+func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer {
 	view := &buy.Cluster{Now: now, Nodes: snapshot.List[*v1.Node](cluster), Pods: snapshot.List[*v1.Pod](cluster)}
 	var out []*buyer
 	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](cluster) {
@@ -68,7 +68,7 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
 		}
 		out = append(out, b)
 	}
-	return append(out, policyBuyersOf(cluster, view)...)
+	return append(out, policyBuyersOf(cluster, view, seen)...)
 }
 
 // nothingHeld is what is said of a reservation and of a ZoneSurvival while nothing is wanted.

@@ -35,6 +35,7 @@ type Controller struct {
 	now    func() time.Time
 	// cleaned is when it was last seen that nothing is left, while no object has spec.buy.
 	cleaned time.Time
+	seen    refusals // of the last look
 
 	mu    sync.Mutex // guards asked
 	asked map[types.UID]figures
@@ -59,7 +60,7 @@ func Describe() parts.Description {
 
 // New returns the part.
 func New(shared parts.Shared) *Controller {
-	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, asked: map[types.UID]figures{}}
+	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, seen: refusals{}, asked: map[types.UID]figures{}}
 }
 
 var _ parts.Part = &Controller{}
@@ -97,7 +98,7 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 		klog.FromContext(ctx).V(2).Info("What is asked for stays as it is: a resource cannot be read", "resource", resource)
 		return lookInterval, nil // what is not seen may be wanted
 	}
-	buyers := buyersOf(cluster, now)
+	buyers := buyersOf(cluster, now, c.seen)
 	if len(buyers) == 0 && now.Sub(c.cleaned) < idleInterval {
 		return idleInterval, nil
 	}

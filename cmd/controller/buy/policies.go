@@ -2,6 +2,7 @@ package buy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ import (
 var workloadKinds = []string{"replicasets.apps", "statefulsets.apps", "jobs.batch", "replicationcontrollers"}
 
 // policyBuyersOf returns the policies that want something, or whose status still says so.
-func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster) []*buyer {
+func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster, seen refusals) []*buyer {
 	var out []*buyer
 	var asking []*v1alpha1.ZoneSpreadPolicy
 	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster) {
@@ -36,7 +37,7 @@ func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster) []*buyer {
 			asking = append(asking, p)
 		}
 	}
-	waiting := refusedBy(cluster, asking, view.Now)
+	waiting := refusedBy(cluster, asking, view.Now, seen)
 	for _, b := range out {
 		p := b.object.(*v1alpha1.ZoneSpreadPolicy) //nolint:forcetypeassert // made above
 		if p.Spec.Buy == nil {
@@ -50,8 +51,12 @@ func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster) []*buyer {
 	return out
 }
 
+// refusals are when the pods that wait because of a policy were first seen to do so, by their UIDs. They are not written down: after a restart of the
+// controller, room is asked for another hour.
+type refusals map[types.UID]time.Time
+
 // refusedBy returns the pods for which policies want room, by the UIDs of the policies. A pod that several of them make wait is the first one's, by name.
-func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, now time.Time) map[types.UID][]buy.Refused {
+func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, now time.Time, seen refusals) map[types.UID][]buy.Refused {
 	compiled := map[string][]*policy.Policy{} // by namespace
 	for _, p := range asking {
 		if c, errs := policy.Compile(p); len(errs) == 0 {
@@ -61,15 +66,23 @@ func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, 
 	for _, all := range compiled {
 		slices.SortFunc(all, func(a, b *policy.Policy) int { return strings.Compare(a.Key(), b.Key()) })
 	}
-	by := map[*v1.Pod]*policy.Policy{}
+	by, waiting := map[*v1.Pod]*policy.Policy{}, map[types.UID]bool{}
 	for _, pod := range snapshot.List[*v1.Pod](cluster) {
 		for _, p := range compiled[pod.Namespace] {
-			if p.Selects(pod.Labels) && buy.Waits(pod, p, now) {
-				by[pod] = p
-				break
+			if !p.Selects(pod.Labels) || !buy.Waits(pod, p, now) {
+				continue
 			}
+			waiting[pod.UID] = true
+			if _, known := seen[pod.UID]; !known {
+				seen[pod.UID] = now
+			}
+			if now.Sub(seen[pod.UID]) < buy.WaitsAtMost {
+				by[pod] = p
+			}
+			break
 		}
 	}
+	maps.DeleteFunc(seen, func(uid types.UID, _ time.Time) bool { return !waiting[uid] })
 	if len(by) == 0 {
 		return nil // as nearly always: to count all pods costs CPU
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/test/clitest"
 )
@@ -70,7 +71,7 @@ func TestPoliciesBuy(t *testing.T) {
 	c.Policy("never", nil)
 
 	all := map[string]*buyer{}
-	for _, b := range buyersOf(c.Snapshot, clitest.Now) {
+	for _, b := range buyersOf(c.Snapshot, clitest.Now, refusals{}) {
 		all[b.name] = b
 	}
 	require.Len(t, all, 5)
@@ -88,9 +89,36 @@ func TestPoliciesBuy(t *testing.T) {
 	require.Empty(t, wants("second"))
 
 	c.Missing = []snapshot.Missing{{Resource: "replicasets.apps", Reason: snapshot.Forbidden}}
-	for _, b := range buyersOf(c.Snapshot, clitest.Now) {
+	for _, b := range buyersOf(c.Snapshot, clitest.Now, refusals{}) {
 		if b.demand != nil {
 			require.Equal(t, "replicasets.apps cannot be read", b.demand.Frozen)
 		}
 	}
+}
+
+// TestHowLongAPodIsRefused: room is asked for an hour since the policy was seen to refuse a pod, which may have been gated for long before.
+func TestHowLongAPodIsRefused(t *testing.T) {
+	c := clitest.New()
+	c.Node("a", "a", "8", "32Gi")
+	web := c.Deployment("web", 2, "1", "1Gi", nil)
+	web("a")
+	pod := web("")
+	refused("shop/web", pod)
+	pod.Status.Conditions[0].LastTransitionTime.Time = clitest.Now.Add(-24 * time.Hour) // a gate kept it until now
+	c.Policy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
+		s.MaxSkew, s.Zones, s.Buy = 1, []v1alpha1.ZoneSpreadZone{{Name: "c"}}, &v1alpha1.PolicyBuy{Max: 10}
+	})
+	seen := refusals{}
+	wants := func(after time.Duration) int {
+		return len(buyersOf(c.Snapshot, clitest.Now.Add(after), seen)[0].demand.Wants)
+	}
+	require.Equal(t, 1, wants(0))
+	require.Equal(t, 1, wants(buy.WaitsAtMost-time.Second))
+	require.Zero(t, wants(buy.WaitsAtMost))
+
+	pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "again"}}
+	require.Zero(t, wants(buy.WaitsAtMost))
+	require.Empty(t, seen)
+	pod.Spec.SchedulingGates = nil
+	require.Equal(t, 1, wants(buy.WaitsAtMost))
 }
