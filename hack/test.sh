@@ -226,7 +226,7 @@ step_modules() {
 		[ "$dir" != . ] || continue
 		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then
 			say "in $dir"
-			FRESH=1 run_go "$ROOT/$dir" pkgname ./... -timeout 1h || rc=$?
+			FRESH=1 run_go "$ROOT/$dir" pkgname ./... -timeout 90m || rc=$?
 			total=$((total + COUNT))
 		fi
 	done

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -40,17 +41,17 @@ func TestUpstreamSuites(t *testing.T) {
 			goCommand(t, "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./suites/"+name)
 			with := runSuite(t, binary, *config, *only)
 			require.Greater(t, len(with), 1, "it has tests")
-			require.True(t, marked(with), "no scheduler had PermitGate")
+			for _, test := range listed(t, binary, *only) {
+				require.Contains(t, with, test, "it did not run with PermitGate:\n%s", with[whole].tail())
+				require.True(t, marked(with, test), "%s made no scheduler with PermitGate", test)
+			}
 			failed := failures(with)
 			t.Logf("%d of %d tests and subtests fail with PermitGate", len(failed), len(with)-1)
-			if len(failed) == 0 && len(differences[name]) == 0 {
-				return
+			alone := map[string]*outcome{}
+			if len(failed) > 0 {
+				alone = runSuite(t, binary, "", pattern(failed))
 			}
-			alone := runSuite(t, binary, "", pattern(failed))
-			require.False(t, marked(alone))
-			faults, upstreams := compare(differences[name], failed, alone)
-			t.Logf("fail without PermitGate, too: %q", upstreams)
-			for _, fault := range faults {
+			for _, fault := range compare(differences[name], upstreams[name], failed, alone) {
 				t.Error(fault)
 			}
 		})
@@ -86,7 +87,7 @@ const whole = "the process"
 // runSuite runs the tests of a suite and returns what became of each, by its name. A failed subtest is not its parent's failure as well.
 func runSuite(t *testing.T, binary, config, tests string) map[string]*outcome {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "tool", "test2json", binary, "-test.v=test2json", "-test.timeout=40m", "-test.run="+tests)
+	command := exec.CommandContext(t.Context(), "go", "tool", "test2json", binary, "-test.v=test2json", "-test.timeout=20m", "-test.run="+tests)
 	command.Dir = t.TempDir()
 	command.Env = append(os.Environ(), withpack.Env+"="+config)
 	stdout, err := command.StdoutPipe()
@@ -139,10 +140,21 @@ func blameLeaves(outcomes map[string]*outcome) {
 
 func (o *outcome) passed() bool { return o.action == "pass" || o.action == "skip" }
 
-// marked reports whether a scheduler had PermitGate.
-func marked(outcomes map[string]*outcome) bool {
-	for _, o := range outcomes {
-		if slices.Contains(o.output, withpack.Mark+"\n") {
+// listed returns the names of the tests of a suite.
+func listed(t *testing.T, binary, tests string) []string {
+	t.Helper()
+	tests, _, _ = strings.Cut(tests, "/")
+	output, err := exec.CommandContext(t.Context(), binary, "-test.list="+cmp.Or(tests, ".")).Output()
+	require.NoError(t, err)
+	names := slices.DeleteFunc(strings.Fields(string(output)), func(name string) bool { return !strings.HasPrefix(name, "Test") })
+	require.NotEmpty(t, names)
+	return names
+}
+
+// marked reports whether a scheduler of a test, or of one of its subtests, had PermitGate.
+func marked(outcomes map[string]*outcome, test string) bool {
+	for name, o := range outcomes {
+		if (name == test || strings.HasPrefix(name, test+"/")) && strings.Contains(strings.Join(o.output, ""), withpack.Mark) {
 			return true
 		}
 	}
@@ -168,24 +180,29 @@ func pattern(failed map[string]*outcome) string {
 	return strings.Join(slices.Sorted(maps.Keys(tests)), "|")
 }
 
-// compare returns what fails only with PermitGate and is not expected to, and what is expected to and passes; and what fails without it, too.
-func compare(expected map[string]string, failed, alone map[string]*outcome) (faults, upstreams []string) {
+// compare returns what fails and is not listed for it, in the table of what fails only with PermitGate or in that of what fails without it, too; and
+// what is listed and passes.
+func compare(onlyWith, inBoth map[string]string, failed, alone map[string]*outcome) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		reason, how := onlyWith[name], "fails only with PermitGate"
 		switch o := alone[name]; {
 		case o == nil:
-			faults = append(faults, name+" fails with PermitGate, and did not run without it:\n"+failed[name].tail())
+			reason, how = "", "fails with PermitGate, and did not run without it"
 		case !o.passed():
-			upstreams = append(upstreams, name)
-		case expected[name] == "":
-			faults = append(faults, name+" fails only with PermitGate:\n"+failed[name].tail())
+			reason, how = inBoth[name], "fails, without PermitGate, too"
+		}
+		if reason == "" {
+			faults = append(faults, name+" "+how+":\n"+failed[name].tail())
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(expected)) {
-		if failed[name] == nil {
-			faults = append(faults, name+" is listed in differences_test.go, and passes with PermitGate")
+	for _, table := range []map[string]string{onlyWith, inBoth} {
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if failed[name] == nil {
+				faults = append(faults, name+" is listed in differences_test.go, and passes with PermitGate")
+			}
 		}
 	}
-	return faults, upstreams
+	return faults
 }
 
 func (o *outcome) tail() string { return strings.Join(o.output[max(len(o.output)-40, 0):], "") }
@@ -209,15 +226,23 @@ func TestCompare(t *testing.T) {
 	require.Equal(t, "^T$|^U$", pattern(failed))
 	alone := map[string]*outcome{"T/a": {action: "pass"}, "T/b": {action: "fail"}, "U": {action: "pass"}}
 	for _, tt := range []struct {
-		expected map[string]string
-		fault    string
+		onlyWith, inBoth []string
+		fault            string
 	}{
-		{map[string]string{"T/a": "a reason", "U": "a reason"}, ""},
-		{map[string]string{"T/a": "a reason"}, "U fails only with PermitGate"},
-		{map[string]string{"T/a": "a reason", "U": "a reason", "V": "a reason"}, "V is listed"},
+		{[]string{"T/a", "U"}, []string{"T/b"}, ""},
+		{[]string{"T/a"}, []string{"T/b"}, "U fails only with PermitGate"},
+		{[]string{"T/a", "U"}, nil, "T/b fails, without PermitGate, too"},
+		{[]string{"T/a", "U", "V"}, []string{"T/b"}, "V is listed"},
+		{[]string{"T/a", "U"}, []string{"T/b", "V"}, "V is listed"},
 	} {
-		faults, upstreams := compare(tt.expected, failed, alone)
-		require.Equal(t, []string{"T/b"}, upstreams)
+		table := func(names []string) map[string]string {
+			reasons := map[string]string{}
+			for _, name := range names {
+				reasons[name] = "a reason"
+			}
+			return reasons
+		}
+		faults := compare(table(tt.onlyWith), table(tt.inBoth), failed, alone)
 		if tt.fault == "" {
 			require.Empty(t, faults)
 			continue
@@ -225,6 +250,11 @@ func TestCompare(t *testing.T) {
 		require.Len(t, faults, 1)
 		require.Contains(t, faults[0], tt.fault)
 	}
-	faults, _ := compare(nil, failed, nil)
-	require.Len(t, faults, 3, "nothing ran without PermitGate")
+	require.Len(t, compare(nil, nil, failed, nil), 3, "nothing ran without PermitGate")
+}
+
+func TestMarked(t *testing.T) {
+	outcomes := map[string]*outcome{"T": {}, "T/a": {output: []string{withpack.Mark + "\n"}}, "TU": {}}
+	require.True(t, marked(outcomes, "T"))
+	require.False(t, marked(outcomes, "TU"))
 }
