@@ -135,6 +135,9 @@ func (s *Server) StartKarpenter(t *testing.T, types string) {
 // Admin is the file of an administrator's kubeconfig.
 func (s *Server) Admin() string { return s.plane.Admin }
 
+// endsWithin is how long a program may take to end once it is asked to.
+const endsWithin = time.Minute
+
 // run runs a program, with variables beside those of the test, until the test ends, and returns its process and the file of its log.
 func (s *Server) run(t *testing.T, program string, env []string, args ...string) (process *os.Process, log string) {
 	t.Helper()
@@ -146,9 +149,14 @@ func (s *Server) run(t *testing.T, program string, env []string, args ...string)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM), program)
+		kill := time.AfterFunc(endsWithin, func() { _ = cmd.Process.Kill() }) // an error means that it has ended
+		err := cmd.Wait()
+		kill.Stop()
 		// A program ends by the signal, or by itself and without an error.
-		if err := cmd.Wait(); !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() {
 			require.NoError(t, err, program)
+		} else {
+			require.Equal(t, syscall.SIGTERM, status.Signal(), "%s does not end", program)
 		}
 		require.NoError(t, file.Close())
 		if t.Failed() {
