@@ -34,8 +34,8 @@ func (s *stayers) whyMember(pod *v1.Pod) string {
 	switch over := metav1.GetControllerOfNoCopy(pod); {
 	case !s.options.selects(pod):
 		return "is not selected"
-	case asksToStay(pod) != "":
-		return asksToStay(pod)
+	case AsksToStay(pod) != "":
+		return AsksToStay(pod)
 	case s.sim.OfOtherScheduler(pod):
 		return "belongs to the scheduler " + pod.Spec.SchedulerName
 	case over != nil && s.rollouts[over.UID] != "":

@@ -74,8 +74,8 @@ func (s *stayers) why(pod *v1.Pod) string {
 	switch {
 	case !s.options.selects(pod):
 		return "is not selected"
-	case asksToStay(pod) != "":
-		return asksToStay(pod)
+	case AsksToStay(pod) != "":
+		return AsksToStay(pod)
 	case pod.Labels[schedulingv1alpha1.PodGroupLabel] != "" || pod.Spec.SchedulingGroup != nil:
 		return "is a member of a gang"
 	case s.sim.OfOtherScheduler(pod):
@@ -100,8 +100,8 @@ func (s *stayers) why(pod *v1.Pod) string {
 	return ""
 }
 
-// asksToStay returns by what a pod asks not to be disrupted; empty if it does not.
-func asksToStay(pod *v1.Pod) string {
+// AsksToStay returns by what a pod asks not to be disrupted; empty if it does not.
+func AsksToStay(pod *v1.Pod) string {
 	switch {
 	case pod.Annotations[doNotDisrupt] == "true":
 		return "has the annotation " + doNotDisrupt

@@ -38,7 +38,8 @@ type ZoneRebalanceStatus struct {
 	// +optional
 	Round int64 `json:"round,omitempty"`
 
-	// Moves are those of the plan, in the order in which they are made, after those of the last hour and the last one of each workload.
+	// Moves are those of the plan, in the order in which they are made, after those of the last hour and the last one of each workload. The last
+	// ones of a gang stay for a day.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
@@ -221,7 +222,7 @@ type RebalanceGang struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	UID types.UID `json:"uid"`
-	// Since is from when on the PodGroup says so: by its condition, or by its phase as it was first seen.
+	// Since is when the PodGroup was first seen to say so, or when it said so by its condition if that is later.
 	// +required
 	Since metav1.Time `json:"since"`
 	// Bound is how many members are bound, and Missing how many more the gang needs.

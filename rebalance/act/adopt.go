@@ -16,6 +16,9 @@ const (
 	MaxPlanned = 200
 	// maxRemembered is how many moves that are over it keeps beside those of the last hour.
 	maxRemembered = 150
+	// gangMemory is how long the last moves of a gang are remembered: longer than a plan is stopped, and for the cooldown of
+	// other ZoneRebalances.
+	gangMemory = longestStop + time.Hour
 )
 
 // Adopt makes a plan that of the status, in place of what is left of the one before. complete says that the plan is the
@@ -46,9 +49,24 @@ func Adopt(r *v1alpha1.ZoneRebalance, moves []v1alpha1.RebalanceMove, complete b
 	}
 	s.Complete, s.PlannedAt = complete, after(s.Moves, second(now))
 	if complete && len(moves) == 0 {
-		s.Stop = nil
+		forgetStop(r)
 	}
 	Prune(r, now)
+}
+
+// forgetStop forgets an earlier stop, unless a gang whose eviction has failed is still bound in part: it would be evicted
+// again after the shortest pause.
+func forgetStop(r *v1alpha1.ZoneRebalance) {
+	listed := map[types.UID]bool{}
+	for i := range r.Status.PartlyBound {
+		listed[r.Status.PartlyBound[i].UID] = true
+	}
+	for i := range r.Status.Moves {
+		if m := &r.Status.Moves[i]; listed[m.PodGroup] && (m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused) {
+			return
+		}
+	}
+	r.Status.Stop = nil
 }
 
 // after returns a time, or a second later if a move has ended in its second: which moves a plan knows of is told by whole seconds.
@@ -71,6 +89,12 @@ func Prune(r *v1alpha1.ZoneRebalance, now time.Time) {
 		}
 	}
 	remembered := 0
+	memory := func(m *v1alpha1.RebalanceMove) time.Duration {
+		if m.PodGroup != "" {
+			return max(Cooldown(r), gangMemory)
+		}
+		return Cooldown(r)
+	}
 	rank := func(m *v1alpha1.RebalanceMove) int {
 		switch m.State {
 		case v1alpha1.MovePlanned:
@@ -86,7 +110,7 @@ func Prune(r *v1alpha1.ZoneRebalance, now time.Time) {
 		switch {
 		case rank(&m) > 0 || counts(&m, now):
 			return false
-		case now.Sub(m.At.Time) > Cooldown(r) || !last[m.Workload].Equal(m.At.Time) || remembered == maxRemembered:
+		case now.Sub(m.At.Time) > memory(&m) || !last[m.Workload].Equal(m.At.Time) || remembered == maxRemembered:
 			return true
 		}
 		remembered++

@@ -31,7 +31,7 @@ type Gang struct {
 	Bound   []types.UID
 	Missing int
 	// PartlyBound: the PodGroup asks for the eviction of its bound members, and the scheduler reports that it is bound in
-	// part. Since is from when on; zero if the report does not say.
+	// part. Since is from when on, unless that was seen later; zero if the report does not say.
 	PartlyBound bool
 	Since       time.Time
 	// Stays says why the members are not to be evicted; empty if nothing is known against it.
@@ -41,8 +41,8 @@ type Gang struct {
 // Workload is that of the moves of its members.
 func (g *Gang) Workload() string { return "PodGroup " + g.Namespace + "/" + g.Name }
 
-// notePartlyBound lists the gangs that are reported to be bound in part. One whose report does not say since when is so
-// since it was first listed.
+// notePartlyBound lists the gangs that are reported to be bound in part. Each is so since it was first listed, or since
+// the report says if that is later. Of too many those are left out that may not be evicted.
 func (n *next) notePartlyBound() {
 	if n.Gangs == nil {
 		return
@@ -63,21 +63,69 @@ func (n *next) notePartlyBound() {
 		if was := listed[uid]; was != nil {
 			entry.Since, entry.Why = was.Since, was.Why
 		}
-		if !g.Since.IsZero() {
+		if g.Since.After(entry.Since.Time) {
 			entry.Since = second(g.Since)
 		}
 		out = append(out, entry)
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.RebalanceGang) int {
+	byAge := func(a, b v1alpha1.RebalanceGang) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	}
+	slices.SortFunc(out, byAge)
+	if len(out) > maxPartlyBound {
+		slices.SortStableFunc(out, func(a, b v1alpha1.RebalanceGang) int { return cmp.Compare(n.lastListed(a.UID), n.lastListed(b.UID)) })
+		out = out[:maxPartlyBound]
+		slices.SortFunc(out, byAge)
+	}
+	n.Status.PartlyBound = out
+}
+
+// lastListed is 1 for a gang of which is known that it may not be evicted, which is listed after the others.
+func (n *next) lastListed(gang types.UID) int {
+	g := n.Gangs[gang]
+	if g.Stays != "" || len(g.Bound) > int(MaxPerHour(n.ZoneRebalance)) || n.Tried(gang).Refused != "" {
+		return 1
+	}
+	return 0
+}
+
+// noteWhy says of each gang that is not being evicted why it is not, while nothing may begin.
+func (n *next) noteWhy(waits string) {
+	for i := range n.Status.PartlyBound {
+		entry := &n.Status.PartlyBound[i]
+		g, known := n.Gangs[entry.UID]
+		switch {
+		case n.isEvicted(entry.UID):
+			entry.Why = ""
+		case known:
+			entry.Why = ShortReason(cmp.Or(n.whyNotEvicted(&g, entry.Since.Time), "waits for "+waits))
+		}
+	}
+}
+
+// isEvicted reports whether moves of a gang are under way.
+func (n *next) isEvicted(gang types.UID) bool {
+	return slices.ContainsFunc(n.Status.Moves, func(m v1alpha1.RebalanceMove) bool {
+		return m.PodGroup == gang && (m.State == v1alpha1.MoveEvicting || m.State == v1alpha1.MoveEvicted)
 	})
-	n.Status.PartlyBound = out[:min(len(out), maxPartlyBound)]
+}
+
+// Tried is whether the API server would let the bound members of a gang be evicted.
+type Tried struct {
+	// At is when that was found out; zero if it was not yet.
+	At time.Time
+	// Refused says why it would not; empty if it would.
+	Refused string
 }
 
 // dueGang returns the first gang whose bound members are to be evicted now, nil if there is none. waits says in words
-// that one waits for the hour: no other move begins then, or it would wait for ever.
+// what is waited for if one could be evicted that is not yet: no other move begins then, or it would wait for ever. A gang
+// that would be refused keeps no other back; one of these is tried again every five minutes. At most one gang is tried in a
+// step, since that costs a copy of the cluster.
 func (n *next) dueGang() (due *Gang, waits string) {
-	room, free := n.roomThisHour()
+	var first, old *v1alpha1.RebalanceGang
+	var lastTry time.Time
+	others := false
 	for i := range n.Status.PartlyBound {
 		entry := &n.Status.PartlyBound[i]
 		g, known := n.Gangs[entry.UID]
@@ -85,24 +133,65 @@ func (n *next) dueGang() (due *Gang, waits string) {
 			continue // the gangs are not known now
 		}
 		entry.Why = ShortReason(n.whyNotEvicted(&g, entry.Since.Time))
+		if entry.Why != "" {
+			continue
+		}
+		tried := n.Tried(g.UID)
+		entry.Why = ShortReason(tried.Refused)
+		if tried.At.After(lastTry) {
+			lastTry = tried.At
+		}
 		switch {
-		case entry.Why != "":
-		case len(g.Bound) > room:
-			entry.Why = fmt.Sprintf("waits for the hour: %d members are bound, and maxPerHour is %d", len(g.Bound), MaxPerHour(n.ZoneRebalance))
-			n.again(free)
-			waits = cmp.Or(waits, fmt.Sprintf("the hour: %s is evicted first, and maxPerHour is %d", g.Workload(), MaxPerHour(n.ZoneRebalance)))
-		case waits != "": // the first comes first
-			entry.Why = "waits for another gang"
-		default:
-			if why := n.Refused(g.UID); why != "" { // asked last: it costs a copy of the cluster
-				entry.Why = ShortReason(why)
-				n.again(n.Now.Add(refusedWithin))
-				continue
+		case tried.Refused == "" && first == nil:
+			first = entry
+		case tried.Refused == "":
+			others, entry.Why = true, "waits for another gang"
+		case old == nil || tried.At.Before(n.Tried(old.UID).At):
+			old = entry
+		}
+	}
+	switch again := lastTry.Add(refusedWithin); {
+	case first != nil:
+		due, waits = n.tryGang(first)
+	case old != nil && n.Now.Before(again):
+		n.again(again)
+	case old != nil:
+		due, waits = n.tryGang(old)
+	}
+	if due == nil && waits == "" && others {
+		waits = "a copy of the cluster on which the next gang is tried"
+		n.again(n.Now.Add(time.Second))
+	}
+	return due, waits
+}
+
+// tryGang finds out whether the bound members of a gang can be evicted now, and returns it if they are to be. waits says
+// in words what it waits for.
+func (n *next) tryGang(entry *v1alpha1.RebalanceGang) (due *Gang, waits string) {
+	g, tried := n.Gangs[entry.UID], n.Tried(entry.UID)
+	room, free := n.roomThisHour()
+	if fits := len(g.Bound) <= room; fits || n.Now.Sub(tried.At) >= refusedWithin {
+		if from := n.Try(g.UID); !from.IsZero() {
+			n.again(from)
+			if tried.Refused != "" {
+				return nil, ""
 			}
+			entry.Why = "waits for a copy of the cluster on which its eviction is tried"
+			return nil, "a copy of the cluster on which the eviction of " + g.Workload() + " is tried"
+		}
+		tried = n.Tried(g.UID)
+		entry.Why = ShortReason(tried.Refused)
+		switch {
+		case tried.Refused != "":
+			n.again(n.Now.Add(refusedWithin))
+			return nil, ""
+		case fits:
 			return &g, ""
 		}
 	}
-	return nil, waits
+	entry.Why = fmt.Sprintf("waits for the hour: %d members are bound, and maxPerHour is %d", len(g.Bound), MaxPerHour(n.ZoneRebalance))
+	n.again(free)
+	return nil, fmt.Sprintf("the hour: %s is evicted first, and maxPerHour is %d", g.Workload(), MaxPerHour(n.ZoneRebalance))
 }
 
 // whyNotEvicted says why the bound members of a gang are not evicted, whatever the hour has room for.

@@ -41,11 +41,14 @@ func (s *server) observeGangs(o *Observed) {
 		return
 	}
 	o.Gangs = map[types.UID]Gang{}
-	o.Refused = func(types.UID) string {
+	tried := map[types.UID]Tried{}
+	o.Tried = func(gang types.UID) Tried { return tried[gang] }
+	o.Try = func(gang types.UID) time.Time {
+		tried[gang] = Tried{At: s.now}
 		if rapid.IntRange(0, 3).Draw(s.t, "would be refused") == 0 {
-			return "a budget would be in the way"
+			tried[gang] = Tried{At: s.now, Refused: "a budget would be in the way"}
 		}
-		return ""
+		return time.Time{}
 	}
 	for uid, g := range s.gangs {
 		bound, _ := s.members(uid)

@@ -25,7 +25,9 @@ func partOf(s *scene, name string, bound int) types.UID {
 	}
 	if s.seen.Gangs == nil {
 		s.seen.Gangs = map[types.UID]Gang{}
-		s.seen.Refused = func(types.UID) string { return "" }
+		s.tried = map[types.UID]Tried{}
+		s.seen.Tried = func(gang types.UID) Tried { return s.tried[gang] }
+		s.refuse("")
 	}
 	s.seen.Gangs[uid] = g
 	s.seen.Held = "the zones to settle"
@@ -136,7 +138,7 @@ func TestWhyAGangStays(t *testing.T) {
 		{"not asked for", func(s *scene, uid types.UID) { s.changed(uid, func(g *Gang) { g.Stays = "a wrong annotation" }) }, "a wrong annotation"},
 		{"mode Plan", func(s *scene, _ types.UID) { s.Spec.Mode = v1alpha1.RebalancePlan }, "the mode is not Evict"},
 		{"larger than the hour", func(s *scene, _ types.UID) { s.Spec.MaxPerHour = ptr.To[int32](1) }, "2 members are bound, which are evicted together, and maxPerHour is 1"},
-		{"a budget", func(s *scene, _ types.UID) { s.seen.Refused = func(types.UID) string { return "a budget" } }, "a budget"},
+		{"a budget", func(s *scene, _ types.UID) { s.refuse("a budget") }, "a budget"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newScene(t)
@@ -223,5 +225,13 @@ func TestMembersThatAreRefused(t *testing.T) {
 			require.Empty(t, s.next().Evict)
 			require.Equal(t, v1alpha1.ReasonEvictionRefused, s.Status.Stop.Reason)
 		})
+	}
+}
+
+// refuse has the API server refuse to evict the members of each gang, or accept it.
+func (s *scene) refuse(why string) {
+	s.seen.Try = func(gang types.UID) time.Time {
+		s.tried[gang] = Tried{At: s.seen.Now, Refused: why}
+		return time.Time{}
 	}
 }

@@ -65,9 +65,12 @@ type Observed struct {
 	// would, and from when on it can be asked; zero is now.
 	Follows func(moves []v1alpha1.RebalanceMove) (why string, from time.Time)
 	// Gangs are those whose PodGroups ask for the eviction of their bound members, and those of moves; nil if they are not
-	// known. Refused says why the API server would not let all bound members of one be evicted, empty if it would.
-	Gangs   map[types.UID]Gang
-	Refused func(gang types.UID) string
+	// known.
+	Gangs map[types.UID]Gang
+	// Try finds out whether the API server would let all bound members of a gang be evicted, as the cluster is now. It
+	// returns from when on it can, zero if it has. Tried has what was found last.
+	Try   func(gang types.UID) (from time.Time)
+	Tried func(gang types.UID) Tried
 	// Held says why no further move may begin; empty if one may.
 	Held string
 }
@@ -101,8 +104,10 @@ func Next(r *v1alpha1.ZoneRebalance, o *Observed) Step {
 	}
 	switch {
 	case n.underWay() > 0:
+		n.noteWhy("moves that are under way")
 	case n.stopped():
 		n.again(r.Status.Stop.ResumesAt.Time)
+		n.noteWhy("the end of the stop, " + r.Status.Stop.ResumesAt.UTC().Format(time.RFC3339))
 	default:
 		n.begin()
 	}
@@ -139,6 +144,7 @@ func (n *next) gone(m *v1alpha1.RebalanceMove) bool {
 
 // followEvicting has a pod evicted that still runs.
 func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
+	g, exists := n.Gangs[m.PodGroup]
 	switch {
 	case n.Spec.Mode != v1alpha1.RebalanceEvict:
 		m.Why = "the mode is not Evict any more"
@@ -146,12 +152,21 @@ func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
 	case n.stopped():
 		m.Why = "the plan was stopped"
 		n.enter(m, v1alpha1.MoveRefused)
+	case m.PodGroup != "" && n.Gangs != nil && !exists:
+		m.Why = "the PodGroup is gone"
+		n.enter(m, v1alpha1.MoveRefused)
 	case n.whole(m.PodGroup):
 		m.Why = "the gang is whole by now"
+		n.enter(m, v1alpha1.MoveRefused)
+	case g.Stays != "":
+		m.Why = ShortReason(g.Stays)
 		n.enter(m, v1alpha1.MoveRefused)
 	case n.Now.Sub(m.Begun.Time) > refusedWithin:
 		n.stop(v1alpha1.ReasonEvictionRefused, m, cmp.Or(m.Why, "its eviction was not answered"))
 		n.enter(m, v1alpha1.MoveRefused)
+	case m.PodGroup != "" && n.Gangs == nil:
+		n.step.Waits = "the gangs to be known"
+		n.again(m.Begun.Add(refusedWithin + time.Second))
 	default:
 		n.step.Evict = append(n.step.Evict, *m)
 		n.step.Waits = "the eviction of " + m.Namespace + "/" + m.Name
@@ -285,13 +300,16 @@ func (n *next) enter(m *v1alpha1.RebalanceMove, state v1alpha1.RebalanceMoveStat
 }
 
 func enter(m *v1alpha1.RebalanceMove, state v1alpha1.RebalanceMoveState, now time.Time) {
+	if state == v1alpha1.MoveEvicted { // the time for its replacement begins
+		m.Due = second(now.Add(m.Due.Sub(m.Begun.Time)))
+	}
 	m.State, m.At = state, second(now)
 }
 
 // finishRound forgets an earlier stop when a plan has been carried out.
 func (n *next) finishRound() {
 	if n.underWay() == 0 && n.left() == 0 && n.Status.Complete {
-		n.Status.Stop = nil
+		forgetStop(n.ZoneRebalance)
 	}
 }
 
@@ -324,6 +342,7 @@ func Left(r *v1alpha1.ZoneRebalance) (moves int) {
 func (n *next) begin() {
 	if n.Held != "" {
 		n.step.Waits = n.Held
+		n.noteWhy(n.Held)
 		return
 	}
 	gang, waits := n.dueGang()

@@ -26,6 +26,7 @@ type scene struct {
 	seen   *Observed
 	excess map[string]int64
 	stays  map[types.UID]string
+	tried  map[types.UID]Tried
 }
 
 func newScene(t *testing.T) *scene {

@@ -38,7 +38,7 @@ func (l *look) gangs(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) map[
 			continue
 		}
 		gang := act.Gang{UID: g.UID(), Namespace: g.Namespace, Name: g.Name, Missing: g.Missing()}
-		selected := 0
+		selected, asksNot := 0, ""
 		for _, member := range g.Members {
 			if member.Waits() {
 				continue
@@ -47,15 +47,20 @@ func (l *look) gangs(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) map[
 			if selects(member.Pod) {
 				selected++
 			}
+			if why := rebalance.AsksToStay(member.Pod); why != "" {
+				asksNot = "member " + member.Name + " " + why
+			}
 		}
 		// The report is the scheduler's. The rest is whether it is still true.
 		since, reported := partlyBound(g)
-		gang.Since, gang.PartlyBound = since, asks && reported && selected > 0 && gang.Missing > 0
+		gang.Since, gang.PartlyBound = since, asks && reported && selected > 0 && gang.Missing > 0 && len(g.Waiting) >= gang.Missing
 		switch {
 		case policy != podgroup.RecoveryEvict:
 			gang.Stays = fmt.Sprintf("annotation %s is %q, must be %q", podgroup.RecoveryPolicyAnnotation, policy, podgroup.RecoveryEvict)
 		case selected < len(gang.Bound):
 			gang.Stays = fmt.Sprintf("%d of %d bound members are selected, must be all", selected, len(gang.Bound))
+		case asksNot != "":
+			gang.Stays = asksNot
 		case l.restsElsewhere(r, gang.Workload()):
 			gang.Stays = "another ZoneRebalance had its members evicted within the cooldown"
 		}
@@ -85,24 +90,41 @@ func partlyBound(g *census.Gang) (since time.Time, reported bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// gangStays says why the bound members of a gang may not be evicted together; empty if they may be. A copy says so, since
-// the API server answers one eviction at a time: it may let one member be evicted and refuse the next.
-func (a *answers) gangStays(uid types.UID) string {
-	var members []*v1.Pod
-	for _, key := range a.census.GangKeys() {
-		if g := a.census.Gang(key); g.UID() == uid {
-			for _, member := range g.Members {
-				if !member.Waits() {
-					members = append(members, member.Pod)
-				}
-			}
-		}
+// tryGang finds out whether the bound members of a gang may be evicted together, and returns zero, or from when on there
+// is the budget for that. A copy says so, since the API server answers one eviction at a time: it may let one member be
+// evicted and refuse the next.
+func (a *answers) tryGang(uid types.UID) (from time.Time) {
+	now := a.now()
+	if wait := a.plans.TryBegin(now); wait > 0 {
+		return now.Add(wait)
 	}
+	defer func() {
+		a.plans.End()
+		a.looks.Begin(a.now()) // what this has used is in the other budget
+	}()
 	copied, err := sim.Of(a.ctx, a.cluster, a.shared.Sim)
 	if err != nil {
 		a.err = err
-		return err.Error()
+		return now.Add(refreshInterval)
 	}
 	defer copied.Close()
-	return rebalance.WhyGangStays(copied, rebalance.Options{Selects: a.selects}, members)
+	why := rebalance.WhyGangStays(copied, rebalance.Options{Selects: a.selects}, a.boundMembers(uid))
+	a.tried[uid] = act.Tried{At: now, Refused: why}
+	return time.Time{}
+}
+
+// boundMembers are the members of a gang that have a node.
+func (l *look) boundMembers(gang types.UID) (bound []*v1.Pod) {
+	for _, key := range l.census.GangKeys() {
+		g := l.census.Gang(key)
+		if g.UID() != gang {
+			continue
+		}
+		for _, member := range g.Members {
+			if !member.Waits() {
+				bound = append(bound, member.Pod)
+			}
+		}
+	}
+	return bound
 }

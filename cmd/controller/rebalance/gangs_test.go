@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -109,6 +110,12 @@ func TestGangThatStays(t *testing.T) {
 		{"a budget allows one eviction", func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
 			c.Budget("train", 1)
 		}, "the eviction of member train-1 would be refused"},
+		{"a member does not exist", func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
+			delete(c.Pods()[2].Labels, schedulingv1alpha1.PodGroupLabel)
+		}, ""},
+		{"a member is gated", func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
+			c.Pods()[2].Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}}
+		}, ""},
 		{"whole by now", func(_ *clitest.Cluster, g *schedulingv1alpha1.PodGroup) { g.Spec.MinMember = 2 }, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -188,4 +195,46 @@ func TestNativeGangBoundInPart(t *testing.T) {
 	require.Len(t, seen.bound, 2)
 	group.Status.Conditions[0].Status = metav1.ConditionFalse
 	require.False(t, gang().reported)
+}
+
+// TestGangIsTriedSeldom: whether members may be evicted is asked of a copy, and the answer is kept for five minutes, whatever
+// changes. It is forgotten with the gang.
+func TestGangIsTriedSeldom(t *testing.T) {
+	w := newWorld(t)
+	w.cluster, w.stored = halfBound(), newRebalance("train")
+	w.cluster.Budget("train", 1)
+	group := snapshot.List[*schedulingv1alpha1.PodGroup](w.cluster.Snapshot)[0]
+	group.Status.Phase = schedulingv1alpha1.PodGroupUnknown
+	w.turn(0)
+	w.turn(6 * time.Minute)
+	first := w.controller.tried[group.UID]
+	require.Equal(t, w.now, first.At)
+	require.Contains(t, first.Refused, "would be refused")
+	w.cluster.Pod("other", "b", clitest.Plain("1", "1Gi"), nil)
+	w.turn(4 * time.Minute)
+	require.Equal(t, first, w.controller.tried[group.UID])
+	w.turn(time.Minute)
+	require.Equal(t, w.now, w.controller.tried[group.UID].At)
+	w.cluster = clitest.New()
+	w.turn(time.Minute)
+	require.Empty(t, w.controller.tried)
+}
+
+// TestMemberAsksToStay: after the first request, which was refused.
+func TestMemberAsksToStay(t *testing.T) {
+	w := newWorld(t)
+	w.cluster, w.stored = halfBound(), newRebalance("train")
+	snapshot.List[*schedulingv1alpha1.PodGroup](w.cluster.Snapshot)[0].Status.Phase = schedulingv1alpha1.PodGroupUnknown
+	w.refused = errors.New("a webhook")
+	w.turn(0)
+	w.turn(6 * time.Minute)
+	require.Equal(t, []string{"train-0", "train-1"}, w.evicted)
+	w.cluster.Pods()[1].Annotations = map[string]string{clitest.DoNotDisrupt: "true"}
+	w.turn(10 * time.Second)
+	require.Len(t, w.evicted, 2)
+	require.Len(t, w.stored.Status.Moves, 2)
+	for _, m := range w.stored.Status.Moves {
+		require.Equal(t, v1alpha1.MoveRefused, m.State)
+		require.Equal(t, "member train-1 has the annotation karpenter.sh/do-not-disrupt", m.Why)
+	}
 }

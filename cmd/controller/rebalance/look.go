@@ -3,6 +3,7 @@ package rebalance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -38,6 +40,13 @@ func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneReb
 	l := &look{Controller: c, cluster: cluster, census: census.Take(cluster), all: all, pods: survival.Fingerprint(cluster.Objects())}
 	l.hash, l.zones = digests(cluster)
 	l.missing = strings.Join(c.shared.Unknown(cluster), "; ")
+	if l.missing == "" && len(c.tried) > 0 {
+		exist := map[types.UID]bool{}
+		for _, key := range l.census.GangKeys() {
+			exist[l.census.Gang(key).UID()] = true
+		}
+		maps.DeleteFunc(c.tried, func(gang types.UID, _ act.Tried) bool { return !exist[gang] })
+	}
 	return l
 }
 
@@ -62,8 +71,10 @@ func (l *look) copy(ctx context.Context) (*sim.Sim, error) {
 // serve does the next thing about a ZoneRebalance, which it may modify, and returns after how long it wants to look
 // again. An error is that of ctx.
 func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Duration, error) {
-	if l.replaced[r.UID][r.ResourceVersion] {
-		return time.Second, nil // what was written last has not come back yet
+	for _, other := range l.all {
+		if l.replaced[other.UID][other.ResourceVersion] {
+			return time.Second, nil // what was written last has not come back yet: moves that are under way may be in it
+		}
 	}
 	delete(l.replaced, r.UID)
 	read := r.DeepCopy()

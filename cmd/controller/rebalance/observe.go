@@ -26,7 +26,10 @@ import (
 
 // observe returns what of the cluster decides about the moves of a ZoneRebalance.
 func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
-	o := &act.Observed{Hash: l.planHash(r), Pods: map[types.UID]act.Pod{}, Excess: a.excess, Stays: a.stays, Follows: a.follows, Refused: a.gangStays}
+	o := &act.Observed{
+		Hash: l.planHash(r), Pods: map[types.UID]act.Pod{}, Excess: a.excess, Stays: a.stays, Follows: a.follows, Try: a.tryGang,
+		Tried: func(gang types.UID) act.Tried { return l.tried[gang] },
+	}
 	if l.missing == "" {
 		o.Gangs = l.gangs(r, a.selects)
 	}

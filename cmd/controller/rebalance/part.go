@@ -51,6 +51,8 @@ type Controller struct {
 	// replaced are the resource versions of ZoneRebalances that this process has replaced: an object that has one is
 	// out of date.
 	replaced map[types.UID]map[string]bool
+	// tried is whether the members of gangs would be let be evicted, by their PodGroups' UIDs.
+	tried map[types.UID]act.Tried
 
 	mu     sync.Mutex // guards status
 	status map[string]v1alpha1.ZoneRebalance
@@ -66,7 +68,8 @@ type planned struct {
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
 		shared: shared, options: options, plans: shared.NewMeter(planShare), looks: shared.NewMeter(lookShare), now: time.Now,
-		planned: map[types.UID]planned{}, replaced: map[types.UID]map[string]bool{}, status: map[string]v1alpha1.ZoneRebalance{},
+		planned: map[types.UID]planned{}, replaced: map[types.UID]map[string]bool{}, tried: map[types.UID]act.Tried{},
+		status: map[string]v1alpha1.ZoneRebalance{},
 	}
 }
 
@@ -166,11 +169,12 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 	l := c.newLook(cluster, all)
 	defer l.close()
 	slices.SortFunc(all, func(a, b *v1alpha1.ZoneRebalance) int { return strings.Compare(a.Name, b.Name) })
-	for _, r := range all {
-		if r.DeletionTimestamp != nil {
+	for i := range all {
+		if all[i].DeletionTimestamp != nil {
 			continue
 		}
-		wait, err := l.serve(ctx, r.DeepCopy())
+		all[i] = all[i].DeepCopy() // those that come after it see what it does
+		wait, err := l.serve(ctx, all[i])
 		if err != nil {
 			return 0, err
 		}

@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -28,6 +29,7 @@ import (
 type server struct {
 	client.Client
 	stored   *v1alpha1.ZoneRebalance
+	second   *v1alpha1.ZoneRebalance // nil if there is only one
 	conflict bool
 	refused  error
 	// evict, if not nil, evicts a pod of a cluster that runs.
@@ -57,14 +59,18 @@ func (w *statusWriter) Update(_ context.Context, obj client.Object, _ ...client.
 	if !ok {
 		return errors.New("not a ZoneRebalance")
 	}
-	stored := w.server.stored
+	at := &w.server.stored
+	if r.Name != w.server.stored.Name {
+		at = &w.server.second
+	}
+	stored := *at
 	if w.server.conflict || r.ResourceVersion != stored.ResourceVersion {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "zonerebalances"}, r.Name, errors.New("old"))
 	}
 	if !equality.Semantic.DeepEqual(r.Status, stored.Status) {
 		version, _ := strconv.Atoi(stored.ResourceVersion)
 		r.ResourceVersion = strconv.Itoa(version + 1)
-		w.server.stored = r.DeepCopy()
+		*at = r.DeepCopy()
 	}
 	return nil
 }
@@ -95,6 +101,7 @@ type world struct {
 	cluster    *clitest.Cluster
 	controller *Controller
 	now        time.Time
+	lags       *v1alpha1.ZoneRebalance // what is read of the first one, if not what is stored
 }
 
 func newWorld(t *testing.T) *world {
@@ -134,7 +141,11 @@ func (w *world) turn(after time.Duration, missing ...snapshot.Missing) {
 	_, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
 		s := snapshot.New(w.now)
 		s.Add(w.cluster.Objects()...)
-		s.Add(w.stored.DeepCopy())
+		for _, r := range []*v1alpha1.ZoneRebalance{cmp.Or(w.lags, w.stored), w.second} {
+			if r != nil {
+				s.Add(r.DeepCopy())
+			}
+		}
 		s.Missing = missing
 		return s
 	})

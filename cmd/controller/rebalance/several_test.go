@@ -1,0 +1,71 @@
+package rebalance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/rebalance/act"
+)
+
+// twoPlans is a world in which two ZoneRebalances plan the same moves.
+func twoPlans(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.second = newRebalance("web")
+	w.second.Name, w.second.UID = "zz", "zz"
+	w.stored.Spec.Mode, w.second.Spec.Mode = v1alpha1.RebalancePlan, v1alpha1.RebalancePlan
+	w.turn(0)
+	w.turn(6 * time.Minute)
+	w.turn(time.Minute)
+	require.EqualValues(t, 2, w.stored.Status.Planned)
+	require.EqualValues(t, 2, w.second.Status.Planned)
+	return w
+}
+
+// TestTwoInOneTurn: the second one sees what the first has begun a moment before.
+func TestTwoInOneTurn(t *testing.T) {
+	w := twoPlans(t)
+	w.stored.Spec.Mode, w.second.Spec.Mode = v1alpha1.RebalanceEvict, v1alpha1.RebalanceEvict
+	w.turn(time.Minute)
+	require.Len(t, w.evicted, 1)
+	require.Equal(t, 1, act.UnderWay(w.stored))
+	require.Zero(t, act.UnderWay(w.second))
+}
+
+// TestSecondWaitsForTheStatusOfTheFirst: what the first has begun is not read yet.
+func TestSecondWaitsForTheStatusOfTheFirst(t *testing.T) {
+	w := twoPlans(t)
+	w.stored.Spec.Mode = v1alpha1.RebalanceEvict
+	w.lags = w.stored.DeepCopy()
+	w.turn(time.Minute)
+	require.Equal(t, 1, act.UnderWay(w.stored))
+	w.second.Spec.Mode = v1alpha1.RebalanceEvict
+	w.turn(time.Minute)
+	require.Zero(t, act.UnderWay(w.second))
+	require.Len(t, w.evicted, 1)
+	w.lags = nil
+	w.turn(time.Minute)
+	require.Zero(t, act.UnderWay(w.second))
+	require.Len(t, w.evicted, 1)
+}
+
+// TestTwoOfOneGang: its members are evicted and booked once.
+func TestTwoOfOneGang(t *testing.T) {
+	w := newWorld(t)
+	w.cluster, w.stored, w.second = halfBound(), newRebalance("train"), newRebalance("train")
+	w.second.Name, w.second.UID = "zz", "zz"
+	snapshot.List[*schedulingv1alpha1.PodGroup](w.cluster.Snapshot)[0].Status.Phase = schedulingv1alpha1.PodGroupUnknown
+	w.controller.plans.Fraction = 1e12 // the second one may try it in the same turn
+	w.turn(0)
+	for range 4 {
+		w.turn(4 * time.Minute)
+	}
+	require.Equal(t, []string{"train-0", "train-1"}, w.evicted)
+	require.Len(t, w.stored.Status.Moves, 2)
+	require.Empty(t, w.second.Status.Moves)
+}
