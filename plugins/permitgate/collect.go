@@ -15,8 +15,8 @@ import (
 
 // Pods that need one piece of room starve a gang that needs many at once. After it has been refused for long, such a
 // gang collects room: no pod of the same or a lower priority is placed where that leaves room for fewer of its members,
-// until the quorum has enough. One gang at a time does so, for a limited time, and only if it would fit beside the pods
-// that it cannot displace.
+// until the quorum has enough. One gang at a time does so, for a limited time. One that has not run yet does so only if
+// it would fit beside the pods that do not leave for it: those of a higher priority and of DaemonSets.
 
 // reasonCollects is the reason of the event about a gang that begins to collect.
 const reasonCollects = "GangCollectsRoom"
@@ -46,7 +46,7 @@ func (c *collector) collectForStarving(ctx context.Context, req *gangRequest, re
 	began := c.proposer.gangs.clock.Now()
 	// One that runs has waited before, and the nodes of its members may come back.
 	waited := req.running || began.Sub(req.readySince) >= c.after
-	mayBegin := waited && req.victims == nil && c.collecting.yieldsTo(req.rank) && !c.collecting.restsNow(req.gangID, began)
+	mayBegin := waited && req.victims == nil && c.collecting.admits(req.rank) && !c.collecting.restsNow(req.gangID, began)
 	if !mayBegin && !c.collecting.isBy(req.gangID) {
 		return
 	}
@@ -77,7 +77,7 @@ func (c *collector) collectForReplacement(key types.NamespacedName) {
 		return
 	}
 	req := c.proposer.requestOf(key, nil)
-	if !c.collecting.yieldsTo(req.rank) {
+	if !c.collecting.admits(req.rank) {
 		return
 	}
 	nodes, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return

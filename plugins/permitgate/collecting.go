@@ -40,7 +40,7 @@ type collecting struct {
 	// rests are the times until which gangs do not begin to collect.
 	rests map[gangID]time.Time
 	// refused are pods that were kept off, for which it is no event that a gang has ceased to collect; ended is true if
-	// one has since they were taken last.
+	// one has, also in favor of another, since they were taken last.
 	refused map[types.UID]*v1.Pod
 	ended   bool
 }
@@ -55,13 +55,13 @@ func (c *collecting) isBy(gang gangID) bool {
 	return claim != nil && claim.gang == gang
 }
 
-// yieldsTo reports whether a gang of this rank may begin: none collects, or one that comes after it.
-func (c *collecting) yieldsTo(rank podgroup.Rank) bool {
+// admits reports whether a gang of this rank may begin: none collects, or one that comes after it.
+func (c *collecting) admits(rank podgroup.Rank) bool {
 	claim := c.claim.Load()
 	return claim == nil || rank.Compare(claim.rank) < 0
 }
 
-// rests reports whether a gang does not begin to collect now.
+// restsNow reports whether a gang does not begin to collect now.
 func (c *collecting) restsNow(gang gangID, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,6 +79,9 @@ func (c *collecting) begin(claim *roomClaim, rest, now time.Time) (begun bool) {
 		begun = true
 		c.restLocked(claim.gang, rest, now)
 		c.agenda.AddAt(clusterKey, claim.until)
+		if c.claim.Load() != nil {
+			c.noteEndLocked()
+		}
 	}
 	c.claim.Store(claim)
 	return begun
@@ -111,33 +114,48 @@ func (c *collecting) stop(gang gangID) {
 
 func (c *collecting) endLocked() {
 	c.claim.Store(nil)
+	c.noteEndLocked()
+}
+
+func (c *collecting) noteEndLocked() {
 	c.ended = true
 	c.agenda.Add(clusterKey)
 }
 
-// noteRefused remembers a pod that was kept off.
-func (c *collecting) noteRefused(pod *v1.Pod) {
+// noteRefused remembers a pod that a claim of a gang kept off.
+func (c *collecting) noteRefused(pod *v1.Pod, gang gangID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused[pod.UID] = pod
-	if c.claim.Load() == nil { // it has ended meanwhile
-		c.endLocked()
+	if !c.isBy(gang) { // it has ceased to collect meanwhile
+		c.noteEndLocked()
 	}
 }
 
-// takeEnded reports whether the last gang has ceased to collect, or its time is over, and returns the pods that were kept
-// off, in the form of the handle's argument. again is when to ask again; zero means not by time.
+// hasRefused reports whether a pod was kept off, or any pod was if uid is empty.
+func (c *collecting) hasRefused(uid types.UID) bool {
+	if c.claim.Load() == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[uid] != nil || uid == "" && len(c.refused) > 0
+}
+
+// takeEnded reports whether a gang has ceased to collect, or its time is over, and returns the pods that were kept off,
+// in the form of the handle's argument. again is when to ask again; zero means not by time.
 func (c *collecting) takeEnded(now time.Time) (ended bool, refused map[string]*v1.Pod, again time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if claim := c.claim.Load(); claim != nil {
 		if now.Before(claim.until) {
-			return false, nil, claim.until
+			again = claim.until
+		} else {
+			c.endLocked()
 		}
-		c.endLocked()
 	}
 	if !c.ended {
-		return false, nil, time.Time{}
+		return false, nil, again
 	}
 	refused = map[string]*v1.Pod{}
 	for _, pod := range c.refused {
@@ -145,5 +163,5 @@ func (c *collecting) takeEnded(now time.Time) (ended bool, refused map[string]*v
 	}
 	c.ended = false
 	clear(c.refused)
-	return true, refused, time.Time{}
+	return true, refused, again
 }

@@ -12,8 +12,10 @@ import (
 // collects.
 func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if c := p.gangs.collecting.claim.Load(); c != nil && p.keepsOff(c, state, pod, info) {
-		p.keptOff.Store(true)
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang "+c.gang.key.String()+" collects this room")
+		if p.keptOff.Swap(c) == nil && state.IsPodGroupSchedulingCycle() { // which has no PostFilter for pods
+			p.noteKeptOff(pod)
+		}
+		return fwk.NewStatus(fwk.Unschedulable, "the gang "+c.gang.key.String()+" collects this room") // victims may help
 	}
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang must be in one domain of "+a.confined.key)

@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,8 +20,6 @@ type gangs struct {
 	// agenda has the gangs that the worker must look at.
 	agenda     *agenda.Agenda[types.NamespacedName]
 	collecting *collecting
-	// victimGone is true if members without a node have been deleted, for which pods that preempt may wait.
-	victimGone atomic.Bool
 
 	mu             sync.Mutex // guards everything below, the gangs included
 	byKey          map[types.NamespacedName]*gangEntry

@@ -114,8 +114,12 @@ func shrinks(before, after *v1.Pod) bool {
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
-	if f.nominations.set(pod) {
+	left, came := f.nominations.set(pod)
+	if left {
 		f.freed.note(key)
+	}
+	if came && f.gangs.collecting.hasRefused(pod.UID) { // perhaps on that node, which it is not kept off now
+		f.wakePreemptors()
 	}
 	if !ok {
 		return
@@ -170,15 +174,21 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if f.nominations.delete(pod.UID) || pod.Spec.NodeName != "" {
 		f.freed.note(clusterKey)
 	}
-	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
-		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not
-		// until the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event
-		// then.
-		f.gangs.victimGone.Store(true)
-		f.gangs.agenda.AddAt(clusterKey, f.gangs.clock.Now().Add(informerLag))
+	// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until
+	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then. Nor is
+	// a deletion one for a pod that was only kept off by a gang which collects.
+	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" || f.gangs.collecting.hasRefused("") {
+		f.wakePreemptors()
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)
+}
+
+// wakePreemptors has nominated pods that are in no gang tried again, when the scheduler has seen what has happened.
+func (f *eventHandlers) wakePreemptors() {
+	at := f.gangs.clock.Now().Add(informerLag)
+	f.nominations.wakeAt(at)
+	f.gangs.agenda.AddAt(clusterKey, at)
 }
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.

@@ -33,6 +33,7 @@ func (n *nativePlan) Clone() fwk.StateData { return n }
 // a run decides for all, by the nodes of that run: for a preemption these are without the victims.
 func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.native.PreFilter(pod) {
+		p.takesBefore = nil
 		return nil, p.skipFilter()
 	}
 	run := state.GetPodGroupSchedulingCycle()
@@ -55,6 +56,9 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 // planNative makes the plan for a run. A gang that need not be packed is tried once before it has to be proved that it fits.
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
 	ask, ok := p.native.Request(pod)
+	if !ask.Preempting {
+		p.takesBefore = nil
+	}
 	if !ok {
 		return &nativePlan{}
 	}
@@ -62,7 +66,6 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		return &nativePlan{refused: p.refusal(ask.Key, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	}
 	if !ask.Preempting {
-		p.takesBefore = nil
 		if c := p.gangs.collecting.claim.Load(); c != nil && c.concerns(pod) {
 			p.takesBefore = c.takesByNode(nodes)
 		}

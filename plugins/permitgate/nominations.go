@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,12 +19,15 @@ import (
 type nominations struct {
 	mu   sync.Mutex // guards what follows
 	pods map[types.UID]*v1.Pod
+	// wakeFirst and wakeLast are when the pods that are in no gang are to be tried again, zero if they are not.
+	wakeFirst, wakeLast time.Time
 }
 
 func newNominations() *nominations { return &nominations{pods: map[types.UID]*v1.Pod{}} }
 
-// set records the current state of a pod. It reports whether the pod has left the room that it was nominated to.
-func (n *nominations) set(pod *v1.Pod) (left bool) {
+// set records the current state of a pod. It reports whether the pod has left the room that it was nominated to, and
+// whether it has been nominated to other room.
+func (n *nominations) set(pod *v1.Pod) (left, came bool) {
 	node := pod.Spec.NodeName
 	if node == "" && pods.Live(pod) {
 		node = pod.Status.NominatedNodeName
@@ -31,10 +35,13 @@ func (n *nominations) set(pod *v1.Pod) (left bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.pods[pod.UID]
-	if delete(n.pods, pod.UID); node != "" && pod.Spec.NodeName == "" {
+	moved := known == nil || known.Status.NominatedNodeName != node
+	delete(n.pods, pod.UID)
+	if node != "" && pod.Spec.NodeName == "" {
 		n.pods[pod.UID] = pod
+		came = moved
 	}
-	return known != nil && known.Status.NominatedNodeName != node
+	return known != nil && moved, came
 }
 
 // delete drops a pod.
@@ -57,17 +64,35 @@ func (n *nominations) nodes() sets.Set[string] {
 	return nodes
 }
 
-// preemptors returns the nominated pods that are in no gang, in the form of the handle's argument.
-func (n *nominations) preemptors() map[string]*v1.Pod {
+// wakeAt has takePreemptors return pods at a time.
+func (n *nominations) wakeAt(at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pods := map[string]*v1.Pod{}
+	n.wakeLast = at
+	if n.wakeFirst.IsZero() {
+		n.wakeFirst = at
+	}
+}
+
+// takePreemptors returns the nominated pods that are in no gang, in the form of the handle's argument, if it is time to
+// try them again. again is when to ask again; zero means not by time.
+func (n *nominations) takePreemptors(now time.Time) (pods map[string]*v1.Pod, again time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.wakeFirst.IsZero() || now.Before(n.wakeFirst) {
+		return nil, n.wakeFirst
+	}
+	n.wakeFirst = time.Time{}
+	if now.Before(n.wakeLast) {
+		n.wakeFirst = n.wakeLast
+	}
+	pods = map[string]*v1.Pod{}
 	for _, pod := range n.pods {
 		if _, ok := podgroup.Of(pod); !ok {
 			pods[podgroup.Key(pod).String()] = pod
 		}
 	}
-	return pods
+	return pods, n.wakeFirst
 }
 
 // nomination is a pod and the node that it is to be nominated to.

@@ -314,8 +314,9 @@ type PermitGate struct {
 	collector *collector
 	begun     sync.Once // in the first cycle
 
-	keptOff atomic.Bool // whether the pod in its cycle has been kept off a node by a gang that collects room
-	// takesBefore is of the last pod-group cycle during which a gang collected; only scheduling cycles use it.
+	keptOff atomic.Pointer[roomClaim] // what has kept the pod in its cycle off a node, nil if nothing has
+	// takesBefore is of the run of a pod-group cycle, nil unless a gang collects from which its pods are kept off; only
+	// scheduling cycles use it.
 	takesBefore *takesByNode
 }
 

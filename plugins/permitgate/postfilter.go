@@ -21,7 +21,7 @@ import (
 // PostFilter keeps members from preempting while their gang lacks others too, so it must come before DefaultPreemption.
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
-	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
+	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() { // Kubernetes 1.36 asks in these too
 		p.noteKeptOff(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
@@ -64,8 +64,8 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 
 // noteKeptOff remembers a pod that found no node because a gang collects room, the end of which is no event for the pod.
 func (p *PermitGate) noteKeptOff(pod *v1.Pod) {
-	if p.keptOff.Load() {
-		p.gangs.collecting.noteRefused(pod)
+	if c := p.keptOff.Load(); c != nil {
+		p.gangs.collecting.noteRefused(pod, c.gang)
 	}
 }
 

@@ -102,7 +102,7 @@ func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // startCycle does what each cycle does: it proves that this process leads.
 func (p *PermitGate) startCycle(ctx context.Context) {
-	p.keptOff.Store(false)
+	p.keptOff.Store(nil)
 	p.shared.leader.Cycle()
 	p.begun.Do(func() { p.shared.awaitSync(ctx) })
 }

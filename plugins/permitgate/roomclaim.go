@@ -101,7 +101,7 @@ func (c *roomClaim) takesByNode(nodes []fwk.NodeInfo) *takesByNode {
 // collects than it has. Room that a preemption would make does not count: that is for who preempts.
 func (p *PermitGate) keepsOff(c *roomClaim, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) bool {
 	name := info.Node().Name
-	if !c.concerns(pod) || pod.Status.NominatedNodeName == name { // it has preempted there
+	if !c.concerns(pod) {
 		return false
 	}
 	before := c.takes(info, nil)
@@ -109,7 +109,7 @@ func (p *PermitGate) keepsOff(c *roomClaim, state fwk.CycleState, pod *v1.Pod, i
 		return false
 	}
 	left := c.takes(info, pod)
-	if left >= before {
+	if left >= before || p.isNominated(pod, name) {
 		return false
 	}
 	if state.IsPodGroupSchedulingCycle() {
@@ -118,4 +118,12 @@ func (p *PermitGate) keepsOff(c *roomClaim, state fwk.CycleState, pod *v1.Pod, i
 	}
 	unchanged, err := p.handle.SnapshotSharedLister().NodeInfos().Get(name)
 	return err != nil || left < c.takes(unchanged, nil)
+}
+
+// isNominated reports whether a pod is nominated to a node, since it has preempted there, or was about to be bound. The
+// framework knows before the API does.
+func (p *PermitGate) isNominated(pod *v1.Pod, node string) bool {
+	return pod.Status.NominatedNodeName == node || slices.ContainsFunc(p.handle.NominatedPodsForNode(node), func(nominated fwk.PodInfo) bool {
+		return nominated.GetPod().UID == pod.UID
+	})
 }

@@ -54,10 +54,12 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 
 // actOnCluster wakes those that may be helped by what has changed for all.
 func (w *worker) actOnCluster(logger klog.Logger) {
-	if w.gangs.victimGone.Swap(false) {
-		w.profiles.any().Activate(logger, w.nominations.preemptors())
-	}
 	now := w.gangs.clock.Now()
+	preemptors, again := w.nominations.takePreemptors(now)
+	w.profiles.any().Activate(logger, preemptors)
+	if !again.IsZero() {
+		w.gangs.agenda.AddAt(clusterKey, again)
+	}
 	ended, refused, again := w.gangs.collecting.takeEnded(now)
 	if ended {
 		logger.V(4).Info("No gang collects room any more", "pods", len(refused))

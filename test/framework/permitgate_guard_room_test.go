@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
@@ -185,6 +187,23 @@ func TestCollectingForbidsNoPreemption(t *testing.T) {
 		require.False(t, c.exists("same-0-0"))
 		c.requireUnbound(names...)
 	})
+	nativeBubble(t, "a pod's, beside room for it", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(guardedStarving))
+		c.addNode("node-0", 3)
+		c.create(member("", "low").Node("node-0"), member("", "same").Priority(10).Node("node-0"))
+		c.createPriorityGang("g", 3, 10)
+		names := []string{"g-0", "g-1", "g-2"}
+		c.starve(names...)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", ""))
+		c.create(member("", "other").Priority(10))
+		require.Less(t, c.requireBound("other"), 10*time.Second, "as long as it collects")
+		require.False(t, c.exists("low"))
+		c.create(member("", "another").Priority(10))
+		c.requireUnbound(append(names, "another")...)
+		require.Contains(t, c.refused("another"), "the gang default/g collects this room")
+		require.True(t, c.exists("same"))
+	})
 	nativeBubble(t, "another gang's", func(t *testing.T) {
 		c, names := start(t)
 		lower(c, "same-0-0", "same-0-1")
@@ -199,6 +218,85 @@ func TestCollectingForbidsNoPreemption(t *testing.T) {
 		c.create(member("", "other").Priority(11))
 		c.requireBound("other")
 		c.requireUnbound(names...)
+	})
+}
+
+// createBasicGroup creates a native group without a quorum, which is not guarded, and a pod of it.
+func (c *cluster) createBasicGroup(name, pod string, priority int32) {
+	c.t.Helper()
+	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			Priority:         &priority,
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	c.create(nativeMember(name, pod).Priority(priority))
+}
+
+// TestUnguardedGroupsAreKeptOff while a gang collects, also after the cycle of a group that saw less room, and are tried at once when it has ceased to.
+func TestUnguardedGroupsAreKeptOff(t *testing.T) {
+	nativeBubble(t, "and woken", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.maxBackoff = 1000
+		c.start(withArgs(guardedStarving))
+		c.createFullNodes(2)
+		names := c.createNativeGang("g", 2)
+		c.starve(names...)
+		c.delete("small-0")
+		c.quiet()
+		c.createBasicGroup("basic", "basic-0", 0)
+		c.requireUnbound(append(names, "basic-0")...)
+		require.Contains(t, c.refused("basic-0"), "the gang default/g collects this room")
+		c.pass(time.Minute)
+		c.requireUnbound(names...)
+		require.Equal(t, []string{"basic-0"}, c.boundAmong("basic-0"), "it does not wait for a backoff")
+	})
+	nativeBubble(t, "after another group", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.countCycles()
+		c.start(withArgs(guardedStarving))
+		c.createFullNodes(2)
+		names := c.createNativeGang("g", 2)
+		c.starve(names...)
+		before := c.cycles.Load()
+		c.waitFor(soonest, 10*time.Millisecond, "a cycle of g", func() bool { return c.cycles.Load() > before })
+		c.createNativeGang("other", 1) // its cycle sees no room
+		c.settle()
+		c.delete("small-0")
+		c.settle()
+		c.createBasicGroup("basic", "basic-0", 0) // which is tried before g is
+		c.requireUnbound(append(names, "basic-0")...)
+	})
+}
+
+// TestClaimOfAnotherGangWakes those that the first one kept off: they may have their room at once.
+func TestClaimOfAnotherGangWakes(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(guardedStarving))
+		for _, zone := range []string{"a", "b"} {
+			for i := range 2 {
+				node := fmt.Sprintf("%s-%d", zone, i)
+				c.addZonalNode(node, zone, 1)
+				c.create(member("", "small-"+node).Node(node))
+			}
+		}
+		in := func(zone string, p *st.PodWrapper) *st.PodWrapper {
+			return p.NodeSelector(map[string]string{v1.LabelTopologyZone: zone})
+		}
+		require.NoError(t, createNativeGang(t.Context(), c.client, "second", 2))
+		c.create(in("a", nativeMember("second", "second-0")), in("a", nativeMember("second", "second-1")))
+		c.pass(15 * time.Second)
+		require.NoError(t, createNativeGang(t.Context(), c.client, "first", 2)) // which goes first by its name
+		c.create(in("b", nativeMember("first", "first-0")), in("b", nativeMember("first", "first-1")))
+		c.eventually("second collects", func() bool { return c.recorder.count("PodGroup second GangCollectsRoom", "") == 1 })
+		c.create(in("a", member("", "other")))
+		c.delete("small-a-0")
+		require.Contains(t, c.refused("other"), "the gang default/second collects this room")
+		c.eventually("first collects", func() bool { return c.recorder.count("PodGroup first GangCollectsRoom", "") == 1 })
+		require.Less(t, c.requireBound("other"), 10*time.Second, "as long as it collects")
 	})
 }
 
