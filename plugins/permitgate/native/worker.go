@@ -15,6 +15,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // reasonLabelIgnored is the reason of the event about a pod with the label of the other API that is in no gang.
@@ -218,8 +219,8 @@ func (e *entry) rollbackNote(r *gang.Rollback) string {
 
 func (e *entry) partlyBoundNote() string {
 	live, _, settled := e.gang.Counts()
-	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; the bound members keep running",
-		settled, e.gang.MinMember(), live-settled)
+	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; %s",
+		settled, e.gang.MinMember(), live-settled, podgroup.FateOfBoundMembers(e.group))
 }
 
 // reference refers to a PodGroup, for events.

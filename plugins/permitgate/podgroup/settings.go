@@ -29,6 +29,15 @@ const BudgetOfMinMember = "minMember"
 // RecoveryEvict is the only value of RecoveryPolicyAnnotation.
 const RecoveryEvict = "Evict"
 
+// FateOfBoundMembers says what happens to the bound members of a gang that stays bound in part. group is a PodGroup of
+// either API.
+func FateOfBoundMembers(group metav1.Object) string {
+	if group.GetAnnotations()[RecoveryPolicyAnnotation] == RecoveryEvict {
+		return "the bound members keep running until a ZoneRebalance evicts them"
+	}
+	return "the bound members keep running"
+}
+
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute
 

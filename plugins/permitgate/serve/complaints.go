@@ -10,6 +10,7 @@ import (
 
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // mixedMembers describes differences between members that weaken a gang, or returns an empty string.
@@ -24,13 +25,13 @@ func (g *Gang) mixedMembers() string {
 	return strings.Join(parts, "; ")
 }
 
-// strandedNote says that a gang stays bound in part, and what happens to it.
+// strandedNote says that a gang, whose PodGroup exists, stays bound in part, and what happens to it.
 func (s *Server) strandedNote(g *Gang) string {
 	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
-	return note + "; the bound members keep running"
+	return note + "; " + podgroup.FateOfBoundMembers(g.Group)
 }
 
 // depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty

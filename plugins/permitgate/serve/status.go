@@ -21,7 +21,10 @@ const statusPause = 500 * time.Millisecond
 //	Unknown     fewer than minMember are bound, and the gang is not being released
 //	Running     minMember pods run or have succeeded
 //	Finished    minMember pods have succeeded
-//	Failed      pods have failed, and too few run or have succeeded without them
+//	Failed      pods have failed, and without them too few live or have succeeded
+//
+// Coscheduling's controller says Failed while a failed pod exists, and writes nothing after that. Here a gang whose failed
+// pods are replaced goes on.
 //
 // Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
 // members that were released together are being bound.
@@ -39,7 +42,7 @@ func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts,
 		status.Phase = v1alpha1.PodGroupFinished
 	case pods.running+pods.succeeded >= minMember:
 		status.Phase = v1alpha1.PodGroupRunning
-	case pods.failed > 0 && pods.failed+pods.running+pods.succeeded >= minMember:
+	case pods.failed > 0 && pods.live+pods.succeeded < minMember && pods.failed+pods.running+pods.succeeded >= minMember:
 		status.Phase = v1alpha1.PodGroupFailed
 	case pods.bound > 0 && pods.bound < minMember && !releasing:
 		status.Phase = v1alpha1.PodGroupUnknown

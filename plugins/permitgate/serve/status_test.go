@@ -1,0 +1,49 @@
+package serve
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// TestFailedPodsThatAreKept: a Job keeps its failed pods, and replaces them. A gang of three has failed only if too few
+// members are left, and a replacement that cannot join the others is seen.
+func TestFailedPodsThatAreKept(t *testing.T) {
+	pod := func(phase v1.PodPhase, node string) *v1.Pod {
+		return &v1.Pod{Spec: v1.PodSpec{NodeName: node}, Status: v1.PodStatus{Phase: phase}}
+	}
+	running, failed, succeeded, waits := pod(v1.PodRunning, "a"), pod(v1.PodFailed, "a"), pod(v1.PodSucceeded, "a"), pod(v1.PodPending, "")
+	for _, tc := range []struct {
+		name string
+		pods []*v1.Pod
+		want v1alpha1.PodGroupPhase
+	}{
+		{"no replacement", []*v1.Pod{running, running, failed}, v1alpha1.PodGroupFailed},
+		{"its replacement waits", []*v1.Pod{running, running, failed, waits}, v1alpha1.PodGroupUnknown},
+		{"its replacement starts", []*v1.Pod{running, running, failed, pod(v1.PodPending, "b")}, v1alpha1.PodGroupScheduling},
+		{"its replacement runs", []*v1.Pod{running, running, failed, running}, v1alpha1.PodGroupRunning},
+		{"one has succeeded", []*v1.Pod{running, succeeded, failed, waits}, v1alpha1.PodGroupUnknown},
+		{"one has succeeded, and none comes", []*v1.Pod{running, succeeded, failed}, v1alpha1.PodGroupFailed},
+		{"all are replaced", []*v1.Pod{failed, failed, failed, waits, waits, waits}, v1alpha1.PodGroupScheduling},
+		{"all have failed", []*v1.Pod{failed, failed, failed}, v1alpha1.PodGroupFailed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			require.Equal(t, tc.want, desiredStatus(v1alpha1.PodGroupStatus{}, 3, countPods(tc.pods), false, time.Now()).Phase)
+		})
+	}
+}
+
+// TestEventSaysWhoEvicts: the bound members keep running, unless the PodGroup asks for their eviction.
+func TestEventSaysWhoEvicts(t *testing.T) {
+	group := &v1alpha1.PodGroup{}
+	s := &Server{}
+	require.NotContains(t, s.strandedNote(&Gang{Group: group}), "ZoneRebalance")
+	group.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{podgroup.RecoveryPolicyAnnotation: podgroup.RecoveryEvict}}
+	require.Contains(t, s.strandedNote(&Gang{Group: group}), "the bound members keep running until a ZoneRebalance evicts them")
+}
