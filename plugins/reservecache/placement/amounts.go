@@ -97,7 +97,7 @@ func (p *Planner) attainableLocked(c *claimState, nodes *nodeSet, n *nodeRoom) l
 
 // takeFreed takes what the claim lacks on freed nodes.
 func (d *draft) takeFreed() {
-	for _, zoneName := range d.claim.seeks {
+	for _, zoneName := range d.claim.zonesSought(d.nodes) {
 		pk := &picker{upTo: d.nodes.freeings}
 		d.pickers[zoneName] = pk
 		for n := range d.freedNodes(zoneName, pk) {

@@ -14,8 +14,10 @@ type claimState struct {
 
 	// needsReconcile means that Reconcile must look at the claim, and reconciled that it has done so at least once.
 	needsReconcile, reconciled bool
-	// seeks are the zones in which more is wanted; empty if nothing is missing.
-	seeks []string
+	// seeks are the zones in which more is wanted. seeksNew means that more is wanted too in zones that the claim has
+	// nothing to do with as far as Reconcile knows: a cycle may see a node there first.
+	seeks    []string
+	seeksNew bool
 	// searches say which freed nodes of each node set the claim has looked at in vain.
 	searches map[*nodeSet]*search
 	// excess is what to give up on nodes that are too full. wereTooFull are the nodes that were, as long as something
@@ -104,6 +106,24 @@ func (c *claimState) requestReconcile(nodeName string) {
 // unfilled reports whether slots, or parts of amounts, are missing.
 func (c *claimState) unfilled() bool {
 	return c.slotsInAllZones() < c.total || len(c.lacks) > 0
+}
+
+// seeksRoom reports whether more is wanted anywhere.
+func (c *claimState) seeksRoom() bool { return len(c.seeks) > 0 || c.seeksNew }
+
+// zonesSought returns the zones of a set in which more is wanted.
+func (c *claimState) zonesSought(nodes *nodeSet) []string {
+	if !c.seeksNew {
+		return c.seeks
+	}
+	zones := slices.Clone(c.seeks)
+	for name := range nodes.zones {
+		if c.quota(name) == nil && !slices.Contains(c.seeks, name) {
+			zones = append(zones, name)
+		}
+	}
+	slices.Sort(zones[len(c.seeks):])
+	return zones
 }
 
 // slotsIn is how many slots a zone has.

@@ -1,6 +1,10 @@
 package placement
 
-import "zonewise.dev/plugins/reservecache/ledger"
+import (
+	"maps"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
 
 const (
 	// looksPerCycle limits how many nodes a scheduling cycle looks at: about a twentieth of a millisecond.
@@ -74,8 +78,8 @@ func (p *Planner) noteNothingToCollectLocked() {
 // collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks more. It
 // looks at no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
 func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result *Result) int {
-	looks, found, search := 1, false, c.searchOf(nodes)
-	for _, zone := range c.seeks {
+	looks, found, search := 1, map[string]bool{}, c.searchOf(nodes)
+	for _, zone := range c.zonesSought(nodes) {
 		z, since := nodes.zones[zone], search.lookedUpTo(zone)
 		if z == nil || z.newest == nil || z.newest.freedAt <= since {
 			search.looked[zone] = nodes.freeings
@@ -93,12 +97,13 @@ func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result
 			hasRoom = p.hasRoomForLocked(c, nodes, n)
 		}
 		looks += looked
-		found = found || hasRoom
-		if !hasRoom {
+		if hasRoom {
+			found[zone] = true
+		} else {
 			search.looked[zone] = nodes.freeings
 		}
 	}
-	if !found {
+	if len(found) == 0 {
 		return looks
 	}
 	more, _ := p.placeLocked(c, nodes, limit, result, func(d *draft) {
@@ -106,10 +111,27 @@ func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result
 			d.takeFreed()
 			return
 		}
+		d.reopen(found)
 		d.placeMissing()
 		d.giveUpSurplus()
 	})
 	return looks + more
+}
+
+// reopen gives zones their quotas that have a node with room for a slot, and had none that may have slots when Reconcile
+// last looked.
+func (d *draft) reopen(zones map[string]bool) {
+	c, reopened := d.claim, false
+	counts := maps.Clone(d.planner.nodeCounts[c.Requirements.key].zones)
+	for zone := range zones {
+		if q := c.quota(zone); q == nil || q.lost {
+			counts[zone], reopened = &zoneCount{selected: 1, usable: 1}, true
+		}
+	}
+	if reopened {
+		c.apportion(counts)
+		c.needsReconcile = true // by the nodes of the ledger, which may not have it
+	}
 }
 
 // hasRoomForLocked reports whether a node has room for a slot of a claim, or for a part of what it lacks there.

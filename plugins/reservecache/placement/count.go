@@ -4,14 +4,14 @@ import "slices"
 
 // countLocked counts again what a claim holds, and finds out in which zones it seeks more.
 func (p *Planner) countLocked(c *claimState) {
-	sought := slices.Clone(c.seeks)
+	sought, soughtNew, soughtRoom := slices.Clone(c.seeks), c.seeksNew, c.seeksRoom()
 	if c.HasSlots() {
 		p.countSlotsLocked(c)
 		c.taken = max(0, min(c.taken, c.total-c.slotsInAllZones()))
 	}
 	c.updateSeeks()
-	p.seekers.changed = p.seekers.changed || (len(c.seeks) > 0) != (len(sought) > 0)
-	if len(c.seeks) > 0 && c.HasSlots() && !slices.Equal(sought, c.seeks) {
+	p.seekers.changed = p.seekers.changed || c.seeksRoom() != soughtRoom
+	if c.seeksRoom() && c.HasSlots() && (c.seeksNew != soughtNew || !slices.Equal(sought, c.seeks)) {
 		p.ledgerNodes.offeredUpTo, p.cycleNodes.offeredUpTo = 0, 0 // look at all nodes again
 	}
 }

@@ -132,3 +132,22 @@ func TestNoSlotIsPlacedOverAPodThatIsAdmittedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// TestACycleGivesUpSlotsForALostZone: where it does, the node may have slots again, although it has no more room than before.
+func TestACycleGivesUpSlotsForALostZone(t *testing.T) {
+	s := newScene(1)
+	s.ledger.AddNode(makeNode("a1", "a", "6"))
+	s.ledger.AddNode(makeNode("a2", "a", "2"))
+	d := target("r", 0, Zone{"a", 2}, Zone{"b", 3})
+	d.PerNode = 2
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 2, "a2": 2}, s.slots(t, "r"), "of zone b, too")
+
+	s.add(t, makePod("p", "a1", "1"))
+	s.ledger.RemoveNode(makeNode("a2", "a", "2"))
+	s.ledger.AddNode(makeNode("b1", "b", "2"))
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, 2, s.slots(t, "r")["b1"])
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 2, "b1": 2}, s.slots(t, "r"))
+}

@@ -6,15 +6,16 @@
 // begins with [Planner.Collect]: claims that seek room take freed room on the cycle's nodes before the cycle's pod
 // does. Each of the two has its own set of nodes, since ledger and cycles hear of events at different times; what is
 // held is common to both. A node that the ledger does not have yet keeps what is held there; one that the ledger has
-// removed counts as gone, even while cycles still see it.
+// removed counts as gone, even while cycles still see it, until another one of its name comes.
 //
 // # Words
 //
 //   - The owners of a claim are the pods that may use what it holds.
 //   - A claim has slots, for which the planner chooses nodes, or amounts on nodes that it names. It is unfilled while
 //     it lacks some of that. It seeks room in each zone in which one more of its slots is wanted, or in which a node
-//     lacks a part of its amount. A claim with all its slots seeks room too while some are in other zones than they
-//     should be.
+//     lacks a part of its amount; while it is unfilled, lost zones are among them, and those of which it does not know
+//     yet that they may have something for it. A claim with all its slots seeks room too while some are in other zones
+//     than they should be.
 //   - A node is freed when it may have room for a claim that it had not before: it has more room, or its object allows
 //     more, owners came or went, a nomination ended, a claim gave something up, or others may use what a claim holds.
 //     Freed nodes are offered to the claims that seek room. Freeings are numbered, so that a claim that found no room
@@ -38,9 +39,9 @@
 // up.
 //
 // A zone without a node that may take slots is lost. With Shift its slots are distributed over the other zones until it
-// is back, and then move home one by one as they find room there; used ones on its nodes stay. With Keep the slots that
-// are not used there are missing. If a zone is only full, its slots are missing, except that those of a claim without
-// zones go to other zones meanwhile.
+// is back, and then move home one by one as they find room there; used ones on its nodes stay. A cycle that sees it back
+// takes its room for slots that are missing. With Keep the slots that are not used there are missing. If a zone is only
+// full, its slots are missing, except that those of a claim without zones go to other zones meanwhile.
 //
 // # Who comes first
 //

@@ -52,7 +52,7 @@ type nodeSet struct {
 	tooSmall span
 	// removed are the nodes that the last updates have not found any more, until the planner takes them. moved is set
 	// when nodes came or went.
-	removed []string
+	removed []*nodeRoom
 	moved   bool
 	// changes are what the planner has to do about nodes; nil for those of cycles, in which it only looks for room.
 	changes *nodeChanges
@@ -72,7 +72,7 @@ type nodeChanges struct {
 type nodeRoom struct {
 	name string
 	// zone is nil for a node that is gone. gone says of a node of the cycles that the ledger has removed it and does
-	// not have it again.
+	// not have it again. A node of that name with another UID is not gone.
 	zone   *zone
 	gone   bool
 	object *v1.Node
@@ -209,7 +209,7 @@ func (s *nodeSet) removeNode(n *nodeRoom) {
 	s.leaveZone(n)
 	s.setOwned(n, nil)
 	delete(s.byName, n.name)
-	s.removed = append(s.removed, n.name)
+	s.removed = append(s.removed, n)
 }
 
 // setGone takes a node out of its zone that the source has still.
@@ -223,11 +223,12 @@ func (s *nodeSet) setBack(n *nodeRoom) { n.gone, n.generation = false, -1 }
 
 // readNode reads the i-th node of the view. Of a node that is gone it notes the generation alone.
 func (s *nodeSet) readNode(n *nodeRoom, i int) {
+	object := s.view.Node(i)
+	n.gone = n.gone && object.UID == n.object.UID
 	if n.gone {
 		n.index, n.generation = i, s.view.Generation(i)
 		return
 	}
-	object := s.view.Node(i)
 	allocatable, requested := s.view.Resources(i)
 	if n.countedAs != object {
 		s.queueForRecount(n)
@@ -252,7 +253,8 @@ func (s *nodeSet) readNode(n *nodeRoom, i int) {
 func (s *nodeSet) updateRoom(n *nodeRoom) {
 	n.held = s.held.Node(n.name)
 	unused := n.held.Unused(n.ownedBy)
-	before := n.room
+	before, besidePods := n.room, n.room.Clone()
+	besidePods.Add(&n.unused, 1)
 	n.zone.unused.Add(&n.unused, -1)
 	n.zone.unused.Add(&unused, 1)
 	if unused.Exceeds(&n.unused) != "" {
@@ -260,7 +262,8 @@ func (s *nodeSet) updateRoom(n *nodeRoom) {
 	}
 	n.unused = unused.Clone()
 	n.resetRoom()
-	if n.room.Exceeds(&before) != "" {
+	// What pods leave may have grown by as much as is held more since.
+	if now := n.allocatable.Minus(&n.requested); n.room.Exceeds(&before) != "" || now.Exceeds(&besidePods) != "" {
 		s.free(n)
 	}
 	s.queueForReconcile(n)

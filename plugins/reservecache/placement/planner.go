@@ -116,7 +116,7 @@ func (p *Planner) Remove(uid types.UID) {
 func (p *Planner) dropLocked(c *claimState) {
 	delete(p.claims, c.UID)
 	p.byAge = slices.DeleteFunc(p.byAge, func(other *claimState) bool { return other == c })
-	p.seekers.changed = p.seekers.changed || len(c.seeks) > 0
+	p.seekers.changed = p.seekers.changed || c.seeksRoom()
 	if !slices.ContainsFunc(p.byAge, func(other *claimState) bool { return other.Requirements.key == c.Requirements.key }) {
 		delete(p.nodeCounts, c.Requirements.key)
 	}

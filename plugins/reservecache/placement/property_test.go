@@ -37,6 +37,13 @@ var (
 	claimNames = []string{"r1", "r2", "r3"}
 )
 
+func newWorld() *world {
+	return &world{
+		scene: newScene(1), cache: ledger.New(ledger.DefaultOptions()),
+		targets: map[string]Target{}, nodes: map[string]*v1.Node{}, alive: map[string]string{}, pods: map[string][]*v1.Pod{},
+	}
+}
+
 func (w *world) happen(event func(*ledger.Ledger)) {
 	w.toCache = append(w.toCache, event)
 	w.toLedger = append(w.toLedger, event)
@@ -75,9 +82,21 @@ func (w *world) lags(node string) bool {
 	return false
 }
 
+// newNode is a version of a node, of another one if the node is gone.
+func (w *world) newNode(name string, cpus int) *v1.Node {
+	n := makeNode(name, name[:1], fmt.Sprint(cpus))
+	if old := w.nodes[name]; old != nil {
+		n.UID = old.UID
+	} else {
+		w.serial++
+		n.UID = types.UID(fmt.Sprint(name, "-", w.serial))
+	}
+	return n
+}
+
 func (w *world) SetNode(t *rapid.T) {
 	name := rapid.SampledFrom(nodeNames).Draw(t, "node")
-	n := makeNode(name, name[:1], fmt.Sprint(rapid.IntRange(1, 6).Draw(t, "cpus")))
+	n := w.newNode(name, rapid.IntRange(1, 6).Draw(t, "cpus"))
 	switch rapid.IntRange(0, 7).Draw(t, "state") {
 	case 0:
 		n.Spec.Unschedulable = true
@@ -426,10 +445,7 @@ func (w *world) Check(t *rapid.T) {
 
 func TestThePlannerKeepsItsWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{
-			scene: newScene(1), cache: ledger.New(ledger.DefaultOptions()),
-			targets: map[string]Target{}, nodes: map[string]*v1.Node{}, alive: map[string]string{}, pods: map[string][]*v1.Pod{},
-		}
+		w := newWorld()
 		t.Repeat(map[string]func(*rapid.T){
 			"":            w.Check,
 			"SetNode":     w.SetNode,

@@ -10,6 +10,8 @@ import (
 type quota struct {
 	zone  string
 	slots int
+	// whole is how many it should have when it is not lost.
+	whole int
 	// lost means that the zone has no node that may take slots.
 	lost bool
 }
@@ -36,7 +38,7 @@ func (c *claimState) apportion(nodes map[string]*zoneCount) {
 	}
 	for i := range all {
 		count := nodes[all[i].zone]
-		all[i].lost = count == nil || count.usable == 0
+		all[i].lost, all[i].whole = count == nil || count.usable == 0, all[i].slots
 	}
 	c.quotas = all
 	if c.OnZoneLoss == Shift {
@@ -123,23 +125,32 @@ func (c *claimState) mayAddSlot() bool {
 	return spare > 0
 }
 
-// updateSeeks computes the zones in which more is wanted.
+// updateSeeks computes the zones in which more is wanted. Lost ones are among them while slots are missing: a cycle may
+// see the node of such a zone, and give it to its pod, before Reconcile does.
 func (c *claimState) updateSeeks() {
-	c.seeks = c.seeks[:0]
+	c.seeks, c.seeksNew = c.seeks[:0], false
 	if !c.HasSlots() {
 		zones := map[string]bool{}
 		for _, lack := range c.lacks {
 			if lack.usable {
 				zones[lack.zone] = true
+			} else {
+				c.seeksNew = true
 			}
 		}
 		c.seeks = slices.AppendSeq(c.seeks, maps.Keys(zones))
 		slices.Sort(c.seeks)
 		return
 	}
-	anywhere, grows := c.wantedInAnyZone() > 0, c.mayAddSlot()
+	anywhere, grows, missing := c.wantedInAnyZone() > 0, c.mayAddSlot(), c.slotsInAllZones() < c.total
+	c.seeksNew = missing && len(c.Zones) == 0
 	for i := range c.quotas {
-		if q := &c.quotas[i]; !q.lost && (anywhere || grows && c.slotsIn(q.zone) < q.slots) {
+		q := &c.quotas[i]
+		wanted := anywhere || grows && c.slotsIn(q.zone) < q.slots
+		if q.lost {
+			wanted = missing && (anywhere || c.seeksNew || c.slotsIn(q.zone) < q.whole)
+		}
+		if wanted {
 			c.seeks = append(c.seeks, q.zone)
 		}
 	}

@@ -66,7 +66,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	d.nodes.updateHeldRoom()
 	for _, at := range d.byName {
 		if lost := at.unusedBefore.Beyond(&at.unused); at.node != nil && (!lost.IsZero() || at.before.Resized) {
-			d.nodes.free(at.node)
+			d.planner.freeLocked(at.name) // for both: it may have had too many slots, rather than too little room
 		}
 	}
 	if !slices.Contains(result.Changed, d.claim.UID) {

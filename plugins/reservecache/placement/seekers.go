@@ -29,7 +29,7 @@ func (p *Planner) seekersLocked() *seekers {
 	*s = seekers{claims: s.claims[:0], inclusive: s.inclusive[:0], interested: s.interested[:0]}
 	beside := 0
 	for _, c := range p.byAge {
-		if len(c.seeks) == 0 {
+		if !c.seeksRoom() {
 			continue
 		}
 		s.claims = append(s.claims, c)

@@ -33,15 +33,15 @@ func (p *Planner) updateLocked(nodes *nodeSet, read func() View, all bool) (requ
 // forgetRemovedLocked has Reconcile look at what was held on nodes that are gone, and reports whether there are any.
 // A node that the ledger has removed does not exist, whatever the cycles see yet.
 func (p *Planner) forgetRemovedLocked() (requested bool) {
-	for _, name := range p.ledgerNodes.removed {
-		if n := p.cycleNodes.byName[name]; n != nil {
+	for _, removed := range p.ledgerNodes.removed {
+		if n := p.cycleNodes.byName[removed.name]; n != nil && n.object.UID == removed.object.UID {
 			p.cycleNodes.setGone(n)
 		}
 	}
-	for _, name := range slices.Concat(p.ledgerNodes.removed, p.cycleNodes.removed) {
-		if p.nodeLocked(name) == nil {
-			delete(p.nominated, name)
-			p.requestReconcileOfHoldersLocked(name)
+	for _, n := range slices.Concat(p.ledgerNodes.removed, p.cycleNodes.removed) {
+		if p.nodeLocked(n.name) == nil {
+			delete(p.nominated, n.name)
+			p.requestReconcileOfHoldersLocked(n.name)
 			requested = true
 		}
 	}

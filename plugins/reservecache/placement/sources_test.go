@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -89,4 +90,34 @@ func TestNothingStaysOnANodeThatOnlyCyclesSawReady(t *testing.T) {
 	s.planner.Collect(cycle())
 	s.reconcile(t)
 	require.Equal(t, map[string]int{"b2": 1}, s.slots(t, "r"))
+}
+
+// TestANodeThatIsRegisteredAgainIsNew: a cycle that sees it before the ledger does takes its room.
+func TestANodeThatIsRegisteredAgainIsNew(t *testing.T) {
+	s := newScene(1)
+	first, second := makeNode("a1", "a", "1"), makeNode("a1", "a", "1")
+	second.UID = "another"
+	s.ledger.AddNode(makeNode("b1", "b", "1"))
+	s.ledger.AddNode(first)
+	s.reconcile(t, target("r", 0, Zone{"a", 1}, Zone{"b", 2}))
+	s.collect()
+	s.ledger.RemoveNode(first)
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"b1": 1}, s.slots(t, "r"))
+	s.ledger.AddNode(second)
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, map[string]int{"a1": 1, "b1": 1}, s.slots(t, "r"))
+}
+
+// TestRoomThatGrewBesideAHoldIsFreed: a cycle hears of both at once, and the room beside them is as before.
+func TestRoomThatGrewBesideAHoldIsFreed(t *testing.T) {
+	s := newScene(1)
+	s.ledger.AddNode(makeNode("a1", "a", "3"))
+	s.reconcile(t, targetOn("r", 0, map[string]ledger.Resources{"none": cpus(1, 1)}))
+	s.collect()
+	s.reconcile(t, targetOn("r", 0, map[string]ledger.Resources{"none": cpus(1, 1), "a1": cpus(6, 1)}))
+	require.Equal(t, map[string]ledger.Resources{"a1": cpus(3, 1)}, s.amounts(t, "r"))
+	s.ledger.AddNode(makeNode("a1", "a", "6"))
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, map[string]ledger.Resources{"a1": cpus(6, 1)}, s.amounts(t, "r"))
 }
