@@ -1,6 +1,7 @@
 package permitgate
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -98,14 +99,14 @@ func (p *roundPlan) addCost(a *attempt, now time.Time) {
 }
 
 // siblingsOn returns the members without a node but one, with the nodes among some (nil means all) to which they are
-// nominated in the API.
+// nominated, which the API may not show yet.
 func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
 	if !e.plan.nominated {
 		return nil
 	}
-	for uid := range e.plan.members {
-		if m := e.pods[uid]; m != nil && uid != but {
-			if node := m.pod.Status.NominatedNodeName; node != "" && (nodes == nil || slices.Contains(nodes, node)) {
+	for uid, m := range e.pods { // also those whose planned nodes have refused them
+		if uid != but && !e.gang.HasNode(uid) {
+			if node := cmp.Or(e.keptNode(uid), m.pod.Status.NominatedNodeName); node != "" && (nodes == nil || slices.Contains(nodes, node)) {
 				siblings = append(siblings, nomination{m.pod, node})
 			}
 		}

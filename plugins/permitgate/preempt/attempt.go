@@ -63,15 +63,24 @@ func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt 
 // wanted returns how many members of a class are to be placed at most.
 func (a *attempt) wanted(c *class) int { return min(len(c.Members), a.Request.Need-len(a.placed)) }
 
-// place places the members of a class on the nodes that cost least, as long as the quorum lacks any.
+// place places the members of a class on the nodes that cost least, as long as the quorum lacks any. A node that has refused one is asked
+// again when no other is left, if members have been placed since: a spread constraint may let others come only then.
 func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 	c := a.classes[k]
 	prices := a.prices(c, nodes)
+	refused, mayHelp := false, false
 	for _, uid := range c.Members {
-		if len(prices) == 0 || len(a.placed) == a.Request.Need {
+		if len(a.placed) == a.Request.Need {
 			return
 		}
-		for len(prices) > 0 {
+		for {
+			if len(prices) == 0 && mayHelp {
+				prices = a.prices(c, nodes)
+				refused, mayHelp = false, false
+			}
+			if len(prices) == 0 {
+				return
+			}
 			if a.failed || a.exhausted() {
 				return
 			}
@@ -88,9 +97,11 @@ func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 			}
 			if !possible || !a.accept(ctx, k, &now) {
 				prices = slices.Delete(prices, at, at+1)
+				refused = refused || possible
 				continue
 			}
 			a.placed[uid] = a.sites[now.site].name
+			mayHelp = refused
 			if elsewhere(now.site, now.victims) {
 				prices = a.prices(c, nodes) // a whole gang has gone, and others have become cheaper
 				break
