@@ -97,7 +97,7 @@ func (c *chart) spreadPod(t *testing.T, i int) {
 	}))
 }
 
-// everything returns the users' objects: pods, gangs and policies.
+// everything returns the users' objects: pods, gangs and policies, without the defaults in added.
 func (c *chart) everything(t *testing.T) map[string]stays {
 	t.Helper()
 	out := map[string]stays{}
@@ -114,11 +114,19 @@ func (c *chart) everything(t *testing.T) map[string]stays {
 	require.NoError(t, err)
 	for kind, list := range map[string][]unstructured.Unstructured{"podgroup": groups.Items, "policy": policies.Items} {
 		for _, u := range list {
+			for field, value := range added {
+				if found, exists, err := unstructured.NestedFieldNoCopy(u.Object, "spec", field); err == nil && exists && found == value {
+					unstructured.RemoveNestedField(u.Object, "spec", field)
+				}
+			}
 			out[kind+"/"+u.GetName()] = stays{name: u.GetName(), uid: u.GetUID(), spec: u.Object["spec"]}
 		}
 	}
 	return out
 }
+
+// added are the fields of specs that older versions do not know, with the defaults that they get by an upgrade.
+var added = map[string]any{"scaleDownPolicy": "Ignore"}
 
 // startStock runs upstream's kube-scheduler as kubeadm does, as the user system:kube-scheduler with the
 // permissions that every cluster gives to it.
