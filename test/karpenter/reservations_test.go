@@ -43,7 +43,8 @@ func (c *cluster) waitHeld(n int64, ready metav1.ConditionStatus) {
 	})
 }
 
-// testSlotsNotBought: no node is bought for a slot. Pods fit into held room as Karpenter sees it, and a node with nothing but a slot is empty.
+// testSlotsNotBought: no node is bought for a slot. Pods fit into held room as Karpenter sees it, also on a node that was bought for one and
+// that a slot lacked, and a node with nothing but a slot is empty.
 func (c *cluster) testSlotsNotBought() {
 	c.reserve(nil)
 	c.waitHeld(2, metav1.ConditionFalse)
@@ -52,7 +53,16 @@ func (c *cluster) testSlotsNotBought() {
 	require.Empty(c.t, c.bought())
 	c.remove("stranger")
 
-	c.deploy("other", 1, "3", inZone("c"))
+	// A node that is bought for a pod is the slot's, and the pod waits: Karpenter believes that it fits there.
+	c.deploy("large", 1, "3950m", inZone("c"))
+	c.waitHeld(3, metav1.ConditionTrue)
+	c.waitStays(&c.boughtNodes()[0], "DisruptionBlocked", "nominated for a pending pod")
+	require.Equal(c.t, "waiting 1", c.running("large"))
+	require.Equal(c.t, "c 1", c.bought())
+	c.remove("large")
+	c.waitHeld(2, metav1.ConditionFalse)
+
+	c.deploy("other", 1, "500m", inZone("c"))
 	c.waitRunning("other", "c 1")
 	c.remove("other")
 	c.waitHeld(3, metav1.ConditionTrue)
