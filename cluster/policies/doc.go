@@ -4,7 +4,7 @@
 // # Contract
 //
 // [Read] takes the policies over zones that count pods, and the workloads of the pods. [Reader.Decide] begins a policy's decision about a pod: its key is
-// equal for pods about which the policy decides alike, its queries are what has to be counted, and its table is the decision.
+// equal for pods about which the policy decides alike, its queries are what has to be counted, and its table is the decision. Who reads policies and pods otherwise uses [Queries], [Domains] and [ZoneNodes].
 //
 // A snapshot knows what a policy's status remembers about zones. It does not know which zones the volumes of a waiting pod rule out.
 //

@@ -15,7 +15,6 @@ import (
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/feature"
-	"zonewise.dev/internal/nodes"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -50,17 +49,8 @@ func Read(c *census.Census) *Reader {
 func (r *Reader) In(namespace string) []*Policy { return r.policies[namespace] }
 
 func (r *Reader) readPolicies() {
-	zoneNodes := map[string]policy.ZoneNodes{}
-	for _, node := range r.census.Nodes {
-		if node.Zone != "" {
-			z := zoneNodes[node.Zone]
-			z.Nodes++
-			if nodes.Usable(node.Node) {
-				z.Open++
-			}
-			zoneNodes[node.Zone] = z
-		}
-	}
+	zoneNodes := ZoneNodes(snapshot.List[*v1.Node](r.census.Snapshot), v1.LabelTopologyZone)
+	delete(zoneNodes, "") // no zone to the census
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "") {
 		compiled, errs := policy.Compile(object)
 		if len(errs) > 0 || compiled.TopologyKey() != v1.LabelTopologyZone || compiled.GroupBy() != "" {
@@ -142,33 +132,12 @@ func (d *Decision) Counted() labels.Selector { return d.policy.CountedFor(d.pod.
 
 // Queries are what has to be counted.
 func (d *Decision) Queries() []counts.Query {
-	query := func(selector labels.Selector, e counts.Eligibility) counts.Query {
-		return counts.Query{Namespace: d.pod.Namespace, Selector: selector, TopologyKey: v1.LabelTopologyZone, Eligibility: e}
-	}
-	selector := d.policy.SelectorFor(d.pod.Labels)
-	out := []counts.Query{query(selector, nil), query(selector, d.Eligible)}
-	if d.policy.Caps() {
-		held := d.policy.HeldFor(&d.workload, d.pod.Labels)
-		out = append(out, query(held.All, nil))
-		if held.Own != nil {
-			out = append(out, query(held.Own, nil), query(held.Revision, nil))
-		}
-	}
-	return out
+	return Queries(d.policy.Policy, &d.workload, d.pod, d.Eligible)
 }
 
 // Table returns the decision, given the answers to the queries.
 func (d *Decision) Table(answers []*counts.Table) *policy.Table {
-	in := policy.Input{Replicas: d.policy.Replicas(&d.workload, d.policy.live), Availability: d.Availability}
-	for zone, name := range answers[0].All() {
-		domain := policy.Domain{Name: name, Pods: int64(answers[1].At(zone)), Eligible: answers[1].Counts(zone)}
-		if len(answers) > 2 {
-			domain.Held = int64(answers[2].At(zone))
-		}
-		if len(answers) > 3 {
-			domain.Held += int64(answers[4].At(zone) - answers[3].At(zone))
-		}
-		in.Domains = append(in.Domains, domain)
-	}
-	return d.policy.Evaluate(in)
+	return d.policy.Evaluate(policy.Input{
+		Domains: Domains(answers), Replicas: d.policy.Replicas(&d.workload, d.policy.live), Availability: d.Availability,
+	})
 }

@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/policies"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/feature"
-	"zonewise.dev/internal/nodes"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
@@ -64,7 +64,8 @@ func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
 		return r
 	}
 	var all []*nodeInfo
-	for _, node := range snapshot.List[*v1.Node](cluster) {
+	nodes := snapshot.List[*v1.Node](cluster)
+	for _, node := range nodes {
 		n := &nodeInfo{node: node}
 		r.nodes[node.Name] = n
 		all = append(all, n)
@@ -85,26 +86,15 @@ func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
 	}
 	r.index = counts.NewIndex(counts.DefaultLimits())
 	counts.Update(r.index, all, make([]int64, len(all)))
+	byKey := map[string]map[string]policy.ZoneNodes{}
 	for _, p := range r.policies {
-		p.zones.ObserveNodes(now, r.zoneNodes(p.TopologyKey()))
+		key := p.TopologyKey()
+		if byKey[key] == nil {
+			byKey[key] = policies.ZoneNodes(nodes, key)
+		}
+		p.zones.ObserveNodes(now, byKey[key])
 	}
 	return r
-}
-
-// zoneNodes returns what the nodes of the zones look like.
-func (r *reader) zoneNodes(topologyKey string) map[string]policy.ZoneNodes {
-	out := map[string]policy.ZoneNodes{}
-	for _, n := range r.nodes {
-		if zone, ok := n.node.Labels[topologyKey]; ok {
-			z := out[zone]
-			z.Nodes++
-			if nodes.Usable(n.node) {
-				z.Open++
-			}
-			out[zone] = z
-		}
-	}
-	return out
 }
 
 // sets returns the live pods of ReplicaSets and ReplicationControllers in the policies' namespaces, by their names.
@@ -230,33 +220,11 @@ func (r *reader) costs(set *podSet, p *activePolicy) map[*v1.Pod]int32 {
 
 // table returns that of a policy for a pod like those of a set.
 func (r *reader) table(set *podSet, p *activePolicy, like *v1.Pod, eligible counts.Eligibility) *policy.Table {
-	query := func(selector labels.Selector, e counts.Eligibility) counts.Query {
-		return counts.Query{Namespace: like.Namespace, Selector: selector, TopologyKey: p.TopologyKey(), Eligibility: e}
-	}
-	selector := p.SelectorFor(like.Labels)
-	queries := []counts.Query{query(selector, nil), query(selector, eligible)}
-	if p.Caps() {
-		held := p.HeldFor(&set.workload, like.Labels)
-		queries = append(queries, query(held.All, nil))
-		if held.Own != nil {
-			queries = append(queries, query(held.Own, nil), query(held.Revision, nil))
-		}
-	}
-	tables := r.index.Count(queries, nil)
+	tables := r.index.Count(policies.Queries(p.Policy, &set.workload, like, eligible), nil)
 	in := policy.Input{
-		Replicas: p.Replicas(&set.workload, p.live), Availability: p.zones.For(r.now, cmp.Or(set.workload.UID, set.owner)),
+		Domains: policies.Domains(tables), Replicas: p.Replicas(&set.workload, p.live), Availability: p.zones.For(r.now, cmp.Or(set.workload.UID, set.owner)),
 	}
 	// A zone that has come back is to have its share, however long its recovery still takes.
 	maps.DeleteFunc(in.Availability, func(_ string, a policy.Availability) bool { return a == policy.Recovering })
-	for zone, name := range tables[0].All() {
-		d := policy.Domain{Name: name, Pods: int64(tables[1].At(zone)), Eligible: tables[1].Counts(zone)}
-		if len(tables) > 2 {
-			d.Held = int64(tables[2].At(zone))
-		}
-		if len(tables) > 3 {
-			d.Held += int64(tables[4].At(zone) - tables[3].At(zone))
-		}
-		in.Domains = append(in.Domains, d)
-	}
 	return p.Evaluate(in)
 }
