@@ -68,7 +68,7 @@ func (c *collecting) restsNow(gang gangID, now time.Time) bool {
 	return now.Before(c.rests[gang])
 }
 
-// begin has the gang of a claim collect in the place of any other, and then rest until a time. If it collects already,
+// begin has the gang of a claim collect instead of any other, and then rest until a time. If it collects already,
 // the claim is renewed. It reports whether it did not.
 func (c *collecting) begin(claim *roomClaim, rest, now time.Time) (begun bool) {
 	c.mu.Lock()

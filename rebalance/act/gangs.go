@@ -60,8 +60,8 @@ func (n *next) notePartlyBound() {
 		entry := v1alpha1.RebalanceGang{
 			Namespace: g.Namespace, Name: g.Name, UID: uid, Since: second(n.Now), Bound: int64(len(g.Bound)), Missing: int64(g.Missing),
 		}
-		if was := listed[uid]; was != nil {
-			entry.Since, entry.Why = was.Since, was.Why
+		if before := listed[uid]; before != nil {
+			entry.Since, entry.Why = before.Since, before.Why
 		}
 		if g.Since.After(entry.Since.Time) {
 			entry.Since = second(g.Since)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,26 +25,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/controller"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
-	"zonewise.dev/sim"
 	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/internal/apiserver"
 )
 
 func TestMain(m *testing.M) {
-	sim.UseOneProcessor()
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	apiserver.Main(m)
 }
 
 // world is an API server with the nodes node-a, node-b and node-c of 4 CPUs, and the controller.

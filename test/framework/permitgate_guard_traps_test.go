@@ -38,6 +38,18 @@ func TestNativeGangWaitsForLongerThanGangSchedulingDoes(t *testing.T) {
 	})
 }
 
+// newSharingCluster has room for three members of the native gang n, and the claim shared, which is not allocated. The preparation of n-1 is slow.
+func newSharingCluster(t *testing.T) (*cluster, *preparation) {
+	t.Helper()
+	c := newGangCluster(t, 3)
+	c.addDevices(1, "", "node-0")
+	c.addClaim("shared")
+	c.start(withArgs(guarded))
+	p := c.slowPreparation("n-1")
+	require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+	return c, p
+}
+
 // sharing has a pod use the claim shared.
 func sharing(pod *st.PodWrapper) *st.PodWrapper {
 	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
@@ -59,12 +71,7 @@ func (c *cluster) sharedClaim() (status resourcev1.ResourceClaimStatus, users []
 // PreBind, before the barrier. When the gang is sent back from there, no member that is not bound keeps the claim.
 func TestNativeMembersShareAClaim(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := newGangCluster(t, 3)
-		c.addDevices(1, "", "node-0")
-		c.addClaim("shared")
-		c.start(withArgs(guarded))
-		p := c.slowPreparation("n-1")
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c, p := newSharingCluster(t)
 		for _, name := range []string{"n-0", "n-1", "n-2"} {
 			c.create(sharing(nativeMember("n", name).UID(name)))
 		}
@@ -93,12 +100,7 @@ func TestNativeMembersShareAClaim(t *testing.T) {
 // take it from a group by Unreserve. The PodGroup says that. The gang is bound whole or not at all even so, and a cycle in vain gives the claim back.
 func TestNativeGroupSharesAClaim(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := newGangCluster(t, 3)
-		c.addDevices(1, "", "node-0")
-		c.addClaim("shared")
-		c.start(withArgs(guarded))
-		p := c.slowPreparation("n-1")
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c, p := newSharingCluster(t)
 		c.editNativeGroup("n", func(group *schedulingv1beta1.PodGroup) {
 			group.Spec.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
 		})

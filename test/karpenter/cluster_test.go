@@ -3,14 +3,12 @@ package karpenter
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,13 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"zonewise.dev/cmd/controller"
-	"zonewise.dev/sim"
 	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/apiserver"
 )
@@ -32,10 +27,7 @@ import (
 const namespace = apiserver.Namespace
 
 func TestMain(m *testing.M) {
-	sim.UseOneProcessor()
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	apiserver.Main(m)
 }
 
 // cluster is a cluster with the nodes node-a and node-b of 4 CPUs, which are not Karpenter's, in which Karpenter buys nodes of 4 CPUs in

@@ -66,7 +66,7 @@ func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, 
 	for _, all := range compiled {
 		slices.SortFunc(all, func(a, b *policy.Policy) int { return strings.Compare(a.Key(), b.Key()) })
 	}
-	by, waiting := map[*v1.Pod]*policy.Policy{}, map[types.UID]bool{}
+	refusers, waiting := map[*v1.Pod]*policy.Policy{}, map[types.UID]bool{}
 	for _, pod := range snapshot.List[*v1.Pod](cluster) {
 		for _, p := range compiled[pod.Namespace] {
 			if !p.Selects(pod.Labels) || !buy.Waits(pod, p, now) {
@@ -77,16 +77,16 @@ func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, 
 				seen[pod.UID] = now
 			}
 			if now.Sub(seen[pod.UID]) < buy.WaitsAtMost {
-				by[pod] = p
+				refusers[pod] = p
 			}
 			break
 		}
 	}
 	maps.DeleteFunc(seen, func(uid types.UID, _ time.Time) bool { return !waiting[uid] })
-	if len(by) == 0 {
+	if len(refusers) == 0 {
 		return nil // as nearly always: to count all pods costs CPU
 	}
-	return decide(census.Take(cluster), by)
+	return decide(census.Take(cluster), refusers)
 }
 
 // group is pods about which all policies decide alike.
@@ -97,12 +97,12 @@ type group struct {
 }
 
 // decide returns what the policies decide about pods, by the UIDs of those that made them wait.
-func decide(c *census.Census, by map[*v1.Pod]*policy.Policy) map[types.UID][]buy.Refused {
+func decide(c *census.Census, refusers map[*v1.Pod]*policy.Policy) map[types.UID][]buy.Refused {
 	reader := policies.Read(c)
 	groups := map[string]*group{}
 	var keys []string
 	for _, pod := range c.Pods { // by namespace and name
-		over := by[pod.Pod]
+		over := refusers[pod.Pod]
 		if over == nil {
 			continue
 		}

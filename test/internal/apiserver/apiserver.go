@@ -12,17 +12,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
+	"zonewise.dev/sim"
 	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/internal/program"
 )
@@ -33,6 +37,14 @@ const (
 	// Eventually is the bound of every wait, far above what any of them takes.
 	Eventually = 90 * time.Second
 )
+
+// Main runs the tests of a package, which run schedulers on copies and controllers in their process, without the logs of these.
+func Main(m *testing.M) {
+	sim.UseOneProcessor()
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
 
 // Server is an API server that runs until its test ends. The client is an administrator's.
 type Server struct {
