@@ -177,8 +177,8 @@ func (s *Policies) lead(ctx context.Context) {
 	for _, e := range s.entries {
 		e.stale = true
 	}
-	s.mu.Unlock()
 	s.schedule(task{kind: reportAll}, 0)
+	s.mu.Unlock()
 	s.writer.Run(ctx)
 }
 

@@ -125,13 +125,16 @@ func (w *world) eventually(what string, condition func() bool) {
 	}
 }
 
+// lead makes it the leader, and waits until it has done what that asks for at once.
 func (w *world) lead() {
+	w.t.Helper()
 	close(w.leads)
 	w.eventually("it leads", func() bool {
 		w.Policies.mu.Lock()
 		defer w.Policies.mu.Unlock()
 		return w.leading
 	})
+	w.settle()
 }
 
 // stored returns the policy as the API server has it.
