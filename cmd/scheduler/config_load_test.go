@@ -49,7 +49,7 @@ func build(t *testing.T, cfg *schedulerconfig.KubeSchedulerConfiguration) (*sche
 	for name, factory := range plugins.NewPack().Factories() {
 		require.NoError(t, registry.Register(name, factory))
 	}
-	client := fake.NewClientset()
+	client := fake.NewSimpleClientset()
 	broadcaster := events.NewEventBroadcasterAdapterWithContext(ctx, client)
 	recorders := profile.RecorderFactory(func(name string) events.EventRecorderLogger { return broadcaster.NewRecorder(name) })
 	return scheduler.New(ctx, client, schedulertest.NewInformerFactory(client), nil, recorders,

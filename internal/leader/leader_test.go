@@ -39,7 +39,7 @@ type handle struct {
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
 func newHandle() handle {
-	h := handle{informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	h := handle{informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)}
 	h.factory.Core().V1().Pods().Informer()
 	return h
 }
@@ -163,7 +163,7 @@ func elect(t *testing.T) {
 	stopped := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name:            "kube-scheduler",
-		Lock:            &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}, Client: fake.NewClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
+		Lock:            &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}, Client: fake.NewSimpleClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
 		LeaseDuration:   15 * time.Second,
 		RenewDeadline:   10 * time.Second,
 		RetryPeriod:     time.Second,

@@ -20,7 +20,7 @@ type handle struct {
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
 func newHandle() handle {
-	return handle{informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	return handle{informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)}
 }
 
 func TestProfilesOfOneSchedulerShare(t *testing.T) {

@@ -90,7 +90,7 @@ func (l *lines) contains(parts ...string) bool {
 func TestDumpOnSignal(t *testing.T) {
 	var log lines
 	ctx := klog.NewContext(t.Context(), log.logger())
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(makeNode("n1"), makePod("p", "n1")), 0)
+	factory := informers.NewSharedInformerFactory(fake.NewSimpleClientset(makeNode("n1"), makePod("p", "n1")), 0)
 	s := NewShared()
 	plugin, err := s.New(ctx, nil, &handle{factory: factory})
 	require.NoError(t, err)

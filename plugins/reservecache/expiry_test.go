@@ -44,9 +44,9 @@ func TestExpiryAsksFirst(t *testing.T) {
 		"no answer":                  {err: errors.New("timeout"), finished: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset()
+			client := fake.NewSimpleClientset()
 			if tc.live != nil {
-				client = fake.NewClientset(tc.live)
+				client = fake.NewSimpleClientset(tc.live)
 			}
 			if tc.err != nil {
 				client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
@@ -76,7 +76,7 @@ func TestExpiryAsksFirst(t *testing.T) {
 func TestExpiryDoesNotOutrunTheInformer(t *testing.T) {
 	l := ledger.New(ledger.DefaultOptions())
 	require.NoError(t, l.AssumePod(makePod("p", ""), "n1", t0))
-	client := fake.NewClientset()
+	client := fake.NewSimpleClientset()
 	client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		// The ledger is not locked meanwhile, so that its handlers go on.
 		_, err := l.AddPod(makePod("p", "n1"))
@@ -94,7 +94,7 @@ func TestExpiryRunsWithTheScheduler(t *testing.T) {
 	defer cancel()
 	args := defaultArgs()
 	args.AssumedPodTTL = metav1.Duration{Duration: time.Nanosecond}
-	client := fake.NewClientset()
+	client := fake.NewSimpleClientset()
 	s := NewShared()
 	p, err := s.New(ctx, &args, &handle{factory: informers.NewSharedInformerFactory(client, 0), client: client})
 	require.NoError(t, err)
@@ -105,6 +105,6 @@ func TestExpiryRunsWithTheScheduler(t *testing.T) {
 func TestExpiryNeedsAClient(t *testing.T) {
 	args := defaultArgs()
 	args.AssumedPodTTL = metav1.Duration{Duration: time.Minute}
-	_, err := NewShared().New(t.Context(), &args, &handle{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)})
+	_, err := NewShared().New(t.Context(), &args, &handle{factory: informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)})
 	require.EqualError(t, err, "plugin ReserveCache: assumedPodTTL is set, but the framework has no client with which to ask the API server")
 }

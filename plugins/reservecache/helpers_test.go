@@ -128,7 +128,7 @@ type fixture struct {
 // newFixture builds the plugin; its informers are not started yet.
 func newFixture(t testing.TB, args runtime.Object, objects ...runtime.Object) *fixture {
 	t.Helper()
-	client := fake.NewClientset(objects...)
+	client := fake.NewSimpleClientset(objects...)
 	f := &fixture{
 		client: client,
 		handle: &handle{profile: "default-scheduler", factory: informers.NewSharedInformerFactory(client, 0), client: client},

@@ -85,7 +85,7 @@ func TestNewNeedsInformers(t *testing.T) {
 	require.EqualError(t, err, "plugin ReserveCache: the framework has no informers, without which the ledger cannot know the cluster")
 
 	// The failure leaves nothing behind that would keep another profile from starting.
-	_, err = s.New(t.Context(), nil, &handle{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)})
+	_, err = s.New(t.Context(), nil, &handle{factory: informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)})
 	require.NoError(t, err)
 }
 
@@ -97,8 +97,8 @@ func TestOneLedgerPerScheduler(t *testing.T) {
 		require.NoError(t, err)
 		return p.(*ReserveCache).running.ledger
 	}
-	one := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	other := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	one := informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)
+	other := informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)
 	first := ledgerOf(t.Context(), one)
 	require.Same(t, first, ledgerOf(t.Context(), one))
 	require.NotSame(t, first, ledgerOf(t.Context(), other))

@@ -20,7 +20,7 @@ import (
 
 // BenchmarkPodWithoutGang is what the plugin costs a pod that is in no gang, over all its extension points, on 5,000 nodes.
 func BenchmarkPodWithoutGang(b *testing.B) {
-	client := fake.NewClientset()
+	client := fake.NewSimpleClientset()
 	nodes := make([]*v1.Node, 5000)
 	for i := range nodes {
 		nodes[i] = st.MakeNode().Name(fmt.Sprint("n", i)).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "8"}).Obj()

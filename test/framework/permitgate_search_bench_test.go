@@ -71,7 +71,7 @@ func newVictimSearch(t testing.TB, nodes []*v1.Node, pods []*v1.Pod, members ...
 	snapshot := cache.NewSnapshot(pods, nodes)
 	s := &victimSearch{classes: []proposal.Class{{Pod: members[0]}}}
 	s.handle, err = frameworkruntime.NewFramework(t.Context(), plugins.NewInTreeRegistry(), &profile,
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewClientset(), 0)),
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)),
 		frameworkruntime.WithSnapshotSharedLister(snapshot))
 	require.NoError(t, err)
 	s.nodes, err = snapshot.NodeInfos().List()

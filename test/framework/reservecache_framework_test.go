@@ -41,7 +41,7 @@ func withReserveCache(t testing.TB, name string) config.KubeSchedulerProfile {
 // scheduler's snapshot and the informers have.
 func newFramework(t testing.TB, shared *reservecache.Shared, nodes []*v1.Node, pods []*v1.Pod) framework.Framework {
 	t.Helper()
-	client := fake.NewClientset()
+	client := fake.NewSimpleClientset()
 	for _, n := range nodes {
 		_, err := client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
 		require.NoError(t, err)

@@ -43,7 +43,7 @@ func (k lateKind) Settled() bool { return k.source.settled.Load() }
 // TestNoPodIsSignedBeforePoliciesAreKnown: the scheduling queue keeps the signatures of the pods that it has at the
 // start.
 func TestNoPodIsSignedBeforePoliciesAreKnown(t *testing.T) {
-	api := fake.NewClientset()
+	api := fake.NewSimpleClientset()
 	handle, err := frameworkruntime.NewFramework(t.Context(), nil, nil,
 		frameworkruntime.WithClientSet(api),
 		frameworkruntime.WithInformerFactory(schedulertest.NewInformerFactory(api)),

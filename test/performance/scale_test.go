@@ -71,7 +71,7 @@ func newScaleObjects(nodes, pods int) *scaleObjects {
 
 // serve returns a client, what sends the waiting pods to it, and what has a value for each of them that is bound.
 func (o *scaleObjects) serve() (api *fake.Clientset, send func(*v1.Pod), bound chan struct{}) {
-	api, bound = fake.NewClientset(), make(chan struct{}, len(o.waiting))
+	api, bound = fake.NewSimpleClientset(), make(chan struct{}, len(o.waiting))
 	// PermitGate has an informer of its own for the members of gangs, of which there are none.
 	ofGangs := func(a clienttesting.Action) bool {
 		switch a := a.(type) {

@@ -26,7 +26,7 @@ func newAPI(nodes []*v1.Node, pods []*v1.Pod) *fake.Clientset {
 	for _, pod := range pods {
 		objects = append(objects, pod)
 	}
-	return fake.NewClientset(objects...)
+	return fake.NewSimpleClientset(objects...)
 }
 
 // newScheduler makes a scheduler over an API server in memory. It is not running; its caches are full.

@@ -33,7 +33,7 @@ func (n lateNodes) Watch(ctx context.Context, options metav1.ListOptions) (watch
 // TestStart: a deletion after it arrives, although the watch began long after the list.
 func TestStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+		client := fake.NewSimpleClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 		ctx, cancel := context.WithCancel(context.Background())
 		factory := informers.NewSharedInformerFactory(lateWatch{client}, 0)
 		nodes := factory.Core().V1().Nodes().Lister()

@@ -83,7 +83,7 @@ func TestARehearsalIsABind(t *testing.T) {
 		"never answered":      {[]error{busy, busy, busy}, "did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset()
+			client := fake.NewSimpleClientset()
 			var mu sync.Mutex // guards sent
 			var sent []clienttesting.CreateActionImpl
 			client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

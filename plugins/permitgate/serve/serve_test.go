@@ -48,7 +48,7 @@ func (memberless) Members(types.NamespacedName) []Member   { return nil }
 func TestStandbyHasNothingToWrite(t *testing.T) {
 	source := crdtest.New(&v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}, Spec: v1alpha1.PodGroupSpec{MinMember: 1}})
 	group, _ := crdtest.Get(source, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}})
-	h := handle{client: fake.NewClientset()}
+	h := handle{client: fake.NewSimpleClientset()}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: source, Handle: func(string) fwk.Handle { return h }, Gangs: memberless{group: group},
 		Synced: func() bool { return true }, ManageStatus: true,

@@ -125,7 +125,7 @@ func newFixtureOn(t *testing.T, maxHeldFraction float64, api *crdtest.Source, le
 	t.Helper()
 	f := &fixture{
 		api: api, clock: clocktesting.NewFakeClock(t0),
-		handle: &handle{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0), recorder: events.NewFakeRecorder(100)},
+		handle: &handle{factory: informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0), recorder: events.NewFakeRecorder(100)},
 	}
 	l, h := ledger.New(ledger.DefaultOptions()), holds.New()
 	f.Server = New(&Config{

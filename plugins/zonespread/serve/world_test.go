@@ -84,7 +84,7 @@ func newWorld(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *
 func newWorldOn(t testing.TB, c clock.WithTicker, source *crdtest.Source, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{
-		t: t, source: source, client: fake.NewClientset(objects...),
+		t: t, source: source, client: fake.NewSimpleClientset(objects...),
 		leads: make(chan struct{}), recorder: events.NewFakeRecorder(1000),
 	}
 	w.factory = informers.NewSharedInformerFactory(w.client, 0)
