@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -36,17 +37,25 @@ func (e usageError) Unwrap() error { return e.error }
 // Usage marks an error in the command line.
 func Usage(err error) error { return usageError{err} }
 
-// NoArgs refuses arguments, and thereby unknown commands.
+// NoArgs refuses arguments. Those of a command that has others are unknown commands.
 func NoArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return Usage(err)
+	switch {
+	case len(args) == 0:
+		return nil
+	case !cmd.HasSubCommands():
+		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]))
 	}
-	return nil
+	meant := ""
+	if known := cmd.SuggestionsFor(args[0]); len(known) > 0 {
+		meant = ", did you mean " + strings.Join(known, " or ") + "?"
+	}
+	return Usage(fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant))
 }
 
 // Root prepares the root command: Report prints its errors, and wrong flags are marked.
 func Root(cmd *cobra.Command) *cobra.Command {
 	cmd.SilenceErrors, cmd.SilenceUsage, cmd.Args = true, true, NoArgs
+	cmd.SuggestionsMinimumDistance = 2 // letters
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	return cmd
 }

@@ -143,9 +143,30 @@ func (f *clusterFlags) checkSource() error {
 }
 
 func (f *clusterFlags) clientConfig() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.loadingRules(), &f.overrides)
+}
+
+func (f *clusterFlags) loadingRules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
+	return rules
+}
+
+// kubeconfigError says what is wrong with the kubeconfig. Client-go has one error for a file that is not there, one that is empty, and one
+// in which no context is chosen.
+func (f *clusterFlags) kubeconfigError(err error) error {
+	if !clientcmd.IsEmptyConfig(err) {
+		return fmt.Errorf("kubeconfig: %w", oneLine(err))
+	}
+	files := f.loadingRules().GetLoadingPrecedence()
+	names := strings.Join(files, ", ")
+	if raw, err := f.clientConfig().RawConfig(); err == nil && len(raw.Contexts) > 0 {
+		return fmt.Errorf("kubeconfig: no context is chosen in %s: set --context to one of \"kubectl config get-contexts\"", names)
+	}
+	if slices.ContainsFunc(files, func(file string) bool { _, err := os.Stat(file); return err == nil }) {
+		return fmt.Errorf("kubeconfig: no cluster in %s", names)
+	}
+	return fmt.Errorf("no kubeconfig found at %s: set --kubeconfig or $KUBECONFIG, or read a file with --snapshot", names)
 }
 
 // namespace is that of --namespace, empty without it.
@@ -157,17 +178,17 @@ func (f *clusterFlags) namespaceScope() (string, error) {
 		return cmp.Or(f.namespace(), "default"), nil
 	}
 	namespace, _, err := f.clientConfig().Namespace()
-	return namespace, err
+	if err != nil {
+		return "", f.kubeconfigError(err)
+	}
+	return namespace, nil
 }
 
 // restConfig says how to connect to the cluster.
 func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.clientConfig().ClientConfig()
 	if err != nil {
-		if clientcmd.IsEmptyConfig(err) {
-			return nil, errors.New("no kubeconfig found: set --kubeconfig or $KUBECONFIG, or read a file with --snapshot")
-		}
-		return nil, fmt.Errorf("kubeconfig: %w", oneLine(err))
+		return nil, f.kubeconfigError(err)
 	}
 	return config, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -55,15 +56,15 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			namespace, err := flags.namespaceScope()
-			if err != nil {
-				return oneLine(err)
-			}
-			c, connected, err := flags.readCensus(cmd)
+			options, err := flags.schedulerOptions()
 			if err != nil {
 				return err
 			}
-			options, err := flags.schedulerOptions()
+			namespace, err := flags.namespaceScope()
+			if err != nil {
+				return err
+			}
+			c, connected, err := flags.readCensus(cmd)
 			if err != nil {
 				return err
 			}
@@ -93,9 +94,13 @@ const (
 
 // parseSubject splits the argument. The kind is empty if the argument does not name it.
 func parseSubject(arg string) (kind, name string, err error) {
+	wrong := program.Usage(fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME, and the namespace in --namespace", arg))
 	kind, name, ok := strings.Cut(arg, "/")
-	if !ok {
+	switch {
+	case !ok && arg != "":
 		return "", arg, nil
+	case name == "" || strings.Contains(name, "/"):
+		return "", "", wrong
 	}
 	switch strings.ToLower(kind) {
 	case "pod", "pods", "po":
@@ -107,7 +112,7 @@ func parseSubject(arg string) (kind, name string, err error) {
 	case "podgroup.scheduling.k8s.io", "podgroups.scheduling.k8s.io":
 		return nativeGroup, name, nil
 	}
-	return "", "", program.Usage(fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME", arg))
+	return "", "", wrong
 }
 
 // explanation is one run of the command.
@@ -140,7 +145,7 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 	if kind != "pod" {
 		var found []*census.Gang
 		for _, key := range []string{census.Key(namespace, name, false), census.Key(namespace, name, true)} {
-			if g := x.census.Gang(key); g != nil && (!g.Native || kind != crdGroup) && (g.Native || kind != nativeGroup) {
+			if g := x.census.Gang(key); g != nil && isOfKind(g, kind) {
 				found = append(found, g)
 			}
 		}
@@ -156,7 +161,35 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 	if absent == "" {
 		absent = "no PodGroup"
 	}
-	return nil, fmt.Errorf("there is %s %s in namespace %s", absent, name, namespace)
+	elsewhere := ""
+	if namespaces := x.namespacesWith(kind, name); len(namespaces) > 0 {
+		elsewhere = "; there is one in " + strings.Join(namespaces, ", ") + ": set --namespace"
+	}
+	return nil, fmt.Errorf("there is %s %s in namespace %s%s", absent, name, namespace, elsewhere)
+}
+
+// namespacesWith returns the namespaces that have a subject of that name, in order.
+func (x *explanation) namespacesWith(kind, name string) []string {
+	found := map[string]bool{}
+	if kind == "" || kind == "pod" {
+		for _, p := range x.census.Pods {
+			found[p.Namespace] = found[p.Namespace] || p.Name == name
+		}
+	}
+	if kind != "pod" {
+		for _, key := range x.census.GangKeys() {
+			if g := x.census.Gang(key); g != nil && g.Name == name && isOfKind(g, kind) {
+				found[g.Namespace] = true
+			}
+		}
+	}
+	maps.DeleteFunc(found, func(_ string, has bool) bool { return !has })
+	return slices.Sorted(maps.Keys(found))
+}
+
+// isOfKind reports whether a gang's PodGroup is of the API that the kind names.
+func isOfKind(g *census.Gang, kind string) bool {
+	return (!g.Native || kind != crdGroup) && (g.Native || kind != nativeGroup)
 }
 
 func groupKindOf(g *census.Gang) schema.GroupKind {

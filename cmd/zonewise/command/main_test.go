@@ -35,6 +35,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		want string
 	}{
 		{[]string{"demos"}, `unknown command "demos" for "zonewise"`},
+		{[]string{"statsu"}, `unknown command "statsu" for "zonewise", did you mean status?`},
 		{[]string{"version", "-o", "xml"}, `--output: must be text or json, got "xml"`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {

@@ -111,11 +111,19 @@ func TestPartialDataIsNoSuccess(t *testing.T) {
 
 func TestBadInputOfTheClusterCommands(t *testing.T) {
 	file := saved(t)
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	absent := filepath.Join(t.TempDir(), "none")
+	t.Setenv("KUBECONFIG", absent)
 	t.Setenv("HOME", t.TempDir())
-	broken := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(broken, []byte("clusters: 3"), 0o600))
+	written := func(text string) string {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	broken, empty := written("clusters: 3"), written("{apiVersion: v1, kind: Config}")
 	unreachable := kubeconfigFor(t, "https://127.0.0.1:1")
+	chosen, err := os.ReadFile(unreachable)
+	require.NoError(t, err)
+	undecided := written(strings.ReplaceAll(string(chosen), "current-context: c", ""))
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer silent.Close()
 	slow := kubeconfigFor(t, silent.URL)
@@ -127,10 +135,16 @@ func TestBadInputOfTheClusterCommands(t *testing.T) {
 		{[]string{"status", "-o", "xml"}, program.Misused, `--output: must be table, json or yaml, got "xml"`},
 		{[]string{"status", "--kubeconfig", unreachable, "--request-timeout", "soon"}, program.Failed, "kubeconfig: Invalid timeout value"},
 		{[]string{"status", "--kubeconfig", slow, "--request-timeout", "50ms"}, program.Failed, "the API server has not answered in time: see --request-timeout"},
-		{[]string{"status", "extra"}, program.Misused, `unknown command "extra"`},
+		{[]string{"status", "extra"}, program.Misused, `zonewise status takes no arguments, got "extra"`},
 		{[]string{"status", "--snapshot", file, "--context", "x"}, program.Misused, "--snapshot reads a file instead of a cluster: leave out --context"},
 		{[]string{"status", "--snapshot", file, "--as", "jane"}, program.Misused, "--snapshot reads a file instead of a cluster: leave out --as"},
-		{[]string{"status"}, program.Failed, "no kubeconfig found"},
+		{[]string{"status"}, program.Failed, "no kubeconfig found at " + absent + ": set --kubeconfig or $KUBECONFIG, or read a file with --snapshot"},
+		{[]string{"explain", "x"}, program.Failed, "no kubeconfig found at " + absent},
+		{[]string{"simulate", "--lose-zone", "any"}, program.Failed, "no kubeconfig found at " + absent},
+		{[]string{"status", "--kubeconfig", empty}, program.Failed, "kubeconfig: no cluster in " + empty},
+		{[]string{"status", "--kubeconfig", undecided}, program.Failed, "kubeconfig: no context is chosen in " + undecided},
+		{[]string{"explain", "x", "--kubeconfig", undecided}, program.Failed, "kubeconfig: no context is chosen in " + undecided},
+		{[]string{"explain", "x", "--kubeconfig", broken}, program.Failed, "kubeconfig: "},
 		{[]string{"status", "--kubeconfig", broken}, program.Failed, "kubeconfig: "},
 		{[]string{"status", "--kubeconfig", "missing"}, program.Failed, "missing"},
 		{[]string{"status", "--kubeconfig", unreachable}, program.Failed, "the cluster at 127.0.0.1:1 does not answer: connect: connection refused"},
@@ -138,8 +152,14 @@ func TestBadInputOfTheClusterCommands(t *testing.T) {
 		{[]string{"status", "--snapshot", broken}, program.Failed, "not a snapshot"},
 		{[]string{"explain"}, program.Misused, "name one pod or PodGroup, got 0 arguments"},
 		{[]string{"explain", "a", "b"}, program.Misused, "name one pod or PodGroup, got 2 arguments"},
-		{[]string{"explain", "node/x"}, program.Misused, `"node/x": want a name, pod/NAME or podgroup/NAME`},
-		{[]string{"explain", "x", "--snapshot", file}, program.Failed, "there is no pod and no PodGroup x in namespace default"},
+		{[]string{"explain", "node/x"}, program.Misused, `"node/x": want a name, pod/NAME or podgroup/NAME, and the namespace in --namespace`},
+		{[]string{"explain", "pod/shop/x"}, program.Misused, `"pod/shop/x": want a name`},
+		{[]string{"explain", "pod/"}, program.Misused, `"pod/": want a name`},
+		{[]string{"explain", ""}, program.Misused, `"": want a name`},
+		{[]string{"explain", "x", "--config", "missing.yaml"}, program.Failed, "--config: open missing.yaml: no such file or directory"},
+		{[]string{"explain", "x", "--snapshot", file}, program.Failed, "there is no pod and no PodGroup x in namespace default\n"},
+		{[]string{"explain", "web-1-7", "--snapshot", file}, program.Failed, "there is no pod and no PodGroup web-1-7 in namespace default; there is one in shop: set --namespace"},
+		{[]string{"explain", "podgroup/train", "--snapshot", file}, program.Failed, "there is no PodGroup train in namespace default; there is one in shop: set --namespace"},
 		{[]string{"explain", "pod/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no pod x in namespace shop"},
 		{[]string{"explain", "podgroup/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no PodGroup x in namespace shop"},
 		{[]string{"explain", "x", "--snapshot", file, "--feature-gates", "None=true"}, program.Misused, "--feature-gates: unrecognized feature gate: None"},
@@ -150,7 +170,8 @@ func TestBadInputOfTheClusterCommands(t *testing.T) {
 		{[]string{"simulate", "-f", "x", "--copies", "0"}, program.Misused, "--copies: must be from 1 to 100000, got 0"},
 		{[]string{"simulate", "--lose-zone", "a", "--fail-on", "rain"}, program.Misused, `--fail-on: must be some of pending, policy, budget, gang, reservation, balance, or none, got "rain"`},
 		{[]string{"simulate", "--lose-zone", "d", "--snapshot", file}, program.Misused, `--lose-zone: there is no zone "d", only a, b, c`},
-		{[]string{"simulate", "-f", "missing.yaml", "--snapshot", file}, program.Failed, "missing.yaml"},
+		{[]string{"simulate", "-f", "missing.yaml"}, program.Failed, "-f: open missing.yaml: no such file or directory"},
+		{[]string{"simulate", "--lose-zone", "a", "--config", "missing.yaml"}, program.Failed, "--config: open missing.yaml: no such file or directory"},
 		{[]string{"simulate", "-f", broken, "--snapshot", file}, program.Misused, "-f: kubeconfig: "},
 		{[]string{"snapshot"}, program.Misused, "name one file, got 0 arguments"},
 	} {

@@ -1,8 +1,10 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -125,20 +127,25 @@ func (f *simulateFlags) runScenarios(cmd *cobra.Command) error {
 	if err := f.checkFlags(); err != nil {
 		return err
 	}
-	namespace, err := f.namespaceScope()
-	if err != nil {
-		return oneLine(err)
-	}
-	c, _, err := f.readCensus(cmd)
-	if err != nil {
-		return err
-	}
+	// Files come first: a large cluster takes a while to read.
 	options, err := f.schedulerOptions()
 	if err != nil {
 		return err
 	}
 	options.Controllers = f.controllers
-	workload, err := f.readWorkload(cmd, c, namespace)
+	manifests, err := f.readManifests(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	namespace, err := f.namespaceScope()
+	if err != nil {
+		return err
+	}
+	c, _, err := f.readCensus(cmd)
+	if err != nil {
+		return err
+	}
+	workload, err := f.parseWorkload(cmd.ErrOrStderr(), manifests, c, namespace)
 	if err != nil {
 		return err
 	}
@@ -258,33 +265,39 @@ func memoryInUse() uint64 {
 	return (sample[0].Value.Uint64() - sample[1].Value.Uint64()) >> 20
 }
 
-// readWorkload reads the file, nil when there is none.
-func (f *simulateFlags) readWorkload(
-	cmd *cobra.Command, c *census.Census, namespace string,
-) (*simulate.Workload, error) {
+// readManifests reads the file of -f, nothing if there is none.
+func (f *simulateFlags) readManifests(stdin io.Reader) ([]byte, error) {
+	switch f.file {
+	case "":
+		return nil, nil
+	case "-":
+		return io.ReadAll(stdin)
+	}
+	manifests, err := os.ReadFile(f.file)
+	if err != nil {
+		return nil, fmt.Errorf("-f: %w", err)
+	}
+	return manifests, nil
+}
+
+// parseWorkload returns the workloads of -f, nil if it is not given, and writes to warnings what of the file is left out.
+func (f *simulateFlags) parseWorkload(warnings io.Writer, manifests []byte, c *census.Census, namespace string) (*simulate.Workload, error) {
 	if f.file == "" {
 		return nil, nil
 	}
-	name, manifests := filepath.Base(f.file), cmd.InOrStdin()
+	name := filepath.Base(f.file)
 	if f.file == "-" {
 		name = "standard input"
-	} else {
-		file, err := os.Open(f.file)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		manifests = file
 	}
 	if f.copies > 1 {
 		name = fmt.Sprintf("%d x %s", f.copies, name)
 	}
-	workload, err := simulate.ParseWorkload(name, manifests, namespace, f.copies, c.Snapshot)
+	workload, err := simulate.ParseWorkload(name, bytes.NewReader(manifests), namespace, f.copies, c.Snapshot)
 	if err != nil {
 		return nil, program.Usage(fmt.Errorf("-f: %w", oneLine(err)))
 	}
 	for _, leftOut := range workload.LeftOut {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, leftOut)
+		fmt.Fprintf(warnings, "%s: %s\n", name, leftOut)
 	}
 	return workload, nil
 }
