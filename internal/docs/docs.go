@@ -10,7 +10,7 @@ import (
 
 // Guides are the documents whose blocks in the language "sh" a test under test/manifests runs, in order, against an API
 // server.
-var Guides = []string{"docs/install.md", "docs/operations.md", "docs/zonespread.md", "README.md"}
+var Guides = []string{"docs/install.md", "docs/operations.md", "docs/zonespread.md"}
 
 // patterns match the documents, from the root of the repository. Decisions (docs/adr) are history, and so are their
 // commands.
