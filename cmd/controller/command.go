@@ -180,6 +180,9 @@ func (f *flags) run(ctx context.Context) error {
 	}
 	ctrllog.SetLogger(klog.Background())
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if clientcmd.IsEmptyConfig(err) {
+		return errors.New("not in a pod: name a kubeconfig with --kubeconfig")
+	}
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}

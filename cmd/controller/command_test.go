@@ -12,6 +12,7 @@ import (
 
 // TestBadFlags: an error names the flag.
 func TestBadFlags(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"), 0o600))
 	for args, want := range map[string]string{
@@ -24,6 +25,7 @@ func TestBadFlags(t *testing.T) {
 		"--config=/none":            "--config: open /none: no such file or directory",
 		"--config=" + file:          "--config: " + file + ": ",
 		"--kubeconfig=/none":        "--kubeconfig: ",
+		"--kubeconfig=":             "not in a pod: name a kubeconfig with --kubeconfig",
 		"--replays=many":            `invalid argument "many" for "--replays" flag`,
 		"--address=256.0.0.1:1 --kubeconfig=KUBECONFIG": "--address: ",
 		"--survival=false": "nothing is turned on: see --survival, --buy, --rebalance, --gang-budgets and --deletion-costs",

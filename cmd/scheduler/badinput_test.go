@@ -42,11 +42,11 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			name: "no way to an API server", args: []string{"--secure-port=0"},
-			want: `no client for the API server: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable; name a kubeconfig with --kubeconfig, or the server's address with --master`,
+			want: `no client for the API server: not in a pod, and no kubeconfig is named; name a kubeconfig with --kubeconfig, or the server's address with --master`,
 		},
 		{
 			name: "no way to an API server, with a configuration", raw: header,
-			want: `no client for the API server: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable; set clientConnection.kubeconfig in FILE (with --config, --kubeconfig is ignored)`,
+			want: `no client for the API server: not in a pod, and no kubeconfig is named; set clientConnection.kubeconfig in FILE (with --config, --kubeconfig is ignored)`,
 		},
 		{
 			name: "a configuration that is not there", args: []string{"--config=/nowhere/config.yaml"},

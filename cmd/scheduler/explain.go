@@ -48,6 +48,7 @@ var noise = strings.NewReplacer(
 	"yaml: unmarshal errors: ", "",
 	"initializing profiles: ", "",
 	"creating profile for scheduler name ", "profile ",
+	"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable", "not in a pod, and no kubeconfig is named",
 )
 
 // pluginTwice matches the name of a plugin that the framework and the plugin both put before an error.
