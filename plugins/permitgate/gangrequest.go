@@ -44,7 +44,7 @@ func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangReque
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
 	p.gangs.read(key, func(e *gangEntry) {
 		var missing []types.UID
-		missing, req.proposal.Need = e.gang.Missing()
+		missing, req.proposal.Need = e.gang.Missing(), e.gang.Lacking()
 		req.minMember, req.rank, req.settings = e.gang.MinMember(), e.rank(), e.settings
 		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced()
 		if e.preempting != nil {

@@ -48,8 +48,7 @@ func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
 	s.read(key, func(e *gangEntry) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
-		uids, _ := e.gang.Missing()
-		for _, uid := range uids {
+		for _, uid := range e.gang.Missing() {
 			missing[uid] = true
 		}
 		for uid, m := range e.pods {

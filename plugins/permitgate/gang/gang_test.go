@@ -51,7 +51,7 @@ func gather(t *testing.T, g *gang.Gang, now time.Time) []types.UID {
 	require.Len(t, a.Activate, 1, "the scout")
 	entry, reason, detail := g.Enter(a.Activate[0], now)
 	require.Equal(t, gang.EnterPropose, entry, "%s: %s", reason, detail)
-	members, need := g.Missing()
+	members, need := g.Missing(), g.Lacking()
 	require.GreaterOrEqual(t, len(members), need)
 	slices.Sort(members)
 	require.True(t, g.Gather(gang.Round{Members: members, First: members}, now))

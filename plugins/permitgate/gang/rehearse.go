@@ -71,7 +71,7 @@ func (g *Gang) toRehearse(template Template) (first *member) {
 // awaitsRefused reports whether the quorum waits for a member of the template whose bind was refused before. A policy
 // may refuse that member alone, so the rehearsal of another would prove nothing.
 func (g *Gang) awaitsRefused(template Template) bool {
-	if g.lacking() <= 0 {
+	if g.Lacking() <= 0 {
 		return false
 	}
 	for _, m := range g.members {

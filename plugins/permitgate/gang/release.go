@@ -8,7 +8,7 @@ import (
 
 // complete reports whether members wait although the quorum has a node, and no rehearsal keeps it.
 func (g *Gang) complete() bool {
-	return g.valid() && g.count[memberWaiting] > 0 && g.lacking() <= 0 && g.rehearsed()
+	return g.valid() && g.count[memberWaiting] > 0 && g.Lacking() <= 0 && g.rehearsed()
 }
 
 // Release releases those of uids that wait, if with them the quorum is complete, and returns them: each

@@ -56,13 +56,11 @@ func (g *Gang) Admit(now time.Time) bool {
 // Admitted reports whether the gang has been admitted, and its scout is on its way.
 func (g *Gang) Admitted() bool { return g.admitted }
 
-// Missing returns the members to make a proposal for, in no particular order, and how many of them the quorum lacks.
-func (g *Gang) Missing() (members []types.UID, need int) {
-	return g.inState(memberIdle), g.lacking()
-}
+// Missing returns the members to make a proposal for, in no particular order.
+func (g *Gang) Missing() []types.UID { return g.inState(memberIdle) }
 
-// lacking is how many more members need a node for the quorum.
-func (g *Gang) lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
+// Lacking is how many more members need a node for the quorum.
+func (g *Gang) Lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
 
 // Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that
 // the round does not suit it.
@@ -77,7 +75,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 			idle++
 		}
 	}
-	if idle < g.lacking() || idle == 0 {
+	if idle < g.Lacking() || idle == 0 {
 		return false
 	}
 	g.rounds++

@@ -223,7 +223,7 @@ func (g *Gang) settleRound(now time.Time) {
 
 // stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for
 // them.
-func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.lacking() > 0 }
+func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.Lacking() > 0 }
 
 // firstAbsent returns the first member of the round that has not come to a cycle.
 func (g *Gang) firstAbsent() (first types.UID) {
@@ -238,7 +238,7 @@ func (g *Gang) firstAbsent() (first types.UID) {
 // pauseForRehearsals stops the round's clock while nothing but rehearsals keeps the gang.
 func (g *Gang) pauseForRehearsals(now time.Time) {
 	r := g.round
-	rehearses := g.lacking() <= 0 && !g.rehearsed()
+	rehearses := g.Lacking() <= 0 && !g.rehearsed()
 	switch {
 	case rehearses && r.paused.IsZero() && now.Before(r.deadline):
 		r.paused = now

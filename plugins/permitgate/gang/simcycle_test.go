@@ -65,7 +65,7 @@ func (w *world) pop() bool {
 // propose answers a scout: a round where there is room for the quorum, or hope; or else a refusal.
 func (w *world) propose(p *pod) {
 	g := w.gang(p.gang)
-	members, need := g.Missing()
+	members, need := g.Missing(), g.Lacking()
 	slices.Sort(members)
 	room := max(0, min(len(members), w.capacity-w.used()-w.hints("")))
 	hopes := w.hopeful && len(members) >= need

@@ -101,7 +101,7 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 	phase, last := e.gang.Phase(), e.gang.LastRollback()
 	if reason, message := e.whyNotPlaced(now); reason != "" {
 		want(ConditionFits, metav1.ConditionFalse, reason, message)
-	} else if _, need := e.gang.Missing(); need <= 0 && apimeta.IsStatusConditionFalse(e.group.Status.Conditions, ConditionFits) {
+	} else if e.gang.Lacking() <= 0 && apimeta.IsStatusConditionFalse(e.group.Status.Conditions, ConditionFits) {
 		want(ConditionFits, metav1.ConditionTrue, "Placed", "the gang has been placed")
 	}
 	if e.complaint != "" {
@@ -126,21 +126,21 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 
 // whyNotPlaced says why the gang cannot be placed; empty if nothing is known that keeps it.
 func (e *entry) whyNotPlaced(now time.Time) (reason, message string) {
-	_, need := e.gang.Missing()
-	switch why := e.whyUnschedulable(); {
+	switch {
 	case e.tooFewSince(now) >= arrivalGrace:
 		_, message = e.gang.BlockedBy()
 		if e.succeeded > 0 {
 			message += fmt.Sprintf("; %d more have succeeded, which kube-scheduler does not count for spec.schedulingPolicy.gang.minCount", e.succeeded)
 		}
 		return "TooFewMembers", message
-	case !e.vain || need <= 0:
+	case !e.vain || e.gang.Lacking() <= 0:
 		return "", ""
 	case e.refusal.Cause == gang.CauseNoRoom:
 		return "NoRoom", e.refusal.ConditionMessage()
 	case e.refusal.Cause != "":
 		return "Unschedulable", e.refusal.ConditionMessage()
-	case why != "":
+	}
+	if why := e.whyUnschedulable(); why != "" {
 		return "Unschedulable", why
 	}
 	return "", ""

@@ -65,11 +65,14 @@ type Gangs struct {
 
 // entry is a gang with what is known of its objects.
 type entry struct {
-	key      types.NamespacedName
-	gang     *gang.Gang
-	group    *schedulingv1beta1.PodGroup // nil while it does not exist
-	guarded  bool                        // by the group's spec when it was seen last
-	pods     map[types.UID]*member
+	key     types.NamespacedName
+	gang    *gang.Gang
+	group   *schedulingv1beta1.PodGroup // nil while it does not exist
+	guarded bool                        // by the group's spec when it was seen last
+	pods    map[types.UID]*member
+	// labelled are the pods that came without a node and have the label of the other API, until it is known whether to
+	// say that the label makes them no members of a gang.
+	labelled map[types.UID]struct{}
 	barrier  barrier.Barrier
 	failures events.Failures
 	sent     sentConditions
@@ -99,9 +102,6 @@ type member struct {
 	pod      *v1.Pod // as the informer last showed it
 	template gang.Template
 	node     string // that of its last Permit
-	// labelled is true for a pod that came without a node and has the label of the other API, until it is known whether to
-	// say that the label makes it no member of a gang.
-	labelled bool
 }
 
 // Watch starts to follow the pods and the PodGroups of a scheduler until ctx ends. synced are functions that report whether the first
@@ -157,7 +157,7 @@ func (g *Gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	if e == nil {
 		e = &entry{
 			key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{},
-			kept: map[types.UID]struct{}{},
+			kept: map[types.UID]struct{}{}, labelled: map[types.UID]struct{}{},
 		}
 		e.barrier = barrier.New(e.gang)
 		g.byKey[key] = e
@@ -317,7 +317,7 @@ func (e *entry) anyUnbound() bool {
 func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 	m := &member{pod: pod}
 	if old := e.pods[pod.UID]; old != nil {
-		m.node, m.template, m.labelled = old.node, old.template, old.labelled
+		m.node, m.template = old.node, old.template
 		if old.pod.Generation != pod.Generation {
 			m.template = templateOf(pod)
 		}
@@ -325,7 +325,9 @@ func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 		m.template = templateOf(pod)
 		if pod.Spec.NodeName == "" {
 			e.arrivedAt = now
-			m.labelled = pod.Labels[v1alpha1.PodGroupLabel] != ""
+			if pod.Labels[v1alpha1.PodGroupLabel] != "" {
+				e.labelled[pod.UID] = struct{}{}
+			}
 		}
 	}
 	e.pods[pod.UID] = m

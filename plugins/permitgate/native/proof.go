@@ -70,9 +70,8 @@ func (g *Gangs) Request(pod *v1.Pod) (r Request, ok bool) {
 	if !e.cycle.plan.Exhausted {
 		r.Tried = maps.Clone(e.tried)
 	}
-	missing, need := e.gang.Missing()
-	r.Need = need
-	for _, uid := range missing {
+	r.Need = e.gang.Lacking()
+	for _, uid := range e.gang.Missing() {
 		if m := e.pods[uid]; m != nil {
 			r.Missing[uid], r.Needs[uid], r.Refused[uid] = m.pod, m.template.Needs, e.gang.BindRefused(uid)
 		}

@@ -189,12 +189,13 @@ func (e *entry) takeLabelled(leads bool) (due []events.Message) {
 	if e.group == nil {
 		return nil
 	}
-	for _, m := range e.pods {
-		if !m.labelled || !leads && m.pod.Spec.NodeName == "" {
+	for uid := range e.labelled {
+		m := e.pods[uid]
+		if m != nil && !leads && m.pod.Spec.NodeName == "" {
 			continue
 		}
-		m.labelled = false
-		if leads && e.group.Spec.SchedulingPolicy.Basic != nil {
+		delete(e.labelled, uid)
+		if m != nil && leads && e.group.Spec.SchedulingPolicy.Basic != nil {
 			due = append(due, events.About(m.pod, reasonLabelIgnored, fmt.Sprintf(
 				"the label %s: %s makes this pod no member of a gang, because its spec.schedulingGroup names a PodGroup of scheduling.k8s.io, which has a basic policy; the pod is bound without waiting for others. "+
 					"A Job that is to be a gang needs spec.scheduling with a gang policy", v1alpha1.PodGroupLabel, m.pod.Labels[v1alpha1.PodGroupLabel])))
