@@ -2,6 +2,7 @@ package serve
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,24 +27,26 @@ func TestAdoptionOfHeadroom(t *testing.T) {
 		"the node has gone": {node: v1alpha1.ReservationNodeStatus{Slots: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := reservation("r", 3, nil)
-			tc.node.Name = "n1"
-			r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
-				Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{tc.node},
-			}}}
-			f := newFixture(t, 1, r)
-			if tc.cpus != "" {
-				f.Ledger.AddNode(makeNode("n1", tc.cpus))
-			}
-			f.add(t, replica("one", "1", t0))
-			f.Planner.Set((&spec{uid: "uid-r", slot: slotOf(1), requirements: everyNode}).target(0))
-			f.Ledger.UpdateSnapshot(f.snapshot)
-			compiled, errs := compile(r)
-			require.Empty(t, errs)
-			f.adoptStatuses([]applying{{entry: &entry{}, spec: compiled, status: &r.Status}})
-			on := f.Holds.StatusOn("uid-r", "n1")
-			require.Equal(t, tc.holds, on.Slots())
-			require.Empty(t, f.handle.recorder.Events)
+			synctest.Test(t, func(t *testing.T) {
+				r := reservation("r", 3, nil)
+				tc.node.Name = "n1"
+				r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+					Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{tc.node},
+				}}}
+				f := newFixture(t, 1, r)
+				if tc.cpus != "" {
+					f.Ledger.AddNode(makeNode("n1", tc.cpus))
+				}
+				f.add(t, replica("one", "1", t0))
+				f.Planner.Set((&spec{uid: "uid-r", slot: slotOf(1), requirements: everyNode}).target(0))
+				f.Ledger.UpdateSnapshot(f.snapshot)
+				compiled, errs := compile(r)
+				require.Empty(t, errs)
+				f.adoptStatuses([]applying{{entry: &entry{}, spec: compiled, status: &r.Status}})
+				on := f.Holds.StatusOn("uid-r", "n1")
+				require.Equal(t, tc.holds, on.Slots())
+				require.Empty(t, f.handle.recorder.Events)
+			})
 		})
 	}
 }
@@ -52,15 +55,17 @@ func slotOf(cpus int64) ledger.Resources { return ledger.Resources{MilliCPU: 100
 
 // TestALostZoneIsAdopted: a new leader, which never saw the nodes of a lost zone, does not spread its slots over the others.
 func TestALostZoneIsAdopted(t *testing.T) {
-	r := reservation("r", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.OnZoneLoss = v1alpha1.ZoneLossKeep })
-	r.Status.ObservedGeneration, r.Status.LastUpdateTime = 1, metav1.NewMicroTime(t0)
-	for _, zone := range []string{"a", "b"} {
-		r.Status.Zones = append(r.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone, SlotCounts: v1alpha1.SlotCounts{Desired: 2}})
-	}
-	f := newFixture(t, 1, r)
-	f.Ledger.AddNode(makeNode("n1", "8")) // of zone a
-	f.start(t)
-	f.requireSlots(t, "r", 2, 0)
+	synctest.Test(t, func(t *testing.T) {
+		r := reservation("r", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.OnZoneLoss = v1alpha1.ZoneLossKeep })
+		r.Status.ObservedGeneration, r.Status.LastUpdateTime = 1, metav1.NewMicroTime(t0)
+		for _, zone := range []string{"a", "b"} {
+			r.Status.Zones = append(r.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone, SlotCounts: v1alpha1.SlotCounts{Desired: 2}})
+		}
+		f := newFixture(t, 1, r)
+		f.Ledger.AddNode(makeNode("n1", "8")) // of zone a
+		f.start(t)
+		f.requireSlots(t, "r", 2, 0)
+	})
 }
 
 // TestANewGuaranteeCountsWhoRuns: it does not hold room a second time for owners that run already, as far as it has slots for them.
@@ -86,15 +91,17 @@ func TestANewGuaranteeCountsWhoRuns(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, reservation("r", 4, tc.change))
-			f.Ledger.AddNode(makeNode("n1", "8"))
-			for _, name := range []string{"one", "two", "three"} {
-				_, err := f.Ledger.AddPod(replica(name, "1", t0))
-				require.NoError(t, err)
-				require.NoError(t, f.handle.factory.Core().V1().Pods().Informer().GetStore().Add(replica(name, "1", t0)))
-			}
-			f.start(t)
-			f.requireSlots(t, "r", tc.held, tc.used)
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1, reservation("r", 4, tc.change))
+				f.Ledger.AddNode(makeNode("n1", "8"))
+				for _, name := range []string{"one", "two", "three"} {
+					_, err := f.Ledger.AddPod(replica(name, "1", t0))
+					require.NoError(t, err)
+					require.NoError(t, f.handle.factory.Core().V1().Pods().Informer().GetStore().Add(replica(name, "1", t0)))
+				}
+				f.start(t)
+				f.requireSlots(t, "r", tc.held, tc.used)
+			})
 		})
 	}
 }

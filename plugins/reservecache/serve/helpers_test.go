@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -175,11 +176,12 @@ func (f *fixture) status(name string) v1alpha1.ZoneReservationStatus {
 	return obj.Status
 }
 
-// eventually waits until the stored status is as wanted. Time goes on meanwhile.
+// eventually waits until the stored status is as wanted, second by second. The test runs in a bubble.
 func (f *fixture) eventually(t *testing.T, name string, wanted func(t require.TestingT, s *v1alpha1.ZoneReservationStatus)) {
 	t.Helper()
 	require.EventuallyWithT(t, func(ct *assert.CollectT) {
 		f.clock.Step(time.Second)
+		synctest.Wait()
 		s := f.status(name)
 		wanted(ct, &s)
 	}, time.Minute, 5*time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,8 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
 )
@@ -31,48 +30,54 @@ func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarant
 
 // TestStatusSaysWhatIsUsed, by the pods that run, and the time.
 func TestStatusSaysWhatIsUsed(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 3, guarantee))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	f.requireSlots(t, "r", 3, 0)
-	require.Equal(t, "3 slots are held, 0 of them are used", f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld))
-	f.add(t, replica("p", "2", t0))
-	f.requireSlots(t, "r", 3, 2)
-	s := f.status("r")
-	require.EqualValues(t, 2, s.Zones[0].Nodes[0].Used, "it is as large as two")
-	require.False(t, s.LastUpdateTime.Time.Before(t0))
-	require.False(t, s.LastUpdateTime.Time.After(f.clock.Now()))
-	f.end(t, "p")
-	f.requireSlots(t, "r", 3, 0)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 3, guarantee))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		f.requireSlots(t, "r", 3, 0)
+		require.Equal(t, "3 slots are held, 0 of them are used", f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld))
+		f.add(t, replica("p", "2", t0))
+		f.requireSlots(t, "r", 3, 2)
+		s := f.status("r")
+		require.EqualValues(t, 2, s.Zones[0].Nodes[0].Used, "it is as large as two")
+		require.False(t, s.LastUpdateTime.Time.Before(t0))
+		require.False(t, s.LastUpdateTime.Time.After(f.clock.Now()))
+		f.end(t, "p")
+		f.requireSlots(t, "r", 3, 0)
+	})
 }
 
 // TestTheControllersWordsStay: the status has another writer, whose fields and conditions the scheduler leaves as they are.
 func TestTheControllersWordsStay(t *testing.T) {
-	asked := &v1alpha1.BuyStatus{Wanted: 2, Asked: 1}
-	f := newFixture(t, 1, reservation("web", 2, func(r *v1alpha1.ZoneReservation) {
-		r.Status.Buy, r.Status.Conditions = asked, []metav1.Condition{{Type: v1alpha1.ConditionBuying, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsked}}
-	}))
-	f.Ledger.AddNode(makeNode("a", "4"))
-	f.start(t)
-	f.requireSlots(t, "web", 2, 0)
-	is := f.status("web")
-	require.Equal(t, asked, is.Buy)
-	require.True(t, meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionBuying))
-	require.True(t, meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionReady))
+	synctest.Test(t, func(t *testing.T) {
+		asked := &v1alpha1.BuyStatus{Wanted: 2, Asked: 1}
+		f := newFixture(t, 1, reservation("web", 2, func(r *v1alpha1.ZoneReservation) {
+			r.Status.Buy, r.Status.Conditions = asked, []metav1.Condition{{Type: v1alpha1.ConditionBuying, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsked}}
+		}))
+		f.Ledger.AddNode(makeNode("a", "4"))
+		f.start(t)
+		f.requireSlots(t, "web", 2, 0)
+		is := f.status("web")
+		require.Equal(t, asked, is.Buy)
+		require.True(t, meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionBuying))
+		require.True(t, meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionReady))
+	})
 }
 
 // TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
 func TestStatusOfAnother(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 3, guarantee))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	f.requireSlots(t, "r", 3, 0)
-	other := reservation("r", 3, guarantee)
-	other.Status = f.status("r")
-	other.Status.Slots.Held = 0
-	f.api.Put(other)
-	require.Zero(t, f.status("r").Slots.Held)
-	f.requireSlots(t, "r", 3, 0)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 3, guarantee))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		f.requireSlots(t, "r", 3, 0)
+		other := reservation("r", 3, guarantee)
+		other.Status = f.status("r")
+		other.Status.Slots.Held = 0
+		f.api.Put(other)
+		require.Zero(t, f.status("r").Slots.Held)
+		f.requireSlots(t, "r", 3, 0)
+	})
 }
 
 // TestAdoption: a new leader has the slots of the status where they were. Those of a Guarantee include the owners that run there, whenever they
@@ -100,85 +105,93 @@ func TestAdoption(t *testing.T) {
 		"headroom":         {pods: []*v1.Pod{replica("one", "1", t0), replica("two", "1", t0)}, held: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := reservation("r", 4, tc.mode)
-			r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
-				Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 4, Used: 2}},
-			}}}
-			f := newFixture(t, 1, r)
-			f.Ledger.AddNode(makeNode("n1", cmp.Or(tc.node, "8")))
-			f.add(t, tc.pods...)
-			f.start(t)
-			f.requireSlots(t, "r", tc.held, tc.used)
+			synctest.Test(t, func(t *testing.T) {
+				r := reservation("r", 4, tc.mode)
+				r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+					Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 4, Used: 2}},
+				}}}
+				f := newFixture(t, 1, r)
+				f.Ledger.AddNode(makeNode("n1", cmp.Or(tc.node, "8")))
+				f.add(t, tc.pods...)
+				f.start(t)
+				f.requireSlots(t, "r", tc.held, tc.used)
+			})
 		})
 	}
 }
 
 // TestWhatIsToBeAdoptedIsNotOverwritten: a reservation that is first seen after the start keeps its status until a pass has adopted it.
 func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
-	f := newFixture(t, 1)
-	f.placing.Store(true)
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	_, err := f.Ledger.AddPod(replica("one", "1", t0))
-	require.NoError(t, err)
-	f.reservationSeen(reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
-		guarantee(r)
-		r.Status = v1alpha1.ZoneReservationStatus{
-			LastUpdateTime: metav1.NewMicroTime(t0.Add(time.Hour)),
-			Zones:          []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 1}}}},
-		}
-	}))
-	_, _, ok := f.wantedStatus("uid-r")
-	require.False(t, ok)
-	f.pass(t.Context())
-	_, is, ok := f.wantedStatus("uid-r")
-	require.True(t, ok)
-	require.EqualValues(t, 1, is.Status.Slots.Used)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.placing.Store(true)
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		_, err := f.Ledger.AddPod(replica("one", "1", t0))
+		require.NoError(t, err)
+		f.reservationSeen(reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
+			guarantee(r)
+			r.Status = v1alpha1.ZoneReservationStatus{
+				LastUpdateTime: metav1.NewMicroTime(t0.Add(time.Hour)),
+				Zones:          []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 1}}}},
+			}
+		}))
+		_, _, ok := f.wantedStatus("uid-r")
+		require.False(t, ok)
+		f.pass(t.Context())
+		_, is, ok := f.wantedStatus("uid-r")
+		require.True(t, ok)
+		require.EqualValues(t, 1, is.Status.Slots.Used)
+	})
 }
 
 // TestOwnersOutliveAMissingNode: the slots of one that is not there when the scheduler starts are held elsewhere, until it is back with its
 // owners.
 func TestOwnersOutliveAMissingNode(t *testing.T) {
-	r := reservation("r", 2, guarantee)
-	r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
-		Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 2}},
-	}}}
-	f := newFixture(t, 1, r)
-	f.Ledger.AddNode(makeNode("n2", "4"))
-	f.add(t, replica("one", "1", t0.Add(-time.Hour)), replica("two", "1", t0.Add(-time.Hour)))
-	f.start(t)
-	f.requireSlots(t, "r", 2, 0)
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.RequestPass()
-	f.requireSlots(t, "r", 2, 2)
+	synctest.Test(t, func(t *testing.T) {
+		r := reservation("r", 2, guarantee)
+		r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+			Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 2}},
+		}}}
+		f := newFixture(t, 1, r)
+		f.Ledger.AddNode(makeNode("n2", "4"))
+		f.add(t, replica("one", "1", t0.Add(-time.Hour)), replica("two", "1", t0.Add(-time.Hour)))
+		f.start(t)
+		f.requireSlots(t, "r", 2, 0)
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.RequestPass()
+		f.requireSlots(t, "r", 2, 2)
+	})
 }
 
 // TestPriorityOfNone is that of pods without a priority class, and what that does not protect is said.
 func TestPriorityOfNone(t *testing.T) {
-	class := func(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Value: value, GlobalDefault: isDefault}
-	}
-	f := newFixture(t, 1, class("standard", 1000, true), class("high", 5000, false),
-		reservation("none", 1, nil), reservation("zero", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](0) }))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	priority := func(name string) int32 {
-		own := f.Holds.Node("n1").Of(types.UID("uid-" + name))
-		require.NotNil(t, own)
-		return own.Claim.Priority
-	}
-	require.EqualValues(t, 1000, priority("none"))
-	require.EqualValues(t, 0, priority("zero"))
-	f.requireCondition(t, "none", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
-	require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have priority 0",
-		f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonPriorityBelowDefault))
+	synctest.Test(t, func(t *testing.T) {
+		class := func(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {
+			return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Value: value, GlobalDefault: isDefault}
+		}
+		f := newFixture(t, 1, class("standard", 1000, true), class("high", 5000, false),
+			reservation("none", 1, nil), reservation("zero", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](0) }))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		priority := func(name string) int32 {
+			own := f.Holds.Node("n1").Of(types.UID("uid-" + name))
+			require.NotNil(t, own)
+			return own.Claim.Priority
+		}
+		require.EqualValues(t, 1000, priority("none"))
+		require.EqualValues(t, 0, priority("zero"))
+		f.requireCondition(t, "none", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
+		require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have priority 0",
+			f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonPriorityBelowDefault))
 
-	// Of several defaults the API server takes the lowest.
-	f.api.Put(class("lower", -5, true))
-	f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
-	require.EqualValues(t, -5, priority("none"))
-	f.api.Delete(class("lower", -5, true))
-	f.api.Delete(class("standard", 1000, true))
-	require.Eventually(t, func() bool { f.clock.Step(time.Second); return priority("none") == 0 }, time.Minute, time.Millisecond)
+		// Of several defaults the API server takes the lowest.
+		f.api.Put(class("lower", -5, true))
+		f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
+		require.EqualValues(t, -5, priority("none"))
+		f.api.Delete(class("lower", -5, true))
+		f.api.Delete(class("standard", 1000, true))
+		require.Eventually(t, func() bool { f.clock.Step(time.Second); return priority("none") == 0 }, time.Minute, time.Millisecond)
+	})
 }
 
 // TestWhyANodeIsTooFull: the condition names what took the room, not somebody else.
@@ -213,259 +226,236 @@ func TestWhyANodeIsTooFull(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, reservation("r", 3, nil))
-			f.Ledger.AddNode(makeNode("n1", "4"))
-			f.add(t, resized)
-			f.start(t)
-			f.requireSlots(t, "r", 3, 0)
-			tc.cause(t, f)
-			require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted), tc.says)
-			f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-			f.Ledger.AddNode(makeNode("n2", "4"))
-			f.RequestPass()
-			f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
-			f.requireSlots(t, "r", 3, 0)
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1, reservation("r", 3, nil))
+				f.Ledger.AddNode(makeNode("n1", "4"))
+				f.add(t, resized)
+				f.start(t)
+				f.requireSlots(t, "r", 3, 0)
+				tc.cause(t, f)
+				require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted), tc.says)
+				f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+				f.Ledger.AddNode(makeNode("n2", "4"))
+				f.RequestPass()
+				f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
+				f.requireSlots(t, "r", 3, 0)
+			})
 		})
 	}
 }
 
 // TestPodsOfDaemonSetsAlarmNobody: they come to each node that joins, after slots that lacked room.
 func TestPodsOfDaemonSetsAlarmNobody(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 4, nil))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	f.requireSlots(t, "r", 4, 0)
-	require.Contains(t, <-f.handle.recorder.Events, "Normal AllSlotsHeld")
-	agent := makePod("agent", "", "1", nil)
-	agent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
-	require.NoError(t, f.Ledger.AssumePod(agent, "n1", t0))
-	f.RequestPass()
-	f.requireSlots(t, "r", 3, 0)
-	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-	f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
-	require.Contains(t, <-f.handle.recorder.Events, "Warning Filling")
-	require.Empty(t, f.handle.recorder.Events)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 4, nil))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		f.requireSlots(t, "r", 4, 0)
+		require.Contains(t, <-f.handle.recorder.Events, "Normal AllSlotsHeld")
+		agent := makePod("agent", "", "1", nil)
+		agent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
+		require.NoError(t, f.Ledger.AssumePod(agent, "n1", t0))
+		f.RequestPass()
+		f.requireSlots(t, "r", 3, 0)
+		f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+		f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
+		require.Contains(t, <-f.handle.recorder.Events, "Warning Filling")
+		require.Empty(t, f.handle.recorder.Events)
+	})
 }
 
 // TestOwnersThatDoNotFit: they have outgrown the slots, or keep away from each other.
 func TestOwnersThatDoNotFit(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 2, nil))
-	f.Ledger.AddNode(makeNode("n1", "16"))
-	f.start(t)
-	f.add(t, replica("small", "1", t0))
-	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
-	f.add(t, replica("double", "2", t0)) // both slots are on one node
-	f.add(t, replica("grown", "3", t0))
-	require.Equal(t, "spec.slot: pod shop/grown asks for as much as 3 slots, but a node has at most 2",
-		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonLargerThanSlot))
-	f.end(t, "grown")
-	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 2, nil))
+		f.Ledger.AddNode(makeNode("n1", "16"))
+		f.start(t)
+		f.add(t, replica("small", "1", t0))
+		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+		f.add(t, replica("double", "2", t0)) // both slots are on one node
+		f.add(t, replica("grown", "3", t0))
+		require.Equal(t, "spec.slot: pod shop/grown asks for as much as 3 slots, but a node has at most 2",
+			f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonLargerThanSlot))
+		f.end(t, "grown")
+		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
 
-	alone := replica("alone", "1", t0)
-	alone.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
-		{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: alone.Labels}},
-	}}}
-	f.add(t, alone)
-	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode),
-		"spec.slotsPerNode: pods such as shop/alone keep away from each other by hostname")
-	f.end(t, "alone", "double", "small")
-	spread := replica("spread", "1", t0)
-	spread.Spec.NodeName = ""
-	spread.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
-		TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule, MaxSkew: 1, LabelSelector: &metav1.LabelSelector{MatchLabels: spread.Labels},
-	}}
-	f.add(t, spread)
-	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode)
+		alone := replica("alone", "1", t0)
+		alone.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: alone.Labels}},
+		}}}
+		f.add(t, alone)
+		require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode),
+			"spec.slotsPerNode: pods such as shop/alone keep away from each other by hostname")
+		f.end(t, "alone", "double", "small")
+		spread := replica("spread", "1", t0)
+		spread.Spec.NodeName = ""
+		spread.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule, MaxSkew: 1, LabelSelector: &metav1.LabelSelector{MatchLabels: spread.Labels},
+		}}
+		f.add(t, spread)
+		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode)
 
-	// With one slot on each node they fit.
-	f.Ledger.AddNode(makeNode("n2", "8"))
-	one := reservation("r", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](1) })
-	one.Status = f.status("r")
-	f.api.Put(one)
-	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
-	f.eventually(t, "r", func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
-		require.Len(t, s.Zones, 1)
-		require.Len(t, s.Zones[0].Nodes, 2)
+		// With one slot on each node they fit.
+		f.Ledger.AddNode(makeNode("n2", "8"))
+		one := reservation("r", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](1) })
+		one.Status = f.status("r")
+		f.api.Put(one)
+		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+		f.eventually(t, "r", func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
+			require.Len(t, s.Zones, 1)
+			require.Len(t, s.Zones[0].Nodes, 2)
+		})
+		// An owner beside a slot is one too many.
+		f.add(t, replica("beside", "1", t0))
+		f.requireSlots(t, "r", 1, 0)
 	})
-	// An owner beside a slot is one too many.
-	f.add(t, replica("beside", "1", t0))
-	f.requireSlots(t, "r", 1, 0)
 }
 
 // TestHeldFractionIsNamed in the condition of the reservation that gets no more.
 func TestHeldFractionIsNamed(t *testing.T) {
-	f := newFixture(t, 0.5, reservation("r", 4, nil))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	f.requireSlots(t, "r", 2, 0)
-	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonHeldFractionReached), "maxHeldFraction allows no more to be held in zone a")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 0.5, reservation("r", 4, nil))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		f.requireSlots(t, "r", 2, 0)
+		require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonHeldFractionReached), "maxHeldFraction allows no more to be held in zone a")
+	})
 }
 
 // TestWordsAloneAreNotWrittenAtOnce: how many nodes lack CPU changes all the time.
 func TestWordsAloneAreNotWrittenAtOnce(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 4, nil))
-	f.Ledger.AddNode(makeNode("n1", "1"))
-	f.start(t)
-	f.requireSlots(t, "r", 1, 0)
-	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-	s := f.status("r")
-	f.mu.Lock()
-	e := f.entries["uid-r"]
-	e.report.Zones[0].Shortfall = "other words"
-	e.written, e.reportedAt = f.clock.Now(), f.clock.Now()
-	f.mu.Unlock()
-	was, is, ok := f.wantedStatus("uid-r")
-	require.True(t, ok)
-	require.Equal(t, was, is)
-	f.clock.Step(messageInterval)
-	_, is, _ = f.wantedStatus("uid-r")
-	require.Contains(t, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionReady).Message, "other words")
-	require.True(t, is.Status.LastUpdateTime.After(s.LastUpdateTime.Time))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 4, nil))
+		f.Ledger.AddNode(makeNode("n1", "1"))
+		f.start(t)
+		f.requireSlots(t, "r", 1, 0)
+		f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+		s := f.status("r")
+		f.mu.Lock()
+		e := f.entries["uid-r"]
+		e.report.Zones[0].Shortfall = "other words"
+		e.written, e.reportedAt = f.clock.Now(), f.clock.Now()
+		f.mu.Unlock()
+		was, is, ok := f.wantedStatus("uid-r")
+		require.True(t, ok)
+		require.Equal(t, was, is)
+		f.clock.Step(messageInterval)
+		_, is, _ = f.wantedStatus("uid-r")
+		require.Contains(t, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionReady).Message, "other words")
+		require.True(t, is.Status.LastUpdateTime.After(s.LastUpdateTime.Time))
+	})
 }
 
 // TestWordsDoNotDelayWhatChanges: reservations that say in other words what they lack are written one by one.
 func TestWordsDoNotDelayWhatChanges(t *testing.T) {
-	const reservations = 20
-	f := newFixture(t, 1)
-	f.Ledger.AddNode(makeNode("n1", "1"))
-	for i := range reservations {
-		f.api.Put(reservation(fmt.Sprintf("r%d", i), 30, nil))
-	}
-	f.start(t)
-	for i := range reservations {
-		f.requireCondition(t, fmt.Sprintf("r%d", i), v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-	}
-	changed := func() (n int) {
+	synctest.Test(t, func(t *testing.T) {
+		const reservations = 20
+		f := newFixture(t, 1)
+		f.Ledger.AddNode(makeNode("n1", "1"))
 		for i := range reservations {
-			was, is, ok := f.wantedStatus(types.UID(fmt.Sprintf("uid-r%d", i)))
-			require.True(t, ok)
-			if was != is {
-				n++
-			}
+			f.api.Put(reservation(fmt.Sprintf("r%d", i), 30, nil))
 		}
-		return n
-	}
-	f.mu.Lock()
-	for _, e := range f.entries {
-		e.report.Zones[0].Shortfall = "other words"
-		e.written, e.wordsDue = f.clock.Now(), time.Time{}
-	}
-	f.wordsTurn = f.clock.Now()
-	f.mu.Unlock()
-	require.Zero(t, changed())
-	f.clock.Step(messageInterval)
-	require.LessOrEqual(t, changed(), 1)
-	require.Eventually(t, func() bool {
-		f.clock.Step(messagePause)
+		f.start(t)
 		for i := range reservations {
-			s := f.status(fmt.Sprintf("r%d", i))
-			if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, "other words") {
-				return false
-			}
+			f.requireCondition(t, fmt.Sprintf("r%d", i), v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
 		}
-		return true
-	}, time.Minute, time.Millisecond)
+		changed := func() (n int) {
+			for i := range reservations {
+				was, is, ok := f.wantedStatus(types.UID(fmt.Sprintf("uid-r%d", i)))
+				require.True(t, ok)
+				if was != is {
+					n++
+				}
+			}
+			return n
+		}
+		f.mu.Lock()
+		for _, e := range f.entries {
+			e.report.Zones[0].Shortfall = "other words"
+			e.written, e.wordsDue = f.clock.Now(), time.Time{}
+		}
+		f.wordsTurn = f.clock.Now()
+		f.mu.Unlock()
+		require.Zero(t, changed())
+		f.clock.Step(messageInterval)
+		require.LessOrEqual(t, changed(), 1)
+		require.Eventually(t, func() bool {
+			f.clock.Step(messagePause)
+			for i := range reservations {
+				s := f.status(fmt.Sprintf("r%d", i))
+				if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, "other words") {
+					return false
+				}
+			}
+			return true
+		}, time.Minute, time.Millisecond)
+	})
 }
 
 // TestEventsTellWhatChanges for good or bad, not that all is well from the start.
 func TestEventsTellWhatChanges(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 1, nil))
-	f.Ledger.AddNode(makeNode("n1", "1"))
-	f.start(t)
-	f.requireSlots(t, "r", 1, 0)
-	require.Equal(t, "Normal AllSlotsHeld 1 unused slots are held", <-f.handle.recorder.Events)
-	f.Ledger.RemoveNode(makeNode("n1", "1"))
-	f.RequestPass()
-	f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodesLost)
-	got := []string{<-f.handle.recorder.Events, <-f.handle.recorder.Events}
-	slices.Sort(got)
-	require.Contains(t, got[0], "Warning Filling 1 of 1 slots are missing")
-	require.Contains(t, got[1], "Warning NodesLost")
-	require.Empty(t, f.handle.recorder.Events)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 1, nil))
+		f.Ledger.AddNode(makeNode("n1", "1"))
+		f.start(t)
+		f.requireSlots(t, "r", 1, 0)
+		require.Equal(t, "Normal AllSlotsHeld 1 unused slots are held", <-f.handle.recorder.Events)
+		f.Ledger.RemoveNode(makeNode("n1", "1"))
+		f.RequestPass()
+		f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodesLost)
+		got := []string{<-f.handle.recorder.Events, <-f.handle.recorder.Events}
+		slices.Sort(got)
+		require.Contains(t, got[0], "Warning Filling 1 of 1 slots are missing")
+		require.Contains(t, got[1], "Warning NodesLost")
+		require.Empty(t, f.handle.recorder.Events)
+	})
 }
 
 // TestAnAPIServerThatRefuses does not stop anything; the status is written when it does no longer.
 func TestAnAPIServerThatRefuses(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 1, nil))
-	f.api.Refuse(errors.New("no"))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	require.NotNil(t, f.Holds.Node("n1"))
-	f.api.Refuse(nil)
-	f.requireSlots(t, "r", 1, 0)
-}
-
-// TestStandby: a process that does not lead knows the reservations and holds nothing.
-func TestStandby(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 1, nil))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	require.NoError(t, f.Start(t.Context(), nil))
-	f.RequestPass()
-	_, _, ok := f.wantedStatus("uid-r")
-	require.False(t, ok)
-	require.Nil(t, f.Holds.Node("n1"))
-	require.Zero(t, f.api.Writes())
-	f.AwaitStart(t.Context())
-	require.NotNil(t, f.Holds.Node("n1"))
-}
-
-// unsettled is a kind of which it is not known yet which objects there are.
-type unsettled struct{ crd.Kind }
-
-func (unsettled) Settled() bool { return false }
-
-// TestStandbyWaitsForReservations: a process that has been there for hours waits for them when it begins to lead.
-func TestStandbyWaitsForReservations(t *testing.T) {
-	f := newFixture(t, 1)
-	require.NoError(t, f.Start(t.Context(), nil))
-	f.reservations = unsettled{f.reservations}
-	f.clock.Step(time.Hour)
-	began := f.clock.Now()
-	ended := make(chan time.Time, 1)
-	go func() {
-		f.AwaitStart(t.Context())
-		ended <- f.clock.Now()
-	}()
-	require.Eventually(t, func() bool {
-		select {
-		case at := <-ended:
-			require.GreaterOrEqual(t, at.Sub(began), startTimeout)
-			return true
-		default:
-			f.clock.Step(startPollInterval)
-			return false
-		}
-	}, time.Minute, time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 1, nil))
+		f.api.Refuse(errors.New("no"))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		require.NotNil(t, f.Holds.Node("n1"))
+		f.api.Refuse(nil)
+		f.requireSlots(t, "r", 1, 0)
+	})
 }
 
 // TestIdle: nothing to do until an event comes or the clock moves.
 func TestIdle(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 1, guarantee))
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.start(t)
-	f.requireSlots(t, "r", 1, 0)
-	require.Eventually(t, func() bool { f.clock.Step(time.Second); return f.Idle() }, time.Minute, time.Millisecond)
-	f.add(t, replica("p", "1", t0))
-	require.Eventually(t, f.Idle, time.Minute, time.Millisecond, "the worker rests until the clock moves")
-	f.requireSlots(t, "r", 1, 1)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 1, guarantee))
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		f.requireSlots(t, "r", 1, 0)
+		require.Eventually(t, func() bool { f.clock.Step(time.Second); return f.Idle() }, time.Minute, time.Millisecond)
+		f.add(t, replica("p", "1", t0))
+		require.Eventually(t, f.Idle, time.Minute, time.Millisecond, "the worker rests until the clock moves")
+		f.requireSlots(t, "r", 1, 1)
+	})
 }
 
 // TestMetricsAreThoseOfTheStatus, and what is held in sum.
 func TestMetricsAreThoseOfTheStatus(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 3, guarantee))
-	n := makeNode("n1", "2500m")
-	f.Ledger.AddNode(n)
-	f.start(t)
-	f.add(t, replica("p", "1", t0))
-	f.requireSlots(t, "r", 2, 1)
-	f.clock.Step(time.Minute)
-	got := map[string]float64{}
-	f.collect(func(desc *metricsDesc, value float64, labels ...string) {
-		got[names[desc]+" "+labels[0]] = value
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 3, guarantee))
+		n := makeNode("n1", "2500m")
+		f.Ledger.AddNode(n)
+		f.start(t)
+		f.add(t, replica("p", "1", t0))
+		f.requireSlots(t, "r", 2, 1)
+		f.clock.Step(time.Minute)
+		got := map[string]float64{}
+		f.collect(func(desc *metricsDesc, value float64, labels ...string) {
+			got[names[desc]+" "+labels[0]] = value
+		})
+		require.GreaterOrEqual(t, got["unfilled r"], 60.0)
+		delete(got, "unfilled r")
+		require.Equal(t, map[string]float64{"desired r": 3, "held r": 2, "used r": 1, "cpu a": 1, "memory a": 0}, got)
 	})
-	require.GreaterOrEqual(t, got["unfilled r"], 60.0)
-	delete(got, "unfilled r")
-	require.Equal(t, map[string]float64{"desired r": 3, "held r": 2, "used r": 1, "cpu a": 1, "memory a": 0}, got)
 }
 
 type metricsDesc = metrics.Desc
@@ -490,90 +480,32 @@ func TestTheLargestStatusIsSmall(t *testing.T) {
 	require.Less(t, float64(len(content)), etcdLimit/2)
 }
 
-// TestStandbyHasNothingToWrite: a replica that has placed no slots does not remember each reservation for a status that it will not write.
-func TestStandbyHasNothingToWrite(t *testing.T) {
-	f := newFixture(t, 1)
-	f.reservationSeen(reservation("r", 1, nil))
-	f.clock.Step(2 * statusPause)
-	require.True(t, f.writer.Idle())
-}
-
 // TestWhatIsUsedWaits, and what is held does not: as owners come and go, a status is written once in ten seconds.
 func TestWhatIsUsedWaits(t *testing.T) {
-	f := newFixture(t, 1)
-	f.placing.Store(true)
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	wanted := func() *v1alpha1.ZoneReservation {
-		f.pass(t.Context())
-		was, is, ok := f.wantedStatus("uid-r")
-		require.True(t, ok)
-		if was == is {
-			return nil
-		}
-		f.written(was, is)
-		f.reservationSeen(is)
-		return is
-	}
-	f.reservationSeen(reservation("r", 3, guarantee))
-	require.NotNil(t, wanted())
-	f.add(t, replica("one", "1", t0))
-	f.clock.Step(time.Second)
-	require.Nil(t, wanted())
-	f.clock.Step(useInterval)
-	require.EqualValues(t, 1, wanted().Status.Slots.Used)
-	f.add(t, replica("two", "1", t0), makePod("by-hand", "n1", "2", nil))
-	f.clock.Step(time.Second)
-	require.EqualValues(t, 2, wanted().Status.Slots.Held, "a slot has lost its room")
-}
-
-// TestTwoSchedulersDoNotHoldTwice: of two with leases of their own, the first by name holds. The other holds nothing, says so, and does not write
-// the status again and again.
-func TestTwoSchedulersDoNotHoldTwice(t *testing.T) {
-	api := crdtest.New(reservation("r", 2, nil))
-	var both []*fixture
-	for _, lease := range []string{"kube-system/second", "kube-system/first"} {
-		f := newFixtureOn(t, 1, api, lease)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.placing.Store(true)
 		f.Ledger.AddNode(makeNode("n1", "4"))
-		both = append(both, f.start(t))
-	}
-	atRest := func() bool {
-		for _, f := range both {
-			f.clock.Step(time.Second)
+		wanted := func() *v1alpha1.ZoneReservation {
+			f.pass(t.Context())
+			was, is, ok := f.wantedStatus("uid-r")
+			require.True(t, ok)
+			if was == is {
+				return nil
+			}
+			f.written(was, is)
+			f.reservationSeen(is)
+			return is
 		}
-		return both[0].Idle() && both[1].Idle()
-	}
-	require.Eventually(t, func() bool {
-		return atRest() && both[0].status("r").Scheduler == "kube-system/first" && both[0].Holds.Node("n1") == nil
-	}, time.Minute, 5*time.Millisecond)
-	require.NotNil(t, both[1].Holds.Node("n1"))
-	require.Nil(t, both[0].OwnerOf(replica("p", "1", t0)))
-	require.Contains(t, strings.Join(eventsOf(both[0]), "\n"), "the scheduler with the lease kube-system/first holds the reservation")
-	writes := api.Writes()
-	for range 30 {
-		require.Eventually(t, atRest, time.Minute, time.Millisecond)
-	}
-	require.Equal(t, writes, api.Writes())
-
-	// What the status says of before a process began is no sign of life.
-	late := newFixtureOn(t, 1, api, "kube-system/third")
-	late.clock.SetTime(t0.Add(time.Hour))
-	late.made = late.clock.Now()
-	late.reservationSeen(func() *v1alpha1.ZoneReservation {
-		r := reservation("r", 2, nil)
-		r.Status = both[0].status("r")
-		return r
-	}())
-	require.Empty(t, late.entries["uid-r"].heldBy)
-}
-
-// eventsOf returns the Events that a server has sent.
-func eventsOf(f *fixture) (events []string) {
-	for {
-		select {
-		case event := <-f.handle.recorder.Events:
-			events = append(events, event)
-		default:
-			return events
-		}
-	}
+		f.reservationSeen(reservation("r", 3, guarantee))
+		require.NotNil(t, wanted())
+		f.add(t, replica("one", "1", t0))
+		f.clock.Step(time.Second)
+		require.Nil(t, wanted())
+		f.clock.Step(useInterval)
+		require.EqualValues(t, 1, wanted().Status.Slots.Used)
+		f.add(t, replica("two", "1", t0), makePod("by-hand", "n1", "2", nil))
+		f.clock.Step(time.Second)
+		require.EqualValues(t, 2, wanted().Status.Slots.Held, "a slot has lost its room")
+	})
 }

@@ -39,7 +39,7 @@ func measureEvents(b *testing.B, policies int) {
 		list[i].Namespace = fmt.Sprintf("ns-%d", i%20)
 		source.Put(list[i])
 	}
-	w := newWorld(b, source, newNodes("a1", "b1", "c1")...)
+	w := newWorldOutside(b, source, newNodes("a1", "b1", "c1")...)
 	newOwned := func(i int) *v1.Pod {
 		return newPod(fmt.Sprintf("pod-%d", i), []string{"a1", "b1", "c1"}[i%3], func(pod *v1.Pod) {
 			pod.Namespace = list[i%policies].Namespace

@@ -31,7 +31,7 @@ func lockWait() float64 {
 func BenchmarkStatus(b *testing.B) {
 	const deployments, pods = 10_000, 150_000
 	p := newPolicy("web", percent("40%"))
-	w := newWorld(b, crdtest.New(p), newNodes("a1", "b1", "c1")...)
+	w := newWorldOutside(b, crdtest.New(p), newNodes("a1", "b1", "c1")...)
 	sets := w.factory.Apps().V1().ReplicaSets().Informer().GetStore()
 	store := w.factory.Core().V1().Pods().Informer().GetStore()
 	ofDeployment := func(i int) func(*v1.Pod) {

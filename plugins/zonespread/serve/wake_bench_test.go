@@ -36,7 +36,7 @@ func BenchmarkWake(b *testing.B) {
 	for i := range nodes {
 		objects = append(objects, newNode(fmt.Sprintf("%c%d", 'a'+rune(i%3), i)))
 	}
-	w := newWorldOn(b, clock.RealClock{}, source, objects...)
+	w := newWorldOn(b, clock.RealClock{}, func() {}, source, objects...)
 	ctx := b.Context()
 	node, cordoned := newNode("a0"), newNode("a0", func(n *v1.Node) { n.Spec.Unschedulable = true })
 	go wait.UntilWithContext(ctx, func(context.Context) {

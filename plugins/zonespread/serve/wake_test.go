@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -32,24 +33,26 @@ func terminating(pod *v1.Pod) *v1.Pod {
 
 // TestBackoffIsKept: a pod is not woken before the framework would try it again, and only once.
 func TestBackoffIsKept(t *testing.T) {
-	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
-	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
-	for i, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
+		waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
+		for i, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
+			w.attempt(waiting, true, nil)
+			w.podChanged(counted, terminating(counted))
+			w.podChanged(counted, terminating(counted))
+			w.pass(backoff*time.Second - 10*time.Millisecond)
+			require.Equal(t, i, w.wakes("waiting"), "after %d attempts", i+1)
+			w.pass(wakeInterval + 10*time.Millisecond)
+			require.Equal(t, i+1, w.wakes("waiting"))
+		}
+		w.pass(time.Minute)
+		require.Equal(t, 6, w.wakes("waiting"))
 		w.attempt(waiting, true, nil)
+		w.Placed(waiting)
 		w.podChanged(counted, terminating(counted))
-		w.podChanged(counted, terminating(counted))
-		w.pass(backoff*time.Second - 10*time.Millisecond)
-		require.Equal(t, i, w.wakes("waiting"), "after %d attempts", i+1)
-		w.pass(wakeInterval + 10*time.Millisecond)
-		require.Equal(t, i+1, w.wakes("waiting"))
-	}
-	w.pass(time.Minute)
-	require.Equal(t, 6, w.wakes("waiting"))
-	w.attempt(waiting, true, nil)
-	w.Placed(waiting)
-	w.podChanged(counted, terminating(counted))
-	w.pass(time.Minute)
-	require.Equal(t, 6, w.wakes("waiting"), "it waits no more")
+		w.pass(time.Minute)
+		require.Equal(t, 6, w.wakes("waiting"), "it waits no more")
+	})
 }
 
 // newSet returns a ReplicaSet of the Deployment web, which wants so many replicas.
@@ -131,21 +134,23 @@ func TestWhoIsWoken(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))),
-				append(newNodes("a1", "b1", "c1"), newSet(11))...)
-			w.t = t
-			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
-			w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
-			waiting := newPod("waiting", "", owned)
-			w.podSeen(waiting, false)
-			w.settle()
-			w.attempt(waiting, test.refused, nil)
-			test.change(w)
-			if test.wakes { // handlers come after the informer's store
-				w.eventually("it is woken", func() bool { return w.wakes("waiting") > 0 })
-			}
-			w.pass(5 * time.Second)
-			require.Equal(t, map[bool]int{true: 1}[test.wakes], w.wakes("waiting"))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))),
+					append(newNodes("a1", "b1", "c1"), newSet(11))...)
+				w.t = t
+				w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+				w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
+				waiting := newPod("waiting", "", owned)
+				w.podSeen(waiting, false)
+				w.settle()
+				w.attempt(waiting, test.refused, nil)
+				test.change(w)
+				if test.wakes { // handlers come after the informer's store
+					w.eventually("it is woken", func() bool { return w.wakes("waiting") > 0 })
+				}
+				w.pass(5 * time.Second)
+				require.Equal(t, map[bool]int{true: 1}[test.wakes], w.wakes("waiting"))
+			})
 		})
 	}
 }
@@ -153,37 +158,39 @@ func TestWhoIsWoken(t *testing.T) {
 // TestUnknownOwner: a pod waits for the ReplicaSet that controls it, for as long as that may be on its way, and is
 // woken when it comes.
 func TestUnknownOwner(t *testing.T) {
-	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1")...)
-	waiting := newPod("waiting", "", owned, func(pod *v1.Pod) { pod.CreationTimestamp = metav1.NewTime(noon) })
-	missing := func() bool { return w.Inputs(waiting, w.For(waiting))[0].OwnerMissing }
-	require.True(t, missing())
-	w.attempt(waiting, true, nil)
-	w.pass(10 * time.Second)
-	require.Zero(t, w.wakes("waiting"))
-	_, err := w.client.AppsV1().ReplicaSets("shop").Create(context.Background(), newSet(11), metav1.CreateOptions{})
-	require.NoError(t, err)
-	w.eventually("it is woken", func() bool { return w.wakes("waiting") == 1 })
-	require.False(t, missing())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1")...)
+		waiting := newPod("waiting", "", owned, func(pod *v1.Pod) { pod.CreationTimestamp = metav1.NewTime(noon) })
+		missing := func() bool { return w.Inputs(waiting, w.For(waiting))[0].OwnerMissing }
+		require.True(t, missing())
+		w.attempt(waiting, true, nil)
+		w.pass(10 * time.Second)
+		require.Zero(t, w.wakes("waiting"))
+		_, err := w.client.AppsV1().ReplicaSets("shop").Create(context.Background(), newSet(11), metav1.CreateOptions{})
+		require.NoError(t, err)
+		w.eventually("it is woken", func() bool { return w.wakes("waiting") == 1 })
+		require.False(t, missing())
 
-	// One that never comes does not keep the pod for ever.
-	lost := newPod("lost", "", func(pod *v1.Pod) {
-		pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
-		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost",
-			UID: "lost", Controller: ptr.To(true),
-		}}
-	})
-	w.attempt(lost, true, nil)
-	w.pass(ownerLimit + time.Second)
-	require.Equal(t, 1, w.wakes("lost"))
-	require.False(t, w.Inputs(lost, w.For(lost))[0].OwnerMissing)
+		// One that never comes does not keep the pod for ever.
+		lost := newPod("lost", "", func(pod *v1.Pod) {
+			pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
+			pod.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost",
+				UID: "lost", Controller: ptr.To(true),
+			}}
+		})
+		w.attempt(lost, true, nil)
+		w.pass(ownerLimit + time.Second)
+		require.Equal(t, 1, w.wakes("lost"))
+		require.False(t, w.Inputs(lost, w.For(lost))[0].OwnerMissing)
 
-	// A kind of the same name in another API group is not known at all.
-	other := newPod("other", "", owned, func(pod *v1.Pod) {
-		pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
-		pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].UID = "apps.example.com/v1", "other"
+		// A kind of the same name in another API group is not known at all.
+		other := newPod("other", "", owned, func(pod *v1.Pod) {
+			pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
+			pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].UID = "apps.example.com/v1", "other"
+		})
+		require.False(t, w.Inputs(other, w.For(other))[0].OwnerMissing)
 	})
-	require.False(t, w.Inputs(other, w.For(other))[0].OwnerMissing)
 }
 
 // slowNodes is a lister of nodes that answers when it is allowed to.
@@ -201,41 +208,45 @@ func (l slowNodes) List(selector labels.Selector) ([]*v1.Node, error) {
 
 // TestNoWakeWaitsForNodes: a pod is woken at its time, however long a look at all nodes takes.
 func TestNoWakeWaitsForNodes(t *testing.T) {
-	// Given: a pod that waits, and a look at the nodes that does not end.
-	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), newSet(11))...)
-	slow := slowNodes{w.cluster.nodes, make(chan struct{}), make(chan struct{})}
-	w.cluster.nodes = slow
-	defer close(slow.answer)
-	w.attempt(newPod("waiting", "", owned), true, nil)
-	w.nodeGone(newNode("c1"))
-	w.clock.Step(gatherInterval)
-	<-slow.asked
-	// When: its cap is raised.
-	w.rescaled(policy.Workload{UID: "web", Replicas: 20}, 11)
-	w.clock.Step(backoffInterval + wakeInterval)
-	// Then: it is woken.
-	require.Eventually(t, func() bool { return w.wakes("waiting") == 1 }, patience, time.Millisecond,
-		"a wake waits for the nodes")
+	synctest.Test(t, func(t *testing.T) {
+		// Given: a pod that waits, and a look at the nodes that does not end.
+		w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), newSet(11))...)
+		slow := slowNodes{w.cluster.nodes, make(chan struct{}), make(chan struct{})}
+		w.cluster.nodes = slow
+		defer close(slow.answer)
+		w.attempt(newPod("waiting", "", owned), true, nil)
+		w.nodeGone(newNode("c1"))
+		w.clock.Step(gatherInterval)
+		<-slow.asked
+		// When: its cap is raised.
+		w.rescaled(policy.Workload{UID: "web", Replicas: 20}, 11)
+		w.clock.Step(backoffInterval + wakeInterval)
+		// Then: it is woken.
+		require.Eventually(t, func() bool { return w.wakes("waiting") == 1 }, patience, time.Millisecond,
+			"a wake waits for the nodes")
+	})
 }
 
 // TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks
 // at the policy then, before the worker comes to the deadline itself.
 func TestLookAtNodesAtADeadline(t *testing.T) {
-	p := newPolicy("web")
-	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
-	w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
-	w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
-	w.attempt(newPod("waiting", ""), true, nil)
-	w.Policies.mu.Lock()
-	deadline := w.entries[p.UID].nextDeadline.At
-	w.Policies.mu.Unlock()
-	w.pass(deadline.Sub(w.clock.Now()) - 60*time.Millisecond)
-	require.Zero(t, w.wakes("waiting"))
-	w.schedule(task{kind: observeNodes}, gatherInterval)
-	w.clock.Step(60 * time.Millisecond)
-	w.settle()
-	w.pass(5 * time.Second)
-	require.Equal(t, 1, w.wakes("waiting"))
+	synctest.Test(t, func(t *testing.T) {
+		p := newPolicy("web")
+		w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
+		w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+		w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
+		w.attempt(newPod("waiting", ""), true, nil)
+		w.Policies.mu.Lock()
+		deadline := w.entries[p.UID].nextDeadline.At
+		w.Policies.mu.Unlock()
+		w.pass(deadline.Sub(w.clock.Now()) - 60*time.Millisecond)
+		require.Zero(t, w.wakes("waiting"))
+		w.schedule(task{kind: observeNodes}, gatherInterval)
+		w.clock.Step(60 * time.Millisecond)
+		w.settle()
+		w.pass(5 * time.Second)
+		require.Equal(t, 1, w.wakes("waiting"))
+	})
 }
 
 // nodeChanges changes a node and waits until that is seen.
@@ -256,14 +267,16 @@ func (w *world) nodeChanges(name string, edit func(*v1.Node)) {
 
 // TestChangesWhileAPodIsTried: what happens between PreFilter and PostFilter is not lost.
 func TestChangesWhileAPodIsTried(t *testing.T) {
-	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
-	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
-	w.exists(waiting)
-	inputs := w.Inputs(waiting, w.For(waiting))
-	w.podChanged(counted, terminating(counted))
-	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
-	w.pass(2 * time.Second)
-	require.Equal(t, 1, w.wakes("waiting"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
+		waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
+		w.exists(waiting)
+		inputs := w.Inputs(waiting, w.For(waiting))
+		w.podChanged(counted, terminating(counted))
+		w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
+		w.pass(2 * time.Second)
+		require.Equal(t, 1, w.wakes("waiting"))
+	})
 }
 
 // TestPodEndsWhileItIsTried: a pod that is deleted, bound or replaced by one of its name between PreFilter and
@@ -291,31 +304,35 @@ func TestPodEndsWhileItIsTried(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPolicy("web")
-			w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
-			w.exists(waiting)
-			w.podSeen(waiting, false)
-			inputs := w.Inputs(waiting, w.For(waiting))
-			end(w)
-			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
-			w.Policies.mu.Lock()
-			defer w.Policies.mu.Unlock()
-			require.Empty(t, w.waiting, "no event would take it away")
-			require.Empty(t, w.entries[p.UID].refused)
+			synctest.Test(t, func(t *testing.T) {
+				p := newPolicy("web")
+				w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
+				w.exists(waiting)
+				w.podSeen(waiting, false)
+				inputs := w.Inputs(waiting, w.For(waiting))
+				end(w)
+				w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
+				w.Policies.mu.Lock()
+				defer w.Policies.mu.Unlock()
+				require.Empty(t, w.waiting, "no event would take it away")
+				require.Empty(t, w.entries[p.UID].refused)
+			})
 		})
 	}
 }
 
 // TestScaledWhileAPodIsTried: more replicas between PreFilter and PostFilter of a pod's first attempt are not lost.
 func TestScaledWhileAPodIsTried(t *testing.T) {
-	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), newSet(11))...)
-	waiting := newPod("waiting", "", owned)
-	w.exists(waiting)
-	inputs := w.Inputs(waiting, w.For(waiting))
-	require.NoError(t, w.factory.Apps().V1().ReplicaSets().Informer().GetStore().Update(newSet(20)))
-	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true, Scaling: policy.Scaling{AtCap: 6}}})
-	w.pass(2 * time.Second)
-	require.Equal(t, 1, w.wakes("waiting"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), newSet(11))...)
+		waiting := newPod("waiting", "", owned)
+		w.exists(waiting)
+		inputs := w.Inputs(waiting, w.For(waiting))
+		require.NoError(t, w.factory.Apps().V1().ReplicaSets().Informer().GetStore().Update(newSet(20)))
+		w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true, Scaling: policy.Scaling{AtCap: 6}}})
+		w.pass(2 * time.Second)
+		require.Equal(t, 1, w.wakes("waiting"))
+	})
 }
 
 // TestPolicyCeasesWhileAPodIsTried: a pod that is refused by a policy that is deleted, broken or no longer served
@@ -329,18 +346,20 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 		"not served": func(w *world) { w.source.Serve(newPolicy("web"), false) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
-			waiting := newPod("waiting", "")
-			w.exists(waiting)
-			inputs := w.Inputs(waiting, w.For(waiting))
-			cease(w)
-			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
-			w.pass(2 * time.Second)
-			require.Equal(t, 1, w.wakes("waiting"))
-			w.Policies.mu.Lock()
-			defer w.Policies.mu.Unlock()
-			require.Empty(t, w.waiting)
-			require.Empty(t, inputs[0].entry.refused)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
+				waiting := newPod("waiting", "")
+				w.exists(waiting)
+				inputs := w.Inputs(waiting, w.For(waiting))
+				cease(w)
+				w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
+				w.pass(2 * time.Second)
+				require.Equal(t, 1, w.wakes("waiting"))
+				w.Policies.mu.Lock()
+				defer w.Policies.mu.Unlock()
+				require.Empty(t, w.waiting)
+				require.Empty(t, inputs[0].entry.refused)
+			})
 		})
 	}
 }
@@ -356,20 +375,22 @@ func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
 		"not served": func(w *world) { w.source.Serve(p, false) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
-			waiting, bound := newPod("waiting", ""), newPod("waiting", "a1")
-			w.attempt(waiting, true, nil)
-			cease(w)
-			w.podChanged(waiting, bound)
-			w.podGone(bound)
-			w.source.Serve(p, true)
-			w.source.Put(p)
-			w.pass(2 * time.Second)
-			w.Policies.mu.Lock()
-			defer w.Policies.mu.Unlock()
-			require.NotNil(t, w.entries[p.UID].applied)
-			require.Empty(t, w.waiting)
-			require.Empty(t, w.entries[p.UID].refused)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
+				waiting, bound := newPod("waiting", ""), newPod("waiting", "a1")
+				w.attempt(waiting, true, nil)
+				cease(w)
+				w.podChanged(waiting, bound)
+				w.podGone(bound)
+				w.source.Serve(p, true)
+				w.source.Put(p)
+				w.pass(2 * time.Second)
+				w.Policies.mu.Lock()
+				defer w.Policies.mu.Unlock()
+				require.NotNil(t, w.entries[p.UID].applied)
+				require.Empty(t, w.waiting)
+				require.Empty(t, w.entries[p.UID].refused)
+			})
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// patience is how long a test waits for other goroutines.
+// patience is how long a test waits for other goroutines outside of a bubble.
 const patience = 30 * time.Second
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -44,6 +45,8 @@ type world struct {
 	factory  informers.SharedInformerFactory
 	leads    chan struct{}
 	recorder *events.FakeRecorder
+	// rest waits until every goroutine has done what there is to do.
+	rest func()
 
 	woken sync.Map // names of activated pods, with how often
 }
@@ -71,22 +74,27 @@ func (w *world) wakes(pod string) int {
 	return n.(int)
 }
 
-// newWorld starts policies beside objects and with the given policies, on a clock that stands still.
-func newWorld(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *world {
+// newWorld starts policies beside objects and with the given policies, on a clock that stands still, in a bubble: informers and workers
+// have done all that there is to do when the test goes on.
+func newWorld(t *testing.T, source *crdtest.Source, objects ...runtime.Object) *world {
 	t.Helper()
-	still := testingclock.NewFakeClock(noon)
-	w := newWorldOn(t, still, source, objects...)
-	w.clock = still
-	return w
+	return newWorldOn(t, testingclock.NewFakeClock(noon), synctest.Wait, source, objects...)
 }
 
-// newWorldOn is newWorld on any clock.
-func newWorldOn(t testing.TB, c clock.WithTicker, source *crdtest.Source, objects ...runtime.Object) *world {
+// newWorldOutside is newWorld outside of a bubble, for what is measured and for properties: nothing may depend on informers there.
+func newWorldOutside(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *world {
+	t.Helper()
+	return newWorldOn(t, testingclock.NewFakeClock(noon), func() {}, source, objects...)
+}
+
+// newWorldOn is either of them on any clock.
+func newWorldOn(t testing.TB, c clock.WithTicker, rest func(), source *crdtest.Source, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, source: source, client: fake.NewSimpleClientset(objects...),
-		leads: make(chan struct{}), recorder: events.NewFakeRecorder(1000),
+		leads: make(chan struct{}), recorder: events.NewFakeRecorder(1000), rest: rest,
 	}
+	w.clock, _ = c.(*testingclock.FakeClock)
 	w.factory = informers.NewSharedInformerFactory(w.client, 0)
 	w.Policies = New(WithClock(c), WithSource(source))
 	w.Policies.leads = func(context.Context, Handle) <-chan struct{} { return w.leads }
@@ -99,9 +107,10 @@ func newWorldOn(t testing.TB, c clock.WithTicker, source *crdtest.Source, object
 	return w
 }
 
-// settle waits until the worker has nothing to do now.
+// settle waits until there is nothing to do now.
 func (w *world) settle() {
 	w.t.Helper()
+	w.rest()
 	require.Eventually(w.t, func() bool { return w.started() && w.Idle() }, patience, time.Millisecond)
 }
 
@@ -114,27 +123,23 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// eventually lets time pass until the condition holds.
+// eventually lets time pass, an hour at most, until the condition holds.
 func (w *world) eventually(what string, condition func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); {
-		require.True(w.t, time.Now().Before(deadline), "did not happen: "+what)
-		w.clock.Step(gatherInterval)
-		w.settle()
-		time.Sleep(time.Millisecond) // for informers, between two looks
+	w.settle()
+	for end := w.clock.Now().Add(time.Hour); !condition(); w.pass(gatherInterval) {
+		require.True(w.t, w.clock.Now().Before(end), "did not happen: "+what)
 	}
 }
 
-// lead makes it the leader, and waits until it has done what that asks for at once.
+// lead makes it the leader.
 func (w *world) lead() {
 	w.t.Helper()
 	close(w.leads)
-	w.eventually("it leads", func() bool {
-		w.Policies.mu.Lock()
-		defer w.Policies.mu.Unlock()
-		return w.leading
-	})
 	w.settle()
+	w.Policies.mu.Lock()
+	defer w.Policies.mu.Unlock()
+	require.True(w.t, w.leading)
 }
 
 // stored returns the policy as the API server has it.
