@@ -22,6 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"zonewise.dev/internal/controlplane"
 )
 
 // asProgram, when it is set in the environment, makes the test binary run main: the tests start the
@@ -197,13 +199,13 @@ func TestAskedToStop(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			address := closedPort(t)
-			_, port, err := net.SplitHostPort(address)
+			port, err := controlplane.FreePort()
 			require.NoError(t, err)
+			address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 			config := writeConfig(t, writeKubeconfig(t, versionOnly(t)), "")
 			ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
 			defer cancel()
-			cmd, _, stderr := program(ctx, "--config", config, "--bind-address=127.0.0.1", "--secure-port", port)
+			cmd, _, stderr := program(ctx, "--config", config, "--bind-address=127.0.0.1", "--secure-port", strconv.Itoa(port))
 			require.NoError(t, cmd.Start())
 			// The program listens once its signal handler is in place and its profiles are built.
 			require.Eventually(t, func() bool {

@@ -103,14 +103,14 @@ func TestWatchStartsWhenTheKindAppears(t *testing.T) {
 	require.False(t, kind.Settled(), "the API server has not said what it serves")
 
 	api.set(false, false)
-	require.Eventually(t, kind.Settled, 10*time.Second, 10*time.Millisecond, "there is nothing to wait for")
+	require.Eventually(t, kind.Settled, time.Minute, 10*time.Millisecond, "there is nothing to wait for")
 	require.False(t, kind.Available(), "the CRD is not installed")
 	require.False(t, kind.HasSynced())
 
 	api.set(true, false)
 	require.Equal(t, "trainer", receive(t, added))
 	require.True(t, receive(t, changes))
-	require.Eventually(t, kind.HasSynced, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, kind.HasSynced, time.Minute, 10*time.Millisecond)
 	require.NotContains(t, receive(t, api.listed), "protobuf", "custom resources speak JSON")
 }
 
@@ -138,7 +138,7 @@ func TestServedKindIsNotSettledBeforeItsObjects(t *testing.T) {
 	receive(t, asked)
 	require.False(t, kind.Settled())
 	answer()
-	require.Eventually(t, kind.Settled, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, kind.Settled, time.Minute, 10*time.Millisecond)
 	require.True(t, kind.HasSynced())
 }
 
@@ -154,8 +154,8 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing came within 20 s")
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came within a minute")
 		panic("unreachable")
 	}
 }

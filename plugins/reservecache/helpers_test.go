@@ -158,7 +158,7 @@ func (f *fixture) start(t testing.TB) *fixture {
 // eventually waits until a condition holds that the informers bring about.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 20*time.Second, time.Millisecond)
+	require.Eventually(t, condition, time.Minute, time.Millisecond)
 }
 
 func makePod(name, nodeName string) *v1.Pod {

@@ -19,7 +19,7 @@ func Start(ctx context.Context, t testing.TB, factory informers.SharedInformerFa
 	before := watches(client)
 	factory.StartWithContext(ctx)
 	synced := factory.WaitForCacheSync(ctx.Done())
-	require.Eventually(t, func() bool { return watches(client)-before >= len(synced) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return watches(client)-before >= len(synced) }, time.Minute, time.Millisecond)
 }
 
 // watches counts those that have begun.

@@ -107,7 +107,7 @@ func TestARehearsalIsABind(t *testing.T) {
 					clock.Step(retryIntervalLimit)
 				}
 				return len(g.told()) == 1
-			}, 10*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			require.Contains(t, g.told()[0], tt.want)
 			if tt.want == "" {
 				require.Empty(t, g.told()[0])
