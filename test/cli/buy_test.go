@@ -55,11 +55,12 @@ func (w *world) installBuffers(versions ...string) {
 	c, err := client.New(w.Env.Config, client.Options{Scheme: scheme})
 	require.NoError(w.t, err)
 	require.NoError(w.t, c.Get(w.t.Context(), client.ObjectKey{Name: "capacitybuffers." + buy.Group}, definition))
+	before := definition.DeepCopy()
 	for i := range definition.Spec.Versions {
 		v := &definition.Spec.Versions[i]
 		v.Served = strings.Contains(strings.Join(versions, " "), v.Name)
 	}
-	require.NoError(w.t, c.Update(w.t.Context(), definition))
+	require.NoError(w.t, c.Patch(w.t.Context(), definition, client.MergeFrom(before))) // the API server writes to it, too
 }
 
 // bufferList returns the CapacityBuffers by zone.
@@ -187,15 +188,16 @@ func TestBuy(t *testing.T) {
 	w.waitBuying(r.Name, v1alpha1.ConditionBuying, v1alpha1.ReasonMaxReached)
 
 	// What somebody changes is changed back, and the autoscaler's answer is passed on.
+	theirs := all["a"].DeepCopy()
 	require.NoError(t, unstructured.SetNestedField(all["a"].Object, int64(7), "spec", "replicas"))
-	require.NoError(t, w.Update(t.Context(), all["a"]))
+	require.NoError(t, w.Patch(t.Context(), all["a"], client.MergeFrom(theirs)))
 	all = w.waitAsked("v1beta1", map[string]int64{"a": 1, "d": 1})
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(all["a"]), template))
 	require.Equal(t, int64(1), template.Generation, "it is applied once")
 	edited := template.DeepCopy()
 	edited.Template.Spec.Containers = append(edited.Template.Spec.Containers, corev1.Container{Name: "more", Image: "none"})
 	edited.Template.Spec.NodeSelector["disk"] = "ssd"
-	require.NoError(t, w.Update(t.Context(), edited))
+	require.NoError(t, w.Patch(t.Context(), edited, client.MergeFrom(template)))
 	w.touch()
 	w.until("the PodTemplate is as it was", func() (bool, error) {
 		err := w.Get(t.Context(), client.ObjectKeyFromObject(template), edited)
@@ -208,10 +210,11 @@ func TestBuy(t *testing.T) {
 		return edited.Generation == 2 && edited.Template.Spec.PriorityClassName == "system-node-critical", err
 	})
 	uid := edited.UID
+	theirs = all["d"].DeepCopy()
 	require.NoError(t, unstructured.SetNestedSlice(all["d"].Object, []any{map[string]any{
 		"type": "LimitedByQuotas", "status": "True", "reason": "ResourceQuotasAllocated", "message": "quota shop", "lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}, "status", "conditions"))
-	require.NoError(t, w.Status().Update(t.Context(), all["d"]))
+	require.NoError(t, w.Status().Patch(t.Context(), all["d"], client.MergeFrom(theirs)))
 	r = w.waitBuying(r.Name, v1alpha1.ConditionLimitedByQuotas, v1alpha1.ReasonQuotas)
 	require.Equal(t, "LimitedByQuotas=True (ResourceQuotasAllocated): quota shop", r.Status.Buy.Buffers[1].Answer)
 	w.waitMetric(`zonewise_buy_asked_pods{kind="ZoneReservation",name="failover"} 2`)

@@ -50,12 +50,12 @@ func TestRebalance(t *testing.T) {
 	w.InstallAPIs(t)
 	w.StartControllers(t)
 	w.runKubelets()
+	w.cordon("node-c", true) // before the scheduler comes, which hears of nodes and pods by two watches
 	w.StartScheduler(t)
 	stop := w.startController("--rebalance")
 	documented := rowsOf(t, "rebalance.md", "services", rebalanceColumns)
 	require.Len(t, documented, 2)
 
-	w.cordon("node-c", true)
 	labels := map[string]string{"app": "web"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod("", "500m", nil).Spec}
 	template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{

@@ -115,13 +115,16 @@ func TestSurvivalController(t *testing.T) {
 		}
 		return strings.Join(slices.Compact(said), ", ") == "Normal SurvivalUnknown, Normal Survives, Warning DoesNotSurvive, Normal Survives", nil
 	})
-	require.NotRegexp(t, `(?m)^(scheduler_|zonewise_(zonespread|reservecache|permitgate))`, w.metrics(), "figures of copies are not figures of the cluster")
+	metrics, err := w.metrics()
+	require.NoError(t, err)
+	require.NotRegexp(t, `(?m)^(scheduler_|zonewise_(zonespread|reservecache|permitgate))`, metrics, "figures of copies are not figures of the cluster")
 
 	// A wrong selector is an answer too, which names the field.
 	asked.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(&asked), is))
+	before := is.DeepCopy()
 	is.Spec = asked.Spec
-	require.NoError(t, w.Update(t.Context(), is))
+	require.NoError(t, w.Patch(t.Context(), is, client.MergeFrom(before))) // the controller writes to it, too
 	is = w.waitReason(v1alpha1.ReasonInvalid)
 	require.Contains(t, is.Status.Conditions[0].Message, "spec.workloads[0].podSelector")
 
@@ -361,18 +364,23 @@ func (w *world) until(what string, met func() (bool, error)) {
 	require.NoError(w.t, err, what)
 }
 
-func (w *world) metrics() string {
+func (w *world) metrics() (string, error) {
 	response, err := http.Get("http://" + w.address + "/metrics")
-	require.NoError(w.t, err)
+	if err != nil {
+		return "", err
+	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	require.NoError(w.t, err)
-	return string(content)
+	return string(content), err
 }
 
+// waitMetric waits until the controller, which may have begun just now, has a line among its metrics.
 func (w *world) waitMetric(line string) {
 	w.t.Helper()
-	w.until(line, func() (bool, error) { return strings.Contains(w.metrics(), line+"\n"), nil })
+	w.until(line, func() (bool, error) {
+		metrics, err := w.metrics()
+		return err == nil && strings.Contains(metrics, line+"\n"), nil
+	})
 }
 
 // row is what "kubectl get zsv" shows of it, without the ages.

@@ -85,8 +85,9 @@ func TestSurvivalHold(t *testing.T) {
 	require.NotEmpty(t, is.Status.Missing)
 
 	// Nothing is to be held any more.
+	before := is.DeepCopy()
 	is.Spec.Hold = false
-	require.NoError(t, w.Update(t.Context(), is))
+	require.NoError(t, w.Patch(t.Context(), is, client.MergeFrom(before))) // the controller writes to it, too
 	w.until("the reservation is deleted", func() (bool, error) {
 		return apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: name}, &v1alpha1.ZoneReservation{})), nil
 	})
