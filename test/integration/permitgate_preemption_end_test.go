@@ -168,7 +168,7 @@ func TestKilledInTheMiddleOfAPreemption(t *testing.T) {
 	w.waitBound(small...)
 	w.createGroup("train", members, 0)
 	gang := w.create(newPods(members, "train", "1", build.Member("train"), build.PriorityClass(high), ours)...)
-	w.eventually("somebody is evicted", func() (bool, string) { return w.evicted(small...) > 0, "" })
+	w.waitSome(1, "pods are evicted", small, func(pod *v1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil })
 	require.NoError(t, first.cmd.Process.Kill())
 	require.Error(t, <-first.done, "it was killed")
 	middle := w.evicted(small...)

@@ -61,6 +61,11 @@ func TestOneRehearsalPerTemplate(t *testing.T) {
 	before := w.bindRequests()
 	w.createGroup("train", 5, 0)
 	w.waitBound(w.create(newPods(5, "train", "1", build.Member("train"))...)...)
+	// The watch shows a bind before the API server has counted the request.
+	w.eventually("all binds are counted", func() (bool, string) {
+		n := w.bindRequests() - before
+		return n >= 6, fmt.Sprint(n)
+	})
 	require.Equal(t, 6, w.bindRequests()-before)
 }
 
@@ -125,7 +130,7 @@ func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	})...)
 	w.createGroup("train", members, 0)
 	gang := w.create(newPods(members, "train", "1", build.Member("train"), build.Scheduler("zonewise-scheduler"))...)
-	w.eventually("some members are bound", func() (bool, string) { return w.boundCount() >= 4, fmt.Sprint(w.boundCount()) })
+	w.waitSome(4, "members are bound", gang, func(pod *v1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" })
 	require.NoError(t, first.cmd.Process.Kill())
 	require.Error(t, <-first.done, "it was killed")
 	nodes := map[string]string{}

@@ -59,14 +59,15 @@ func TestNativeGangs(t *testing.T) {
 	})
 
 	c.run("another plugin refuses the last member, Guard", guarded, func(c *cluster) {
-		refusals := c.refuseLast(3)
+		refusals, lift := c.refuseLast()
 		c.createGang(members...)
 		c.eventually("it is refused", func() bool { return refusals.Load() >= 3 })
 		require.Empty(t, c.bound())
+		lift()
 		c.eventually("all are bound", func() bool { return len(c.bound()) == len(members) })
 	})
 	c.run("another plugin refuses the last member, GangScheduling alone", alone, func(c *cluster) {
-		c.refuseLast(1 << 30)
+		c.refuseLast()
 		c.createGang(members...)
 		c.eventually("the others are bound", func() bool { return slices.Equal(c.bound(), members[:2]) })
 	})
@@ -207,18 +208,20 @@ func (c *cluster) refuseBinds() (lift func()) {
 	}
 }
 
-// refuseLast has another Permit plugin refuse n-2, so many times.
-func (c *cluster) refuseLast(times int32) *atomic.Int32 {
-	refusals := &atomic.Int32{}
+// refuseLast has another Permit plugin refuse n-2, until lift is called.
+func (c *cluster) refuseLast() (refusals *atomic.Int32, lift func()) {
+	refusals = &atomic.Int32{}
+	var lifted atomic.Bool
 	c.probe.mu.Lock()
 	defer c.probe.mu.Unlock()
 	c.probe.permit = func(pod string) *fwk.Status {
-		if pod == "n-2" && refusals.Add(1) <= times {
-			return fwk.NewStatus(fwk.Unschedulable, "the test refuses it")
+		if pod != "n-2" || lifted.Load() {
+			return nil
 		}
-		return nil
+		refusals.Add(1)
+		return fwk.NewStatus(fwk.Unschedulable, "the test refuses it")
 	}
-	return refusals
+	return refusals, func() { lifted.Store(true) }
 }
 
 // keepInPreBind keeps a pod in PreBind until the second channel is closed. The first has a value for each time that it comes there.
