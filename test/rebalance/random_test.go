@@ -44,6 +44,8 @@ type run struct {
 	// chance.
 	promised *int64
 	kept     int // promises
+	// maxPerHour is what was asked for last. What is seen of the ZoneRebalance may be older.
+	maxPerHour int32
 }
 
 var evictions, kills, kept int // of all seeds
@@ -77,6 +79,7 @@ func runSeed(t *testing.T, seed uint64) {
 		})
 	}
 	r.rebalance = &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: spec}
+	r.maxPerHour = *spec.MaxPerHour
 	r.Make(t, r.rebalance)
 	r.startController()
 	r.watchUntil("the plans are over", r.isOver)
@@ -116,7 +119,7 @@ func (r *run) judgeEviction(pod *corev1.Pod) {
 	r.t.Helper()
 	require.Empty(r.t, pod.Annotations[clitest.DoNotDisrupt], "%s asks not to be moved", pod.Name)
 	require.Empty(r.t, pod.Labels[schedulingv1alpha1.PodGroupLabel], "%s is of a gang", pod.Name)
-	require.LessOrEqual(r.t, len(r.evicted), int(*r.rebalance.Spec.MaxPerHour), "evictions within an hour")
+	require.LessOrEqual(r.t, len(r.evicted), int(r.maxPerHour), "evictions within an hour")
 	require.LessOrEqual(r.t, r.replicas()-r.ready(), int(*r.rebalance.Spec.MaxAtOnce), "moves at once")
 	for i := range r.services {
 		require.NoError(r.t, r.services[i].CheckReady(r.running()), "%s is evicted", pod.Name)
@@ -133,6 +136,13 @@ func (r *run) mayKill(after string) {
 
 // judgeRebalance judges a plan that ends by the next one, and disturbs the cluster.
 func (r *run) judgeRebalance(now *v1alpha1.ZoneRebalance) {
+	r.watchPodsUntil("the evictions that the status speaks of", func() bool {
+		return !slices.ContainsFunc(now.Status.Moves, func(m v1alpha1.RebalanceMove) bool {
+			pod := r.last[m.UID]
+			ended := []v1alpha1.RebalanceMoveState{v1alpha1.MoveEvicted, v1alpha1.MoveMoved, v1alpha1.MoveFailed}
+			return slices.Contains(ended, m.State) && (pod == nil || !isEvicted(pod))
+		})
+	})
 	before := r.rebalance
 	r.rebalance = now
 	begun, moved := false, false
@@ -163,7 +173,7 @@ func (r *run) judgeRebalance(now *v1alpha1.ZoneRebalance) {
 		r.mayKill("a move over")
 	}
 	if c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionBalanced); c != nil && c.Reason == v1alpha1.ReasonMoving &&
-		strings.Contains(c.Message, "waits for the hour") && c.ObservedGeneration == now.Generation && *now.Spec.MaxPerHour < 100 {
+		strings.Contains(c.Message, "waits for the hour") && c.ObservedGeneration == now.Generation && *now.Spec.MaxPerHour == r.maxPerHour && r.maxPerHour < 100 {
 		require.GreaterOrEqual(r.t, len(r.evicted), int(*now.Spec.MaxPerHour), "the budget of the hour is used")
 		r.edit()
 	}
@@ -181,10 +191,9 @@ func promiseOf(r *v1alpha1.ZoneRebalance) *int64 {
 // edit gives the ZoneRebalance a budget of one more, so that each hour is judged again by the next one.
 func (r *run) edit() {
 	r.t.Helper()
-	patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec": {"maxPerHour": %d}}`, *r.rebalance.Spec.MaxPerHour+1)))
-	now := r.rebalance.DeepCopy()
-	require.NoError(r.t, r.Patch(r.t.Context(), now, patch))
-	r.rebalance.Spec = now.Spec
+	r.maxPerHour++
+	patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec": {"maxPerHour": %d}}`, r.maxPerHour)))
+	require.NoError(r.t, r.Patch(r.t.Context(), r.rebalance.DeepCopy(), patch))
 }
 
 // isOver reports whether there is nothing left to move, in the last spec.

@@ -181,6 +181,17 @@ func (w *world) watch(list client.ObjectList) watch.Interface {
 // watchUntil takes what is seen of the cluster until a condition holds.
 func (w *world) watchUntil(what string, met func() bool) {
 	w.t.Helper()
+	w.takeUntil(what, w.rebalanceEvents.ResultChan(), met)
+}
+
+// watchPodsUntil takes what is seen of the pods alone: two watches have no order, and what a status speaks of may be still to come.
+func (w *world) watchPodsUntil(what string, met func() bool) {
+	w.t.Helper()
+	w.takeUntil(what, nil, met)
+}
+
+func (w *world) takeUntil(what string, rebalances <-chan watch.Event, met func() bool) {
+	w.t.Helper()
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	for !met() {
@@ -190,7 +201,7 @@ func (w *world) watchUntil(what string, met func() bool) {
 			pod, ok := e.Object.(*corev1.Pod)
 			require.True(w.t, ok, "%v", e)
 			w.seePod(pod, e.Type == watch.Deleted)
-		case e, ok := <-w.rebalanceEvents.ResultChan():
+		case e, ok := <-rebalances:
 			require.True(w.t, ok, "the watch of ZoneRebalances has ended")
 			r, ok := e.Object.(*v1alpha1.ZoneRebalance)
 			require.True(w.t, ok, "%v", e)
