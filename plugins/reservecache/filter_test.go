@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -302,40 +303,43 @@ func TestKept(t *testing.T) {
 
 // TestHintsAreForThoseWhomRoomWasMadeFor: the others are woken by the plugin itself.
 func TestHintsAreForThoseWhomRoomWasMadeFor(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(web, 8)
-	pod, nominated := makePod("p", ""), makePod("nominated", "")
-	nominated.Status.NominatedNodeName = "n1"
-	require.NotNil(t, f.filter(t, pod))
-	left, grown := makePod("left", "n1"), makeNode("n1")
-	hints := func(pod *v1.Pod) [2]fwk.QueueingHint {
-		byPod, err := f.plugin.podLeft(klog.Background(), pod, left, nil)
-		require.NoError(t, err)
-		byNode, err := f.plugin.nodeGrew(klog.Background(), pod, nil, grown)
-		require.NoError(t, err)
-		return [2]fwk.QueueingHint{byPod, byNode}
-	}
-	require.Equal(t, [2]fwk.QueueingHint{fwk.QueueSkip, fwk.QueueSkip}, hints(pod))
-	require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(nominated))
-
-	// It is woken for room on n1 and refused again: the scheduler may not have heard yet.
-	held := true
-	eventually(t, func() bool {
-		// The worker sees room that is freed once it has seen that there was none. Between two looks it rests, on this clock.
-		if held {
-			f.shared.Holds().Release("web")
-		} else {
-			f.hold(web, 8)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, makeNode("n1")).start(t)
+		f.hold(web, 8)
+		pod, nominated := makePod("p", ""), makePod("nominated", "")
+		nominated.Status.NominatedNodeName = "n1"
+		require.NotNil(t, f.filter(t, pod))
+		left, grown := makePod("left", "n1"), makeNode("n1")
+		hints := func(pod *v1.Pod) [2]fwk.QueueingHint {
+			byPod, err := f.plugin.podLeft(klog.Background(), pod, left, nil)
+			require.NoError(t, err)
+			byNode, err := f.plugin.nodeGrew(klog.Background(), pod, nil, grown)
+			require.NoError(t, err)
+			return [2]fwk.QueueingHint{byPod, byNode}
 		}
-		held = !held
-		f.plugin.running.server.RequestPass()
-		f.clock.Step(time.Second)
-		return len(f.handle.woken()) > 0
+		require.Equal(t, [2]fwk.QueueingHint{fwk.QueueSkip, fwk.QueueSkip}, hints(pod))
+		require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(nominated))
+
+		// It is woken for room on n1 and refused again: the scheduler may not have heard yet.
+		held := true
+		eventually(t, func() bool {
+			// The worker sees room that is freed once it has seen that there was none. Between two looks it rests, on this clock.
+			if held {
+				f.shared.Holds().Release("web")
+			} else {
+				f.hold(web, 8)
+			}
+			held = !held
+			f.plugin.running.server.RequestPass()
+			f.clock.Step(time.Second)
+			synctest.Wait()
+			return len(f.handle.woken()) > 0
+		})
+		require.Equal(t, []string{"default/p"}, f.handle.woken())
+		f.hold(web, 8)
+		require.NotNil(t, f.filter(t, pod))
+		require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(pod))
 	})
-	require.Equal(t, []string{"default/p"}, f.handle.woken())
-	f.hold(web, 8)
-	require.NotNil(t, f.filter(t, pod))
-	require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(pod))
 }
 
 func TestFilterAllocatesNothing(t *testing.T) {

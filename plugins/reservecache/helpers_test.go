@@ -3,6 +3,8 @@ package reservecache
 import (
 	"context"
 	"maps"
+	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"testing"
@@ -23,6 +25,11 @@ import (
 	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/test/build"
 )
+
+func init() {
+	// The plugin listens for a signal. The first one to do so starts the runtime's listener, which must not be in a bubble.
+	signal.Notify(make(chan os.Signal, 1), dumpSignals...)
+}
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 

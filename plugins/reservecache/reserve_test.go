@@ -3,6 +3,7 @@ package reservecache
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -156,25 +157,28 @@ func TestHeadroomIsTakenAtReserve(t *testing.T) {
 // TestRoomThatTheLedgerHasNotHeardOfIsCollectedAtReserve: cycles compare all nodes now and then, and in between those that the ledger has seen
 // change. The scheduler's cache may hear of room first.
 func TestRoomThatTheLedgerHasNotHeardOfIsCollectedAtReserve(t *testing.T) {
-	f := reserving(t, 9, headroom)
-	require.Equal(t, 8, heldOnN1(f), "that is all there is")
-	attempt := func(generation int64, cpu string) *fwk.Status {
-		f.clock.Step(sweepInterval / 2)
-		info := snapshotOf(generation, build.Node("n1", "", cpu))
-		f.handle.snapshot = map[string]fwk.NodeInfo{"n1": info}
-		state, pod := &cycleState{}, makePod("p", "")
-		_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{info})
-		require.Nil(t, status)
-		if status := f.plugin.Filter(t.Context(), state, pod, info); status != nil {
-			return status
+	synctest.Test(t, func(t *testing.T) {
+		f := reserving(t, 9, headroom)
+		require.Equal(t, 8, heldOnN1(f), "that is all there is")
+		attempt := func(generation int64, cpu string) *fwk.Status {
+			f.clock.Step(sweepInterval / 2)
+			synctest.Wait() // the worker sees what the ledger has heard of, and gives up what has no room there
+			info := snapshotOf(generation, build.Node("n1", "", cpu))
+			f.handle.snapshot = map[string]fwk.NodeInfo{"n1": info}
+			state, pod := &cycleState{}, makePod("p", "")
+			_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{info})
+			require.Nil(t, status)
+			if status := f.plugin.Filter(t.Context(), state, pod, info); status != nil {
+				return status
+			}
+			return f.plugin.Reserve(t.Context(), state, pod, "n1")
 		}
-		return f.plugin.Reserve(t.Context(), state, pod, "n1")
-	}
-	for range 3 { // two of them compare all nodes
-		require.True(t, attempt(1, "8").IsRejected())
-	}
-	require.Equal(t, fwk.Error, attempt(2, "9").Code())
-	require.Equal(t, 9, heldOnN1(f), "the reservation is first")
+		for range 3 { // two of them compare all nodes
+			require.True(t, attempt(1, "8").IsRejected())
+		}
+		require.Equal(t, fwk.Error, attempt(2, "9").Code())
+		require.Equal(t, 9, heldOnN1(f), "the reservation is first")
+	})
 }
 
 func heldOnN1(f *fixture) int {
