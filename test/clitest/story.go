@@ -22,7 +22,10 @@ func Story() *Cluster {
 	}
 	web := c.Deployment("web", 7, "1", "2Gi", nil)
 	for i := range 6 {
-		web(fmt.Sprintf("node-%s%d", []string{"a", "b", "c"}[i%3], i/3))
+		pod := web(fmt.Sprintf("node-%s%d", []string{"a", "b", "c"}[i%3], i/3))
+		if i == 0 {
+			pod.Annotations = map[string]string{corev1.PodDeletionCost: "7"}
+		}
 	}
 	waiting := web("")
 	waiting.Status.Conditions = []corev1.PodCondition{{
@@ -31,6 +34,7 @@ func Story() *Cluster {
 	}}
 	policy := c.Policy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 		s.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a", MaxPods: ptr.To[int32](2)}, {Name: "b", MaxPods: ptr.To[int32](2)}, {Name: "c", MaxPods: ptr.To[int32](2)}}
+		s.ScaleDownPolicy = v1alpha1.ScaleDownKeepSpread
 	})
 	policy.Status = v1alpha1.ZoneSpreadPolicyStatus{
 		ObservedGeneration: 1, Replicas: 7, Pods: 6, Skew: 0,
@@ -42,6 +46,10 @@ func Story() *Cluster {
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted},
 			{Type: v1alpha1.ConditionInfeasible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCapsBelowReplicas, Message: "the caps of 3 zones add up to 6 pods, fewer than the 7 replicas (maxPods)"},
+			{
+				Type: v1alpha1.ConditionScaleDownOrdered, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOtherManager,
+				Message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of kubectl-annotate",
+			},
 		},
 	}
 	c.Budget("web", 5)

@@ -52,6 +52,7 @@ func TestStory(t *testing.T) {
 	require.Equal(t, []Badge{{"Infeasible", Bad}, {Text: "6 of 7"}, {Text: "0 of 1"}}, web.Figures)
 	require.Equal(t, Share{Text: "2/2", Cap: "cap 2, reached", Percent: 100, Tone: Good}, web.Cells[1])
 	require.Contains(t, web.Message, "add up to 6 pods, fewer than the 7 replicas")
+	require.Contains(t, web.Message, "; ScaleDownOrdered is False, OtherManager: ")
 
 	db := p.Workloads.Rows[0]
 	require.Equal(t, "Deployment shop/db", db.Name)

@@ -36,6 +36,11 @@ func (b *builder) zonesRow(name, message string, of map[string]Share, figures ..
 	return row
 }
 
+// messageOf joins what a state says with what the controller's answers say that are not True.
+func messageOf(message string, answers []status.Answer) string {
+	return strings.TrimPrefix(strings.Join(append([]string{message}, status.Troubles(answers)...), "; "), "; ")
+}
+
 // setRows gives a list the rows of objects, the worst states first, and limits them.
 func (l *List) setRows(rows []Row) {
 	for i := range rows {
@@ -75,7 +80,7 @@ func (b *builder) addPolicies(all []status.Policy) {
 			shares[status.ZoneText(z.Name)] = share
 		}
 		figures := []Badge{stateBadge(s.State), {Text: fmt.Sprintf("%d of %d", s.Pods, s.Replicas)}, skewBadge(s.Skew, s.MaxSkew, Bad)}
-		rows = append(rows, b.zonesRow(name, s.Message, shares, figures...))
+		rows = append(rows, b.zonesRow(name, messageOf(s.Message, s.Answers), shares, figures...))
 	}
 	b.page.Policies = List{
 		Empty: "No ZoneSpreadPolicy.", Heads: append([]string{"Policy", "State", "Pods", "Skew"}, b.page.Columns...),
@@ -156,7 +161,7 @@ func (b *builder) addReservations(all []status.Reservation) {
 			}
 			shares[status.ZoneText(z.Name)] = share
 		}
-		rows = append(rows, b.zonesRow(s.Name, s.Message, shares, figures...))
+		rows = append(rows, b.zonesRow(s.Name, messageOf(s.Message, s.Answers), shares, figures...))
 	}
 	b.page.Reservations = List{
 		Empty: "No ZoneReservation: no capacity is held.", Caption: "ZoneReservations: slots, or amounts and places for pods, used / held / desired",

@@ -25,7 +25,7 @@ func (b *builder) addSurvivals(all []status.Survival) {
 }
 
 func survivalOf(s *status.Survival) Survival {
-	out := Survival{Name: s.Name, State: stateBadge(s.State), Message: clipText(s.Message)}
+	out := Survival{Name: s.Name, State: stateBadge(s.State), Message: clipText(messageOf(s.Message, s.Answers))}
 	if s.State == status.OK {
 		out.State.Text = "Survives"
 	}

@@ -14,6 +14,7 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/census"
+	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim"
 )
 
@@ -39,18 +40,21 @@ type Report struct {
 
 // Pod is the pod that is explained.
 type Pod struct {
-	Namespace   string            `json:"namespace"`
-	Name        string            `json:"name"`
-	Workload    string            `json:"workload"`
-	Scheduler   string            `json:"schedulerName"`
-	Priority    int32             `json:"priority"`
-	Requests    map[string]string `json:"requests"`
-	Verdict     string            `json:"verdict"`
-	Node        string            `json:"node,omitempty"`
-	Zone        string            `json:"zone,omitempty"`
-	Waits       string            `json:"waits,omitempty"`
-	Policies    []string          `json:"policies,omitempty"`
-	Reservation string            `json:"reservation,omitempty"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Workload  string            `json:"workload"`
+	Scheduler string            `json:"schedulerName"`
+	Priority  int32             `json:"priority"`
+	Requests  map[string]string `json:"requests"`
+	Verdict   string            `json:"verdict"`
+	Node      string            `json:"node,omitempty"`
+	Zone      string            `json:"zone,omitempty"`
+	Waits     string            `json:"waits,omitempty"`
+	Policies  []string          `json:"policies,omitempty"`
+	// DeletionCost is that of the pod's annotation, and Answers what of the policies' is not True; see status.Troubles.
+	DeletionCost string   `json:"deletionCost,omitempty"`
+	Answers      []string `json:"answers,omitempty"`
+	Reservation  string   `json:"reservation,omitempty"`
 }
 
 // SchedulerMessage is what the scheduler said: a condition of the pod, or an event.
@@ -105,8 +109,13 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 		}
 	}
 	for _, policy := range policiesOf(s, p.Pod) {
-		d.Policies = append(d.Policies, policy.Namespace+"/"+policy.Name)
+		name := policy.Namespace + "/" + policy.Name
+		d.Policies = append(d.Policies, name)
+		for _, trouble := range status.Troubles(status.AnswersOf(policy.Status.Conditions)) {
+			d.Answers = append(d.Answers, name+": "+trouble)
+		}
 	}
+	d.DeletionCost = p.Annotations[corev1.PodDeletionCost]
 	for _, reservation := range reservations(s) {
 		if mayUse(reservation, p.Pod) {
 			d.Reservation = reservation.Name

@@ -81,6 +81,12 @@ func (d *Pod) writeText(p *show.Page) {
 	if len(d.Policies) > 0 {
 		p.Para(2, show.Plain, "spread by %s", strings.Join(d.Policies, ", "))
 	}
+	for _, answer := range d.Answers {
+		p.Para(2, show.Yellow, "%s", answer)
+	}
+	if d.DeletionCost != "" {
+		p.Para(2, show.Plain, "deletion cost %s: when its ReplicaSet is made smaller, the ready pods with the lowest leave first", d.DeletionCost)
+	}
 	if d.Reservation != "" {
 		p.Para(2, show.Plain, "an owner of ZoneReservation %s", d.Reservation)
 	}

@@ -71,6 +71,8 @@ type Policy struct {
 	MaxSkew   int32                 `json:"maxSkew"`
 	Zones     []v1alpha1.ZoneStatus `json:"zones"`
 	Message   string                `json:"message,omitempty"`
+	// Answers say what has come of spec.scaleDownPolicy and spec.buy.
+	Answers []Answer `json:"answers,omitempty"`
 }
 
 // Reservation is one ZoneReservation. Its numbers count slots or, if it holds amounts, places for pods.
@@ -82,6 +84,8 @@ type Reservation struct {
 	Amounts v1alpha1.ReservationAmounts      `json:"amounts,omitzero"`
 	Zones   []v1alpha1.ReservationZoneStatus `json:"zones"`
 	Message string                           `json:"message,omitempty"`
+	// Answers say what has come of spec.buy.
+	Answers []Answer `json:"answers,omitempty"`
 }
 
 // Survival is one ZoneSurvival.
@@ -105,6 +109,8 @@ type Survival struct {
 	// WouldSurviveWith are the nodes with which no protected pod would wait, if that is known and some do.
 	WouldSurviveWith *v1alpha1.SurvivalPurchase `json:"wouldSurviveWith,omitempty"`
 	Message          string                     `json:"message,omitempty"`
+	// Answers say what has come of spec.buy.
+	Answers []Answer `json:"answers,omitempty"`
 }
 
 // Rebalance is one ZoneRebalance.
@@ -185,6 +191,7 @@ func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	p := Policy{
 		Namespace: object.Namespace, Name: object.Name, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
 		MaxSkew: cmp.Or(object.Spec.MaxSkew, v1alpha1.DefaultMaxSkew), Zones: append([]v1alpha1.ZoneStatus{}, s.Zones...),
+		Answers: AnswersOf(s.Conditions),
 	}
 	p.State, p.Message = stateFromConditions(
 		"policy", s.Conditions,
@@ -228,6 +235,7 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	r := Reservation{
 		Name: object.Name, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
 		SlotCounts: s.Slots, Amounts: s.Amounts, Zones: append([]v1alpha1.ReservationZoneStatus{}, s.Zones...),
+		Answers: AnswersOf(s.Conditions),
 	}
 	r.State, r.Message = stateFromConditions(
 		"reservation", s.Conditions,
@@ -248,8 +256,9 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	s := &object.Status
 	held := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHeld)
 	out := Survival{
-		Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting, Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...),
-		Holds: held != nil, Reservation: s.Reservation, Held: s.Held, Missing: s.Missing, Impaired: s.Impaired, Message: "no controller has answered yet",
+		Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting,
+		Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...), Holds: held != nil, Reservation: s.Reservation, Held: s.Held,
+		Missing: s.Missing, Impaired: s.Impaired, Message: "no controller has answered yet", Answers: AnswersOf(s.Conditions),
 	}
 	answer, serves := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionServes)
 	if answer == nil {

@@ -26,37 +26,37 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	}
 	p.Table([]string{"ZONE", "NODES", "READY", "PODS", "CPU", "MEMORY"}, rows)
 
-	writeSection(p, "Policies (pods/desired in each zone)", []string{"POLICY", "STATE", "PODS", "SKEW", "ZONES"}, r.Policies, func(x *Policy) ([]show.Cell, string) {
+	writeSection(p, "Policies (pods/desired in each zone)", []string{"POLICY", "STATE", "PODS", "SKEW", "ZONES"}, r.Policies, func(x *Policy) ([]show.Cell, []string) {
 		var zones []string
 		for _, z := range x.Zones {
 			zones = append(zones, strings.TrimSuffix(fmt.Sprintf("%s %d/%d %s", z.Name, z.Pods, z.Desired, Unavailable(z.State)), " "))
 		}
 		skew := show.C("%d of %d", x.Skew, x.MaxSkew).ColorIf(x.Skew > int64(x.MaxSkew), show.Red)
-		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
+		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), messagesOf(x.Message, x.Answers)
 	})
 	held := "slots"
 	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts.Desired) > 0 }) {
 		held = "slots or amounts"
 	}
-	writeSection(p, "Reservations ("+held+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
+	writeSection(p, "Reservations ("+held+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, []string) {
 		var zones []string
 		for _, z := range x.Zones {
 			zones = append(zones, z.Name+" "+SharesText(z.SlotCounts, z.Amounts))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), x.Message
+		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), messagesOf(x.Message, x.Answers)
 	})
-	writeSection(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
+	writeSection(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, []string) {
 		var losses []string
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.What(), loss.Waiting, loss.Displaced))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message + x.Purchase()
+		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), messagesOf(x.Message+x.Purchase(), x.Answers)
 	})
-	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, string) {
-		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), x.Message
+	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, []string) {
+		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), messagesOf(x.Message, nil)
 	})
-	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
-		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), x.Message
+	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, []string) {
+		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), messagesOf(x.Message, nil)
 	})
 	p.Title("Pods that wait: %d", r.Waiting)
 	p.Notes(0, r.Notes)
@@ -116,12 +116,12 @@ func Quantities(of corev1.ResourceList) []string {
 
 // writeSection writes a table with a row for each object, and then their messages. Without objects there is none.
 func writeSection[T any](
-	p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string),
+	p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, messages []string),
 ) {
 	var messages []string
 	show.Section(p, title, columns, objects, func(object *T) []show.Cell {
-		cells, message := row(object)
-		if message != "" {
+		cells, own := row(object)
+		for _, message := range own {
 			messages = append(messages, cells[0].Text+": "+message)
 		}
 		return cells
