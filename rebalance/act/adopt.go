@@ -19,6 +19,9 @@ const (
 	// gangMemory is how long the last moves of a gang are remembered: longer than a plan is stopped, and for the cooldown of
 	// other ZoneRebalances.
 	gangMemory = longestStop + time.Hour
+	// deniedRest is how long a workload rests of which the API server has refused an eviction: no less than the longest
+	// stop, or it would stop each plan before the moves of others.
+	deniedRest = longestStop
 )
 
 // Adopt makes a plan that of the status, in place of what is left of the one before. complete says that the plan is the
@@ -90,8 +93,11 @@ func Prune(r *v1alpha1.ZoneRebalance, now time.Time) {
 	}
 	remembered := 0
 	memory := func(m *v1alpha1.RebalanceMove) time.Duration {
-		if m.PodGroup != "" {
+		switch {
+		case m.PodGroup != "":
 			return max(Cooldown(r), gangMemory)
+		case wasDenied(m):
+			return max(Cooldown(r), deniedRest)
 		}
 		return Cooldown(r)
 	}
@@ -132,6 +138,8 @@ func Rests(r *v1alpha1.ZoneRebalance, workload string, pod types.UID, now time.T
 			continue
 		}
 		switch {
+		case m.Workload == workload && wasDenied(m) && now.Sub(m.At.Time) < deniedRest:
+			return "is of a workload of which the API server refused to evict a pod within a day"
 		case m.UID == pod:
 			return "was to be moved already within the hour"
 		case m.Workload == workload && now.Sub(m.At.Time) < Cooldown(r) && (!goesOn || m.Round != r.Status.Round):
@@ -139,4 +147,21 @@ func Rests(r *v1alpha1.ZoneRebalance, workload string, pod types.UID, now time.T
 		}
 	}
 	return ""
+}
+
+// RestsBeside says why pods of a workload are left alone because of what another ZoneRebalance has moved, for a
+// cooldown; empty if nothing is against it.
+func RestsBeside(other *v1alpha1.ZoneRebalance, workload string, cooldown time.Duration, now time.Time) string {
+	for i := range other.Status.Moves {
+		m := &other.Status.Moves[i]
+		if m.State != v1alpha1.MovePlanned && m.Workload == workload && now.Sub(m.At.Time) < cooldown {
+			return "is of a workload of which ZoneRebalance " + other.Name + " moved pods within the cooldown"
+		}
+	}
+	return ""
+}
+
+// wasDenied reports whether the API server refused an eviction until its time was over.
+func wasDenied(m *v1alpha1.RebalanceMove) bool {
+	return m.State == v1alpha1.MoveRefused && m.At.Sub(m.Begun.Time) > refusedWithin
 }

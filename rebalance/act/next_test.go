@@ -353,6 +353,26 @@ func TestRests(t *testing.T) {
 	require.Empty(t, Rests(s.ZoneRebalance, "web", "web1", s.seen.Now.Add(10*time.Minute)))
 }
 
+// TestDeniedRests: a workload of which the API server refuses to evict a pod stops one plan in a day, and not those of
+// the others.
+func TestDeniedRests(t *testing.T) {
+	s := newScene(t)
+	s.Status.Moves = s.Status.Moves[:1] // of web
+	step := s.next()
+	Record(s.ZoneRebalance, step.Evict[0].UID, errors.New("a webhook refuses"), s.seen.Now)
+	s.seen.Now = start.Add(refusedWithin + time.Second)
+	s.next()
+	require.Equal(t, v1alpha1.ReasonEvictionRefused, s.Status.Stop.Reason)
+	for _, since := range []time.Duration{10 * time.Minute, 2 * time.Hour, 23 * time.Hour} {
+		now := s.seen.Now.Add(since)
+		Prune(s.ZoneRebalance, now)
+		require.Contains(t, Rests(s.ZoneRebalance, "web", "web1", now), "the API server refused", since)
+		require.Empty(t, Rests(s.ZoneRebalance, "api", "api1", now))
+	}
+	Prune(s.ZoneRebalance, s.seen.Now.Add(24*time.Hour+time.Second))
+	require.Empty(t, s.Status.Moves)
+}
+
 // TestConclude: what is said of a plan, of moves that are made in the second of the next plan too.
 func TestConclude(t *testing.T) {
 	s := newScene(t)

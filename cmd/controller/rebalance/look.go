@@ -99,7 +99,7 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Durat
 	}
 	act.Conclude(r, step.Waits, now)
 	if !equality.Semantic.DeepEqual(read.Status, r.Status) && !l.writeFrom(ctx, read, r) {
-		return refreshInterval, ctx.Err() // nothing is evicted by a status that is not written; a newer object brings the next look
+		return retryInterval, ctx.Err() // nothing is evicted by a status that is not written
 	}
 	if len(step.Evict) > 0 {
 		l.evictAll(ctx, r, step)
@@ -138,7 +138,7 @@ func (l *look) ready(r *v1alpha1.ZoneRebalance, now time.Time) (selects func(*v1
 	}
 	set(metav1.ConditionTrue, v1alpha1.ReasonPlanning, "moves are planned")
 	for _, other := range l.all {
-		if other.UID != r.UID && act.UnderWay(other) > 0 {
+		if other.UID != r.UID && other.DeletionTimestamp == nil && act.UnderWay(other) > 0 {
 			return selects, "moves of ZoneRebalance " + other.Name
 		}
 	}

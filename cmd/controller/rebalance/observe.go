@@ -158,9 +158,18 @@ func (a *answers) follows(moves []v1alpha1.RebalanceMove) (why string, from time
 // planOptions say how moves of a ZoneRebalance are planned.
 func (l *look) planOptions(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) rebalance.Options {
 	frozen, now := r.DeepCopy(), l.now()
+	rests := func(pod *v1.Pod) string {
+		workload := l.census.Workload(pod)
+		why := act.Rests(frozen, workload, pod.UID, now)
+		for _, other := range l.all {
+			if why == "" && other.UID != r.UID {
+				why = act.RestsBeside(other, workload, act.Cooldown(r), now)
+			}
+		}
+		return why
+	}
 	return rebalance.Options{
-		Selects: selects, Seeds: l.options.Seeds, Replays: l.options.Replays, Limit: planLimit,
-		Stays: func(pod *v1.Pod) string { return act.Rests(frozen, l.census.Workload(pod), pod.UID, now) },
+		Selects: selects, Seeds: l.options.Seeds, Replays: l.options.Replays, Limit: planLimit, Stays: rests,
 	}
 }
 

@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// refreshInterval is the age at which a plan is made again although nothing has changed.
-	refreshInterval = 10 * time.Minute
+	// refreshInterval is the age at which a plan is made again although nothing has changed, and retryInterval after how
+	// long a status is written again that could not be.
+	refreshInterval, retryInterval = 10 * time.Minute, 15 * time.Second
 	// planShare and lookShare are what parts of the controller's budget of CPU go into planning, and into watching
 	// moves.
 	planShare, lookShare = 0.5, 0.25
@@ -42,10 +43,11 @@ type Options struct {
 
 // Controller plans and moves. Make one with New.
 type Controller struct {
-	shared       parts.Shared
-	options      Options
-	plans, looks parts.Meter
-	now          func() time.Time
+	shared  parts.Shared
+	options Options
+	plans   parts.Meter
+	looks   parts.Looks
+	now     func() time.Time
 	// planned is what the last plan of each ZoneRebalance was about.
 	planned map[types.UID]planned
 	// replaced are the resource versions of ZoneRebalances that this process has replaced: an object that has one is
@@ -67,7 +69,7 @@ type planned struct {
 // New returns the part.
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
-		shared: shared, options: options, plans: shared.NewMeter(planShare), looks: shared.NewMeter(lookShare), now: time.Now,
+		shared: shared, options: options, plans: shared.NewMeter(planShare), looks: shared.NewLooks("rebalance", lookShare), now: time.Now,
 		planned: map[types.UID]planned{}, replaced: map[types.UID]map[string]bool{}, tried: map[types.UID]act.Tried{},
 		status: map[string]v1alpha1.ZoneRebalance{},
 	}
@@ -154,17 +156,16 @@ func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
 
 // Turn implements parts.Part: it follows the moves that are under way, and plans and begins others.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	now := c.now()
-	if wait := c.looks.TryBegin(now); wait > 0 {
-		return wait, nil // to read the cluster costs CPU
-	}
-	defer c.looks.End()
-	cluster := read()
+	return c.looks.Turn(ctx, c.now(), read, c.serveAll)
+}
+
+// serveAll does the next thing about each ZoneRebalance, and returns after how long to look again.
+func (c *Controller) serveAll(ctx context.Context, cluster *snapshot.Snapshot, _ string) (next time.Duration) {
 	all := snapshot.List[*v1alpha1.ZoneRebalance](cluster)
 	c.show(all)
 	next = refreshInterval
 	if len(all) == 0 {
-		return next, nil
+		return next
 	}
 	l := c.newLook(cluster, all)
 	defer l.close()
@@ -176,9 +177,9 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 		all[i] = all[i].DeepCopy() // those that come after it see what it does
 		wait, err := l.serve(ctx, all[i])
 		if err != nil {
-			return 0, err
+			return 0 // the process ends
 		}
 		next = min(next, wait)
 	}
-	return next, ctx.Err()
+	return next
 }

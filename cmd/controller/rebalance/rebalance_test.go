@@ -134,11 +134,11 @@ func newRebalance(apps ...string) *v1alpha1.ZoneRebalance {
 	return r
 }
 
-// turn gives the part a turn some time later.
-func (w *world) turn(after time.Duration, missing ...snapshot.Missing) {
+// turn gives the part a turn some time later, and returns after how long it wants the next one.
+func (w *world) turn(after time.Duration, missing ...snapshot.Missing) time.Duration {
 	w.t.Helper()
 	w.now = w.now.Add(after)
-	_, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
+	next, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
 		s := snapshot.New(w.now)
 		s.Add(w.cluster.Objects()...)
 		for _, r := range []*v1alpha1.ZoneRebalance{cmp.Or(w.lags, w.stored), w.second} {
@@ -150,6 +150,7 @@ func (w *world) turn(after time.Duration, missing ...snapshot.Missing) {
 		return s
 	})
 	require.NoError(w.t, err)
+	return next
 }
 
 func (s *server) reason(condition string) string {
@@ -176,7 +177,7 @@ func TestSteps(t *testing.T) {
 	require.Empty(t, w.evicted)
 
 	w.conflict = true
-	w.turn(time.Minute)
+	require.Equal(t, retryInterval, w.turn(time.Minute))
 	require.Empty(t, w.evicted, "the intention is not in the status")
 	w.conflict, w.refused = false, errors.New("a budget is in the way")
 	for tries := range 3 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -51,6 +52,36 @@ func TestSecondWaitsForTheStatusOfTheFirst(t *testing.T) {
 	w.lags = nil
 	w.turn(time.Minute)
 	require.Zero(t, act.UnderWay(w.second))
+	require.Len(t, w.evicted, 1)
+}
+
+// TestWorkloadRestsForOthers: what one ZoneRebalance has moved another one does not move again within its cooldown.
+func TestWorkloadRestsForOthers(t *testing.T) {
+	w := twoPlans(t)
+	w.stored.Status.Moves = []v1alpha1.RebalanceMove{
+		{UID: "gone", Workload: "Deployment shop/web", State: v1alpha1.MoveMoved, At: metav1.NewTime(w.now)},
+	}
+	w.second.Spec.Mode = v1alpha1.RebalanceEvict
+	w.turn(time.Minute)
+	w.turn(refreshInterval)
+	w.turn(time.Second) // the first one has had the budget of the turn
+	require.Empty(t, w.evicted)
+	require.Zero(t, w.second.Status.Planned)
+	require.Contains(t, w.second.Status.Stays[0].Why, "ZoneRebalance services moved pods within the cooldown")
+	w.turn(20 * time.Minute) // the cooldown is over
+	w.turn(time.Second)
+	w.turn(time.Second)
+	require.Len(t, w.evicted, 1)
+}
+
+// TestDeletedHoldsNobodyUp: nobody follows the moves of a ZoneRebalance that is being deleted, however long that takes.
+func TestDeletedHoldsNobodyUp(t *testing.T) {
+	w := twoPlans(t)
+	w.second.Status.Moves[0].State = v1alpha1.MoveEvicted
+	w.second.DeletionTimestamp = &metav1.Time{Time: w.now}
+	w.stored.Spec.Mode = v1alpha1.RebalanceEvict
+	w.turn(time.Hour)
+	w.turn(time.Second)
 	require.Len(t, w.evicted, 1)
 }
 
