@@ -15,6 +15,7 @@ import (
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/feature"
+	"zonewise.dev/plugins/zonespread/counted"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -49,7 +50,7 @@ func Read(c *census.Census) *Reader {
 func (r *Reader) In(namespace string) []*Policy { return r.policies[namespace] }
 
 func (r *Reader) readPolicies() {
-	zoneNodes := ZoneNodes(snapshot.List[*v1.Node](r.census.Snapshot), v1.LabelTopologyZone)
+	zoneNodes := policy.NodesByZone(snapshot.List[*v1.Node](r.census.Snapshot), v1.LabelTopologyZone)
 	delete(zoneNodes, "") // no zone to the census
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "") {
 		compiled, errs := policy.Compile(object)
@@ -94,8 +95,8 @@ func readWorkloads[T interface {
 type Decision struct {
 	// Key is equal for pods about which policies decide alike.
 	Key string
-	// Eligible are the nodes that count for the skew.
-	Eligible counts.Eligibility
+	// Pods are those that are counted.
+	counted.Pods
 	// Availability is how the zones take part.
 	Availability policy.ZoneAvailability
 
@@ -110,20 +111,15 @@ func (r *Reader) Decide(p *Policy, pod *v1.Pod) *Decision {
 	if over := metav1.GetControllerOfNoCopy(pod); over != nil {
 		owner = over.UID
 	}
-	d := &Decision{
-		Eligible: counts.EligibilityOf(pod, p.HonorsAffinity(), p.HonorsTaints(), feature.TolerationOperators()),
-		policy:   p, pod: pod, workload: r.workloads[owner],
-	}
+	d := &Decision{policy: p, pod: pod, workload: r.workloads[owner]}
 	runs := cmp.Or(d.workload.UID, owner, p.UID())
-	own, eligible := types.UID(""), ""
+	d.Availability = p.zones.For(r.census.Now, runs)
+	d.Pods = counted.For(p.Policy, &d.workload, pod.Labels, eligibilityOf(p, pod), d.Availability)
+	own := types.UID("")
 	if p.Caps() || p.zones.HasRun(runs) {
 		own = runs
 	}
-	if d.Eligible != nil {
-		eligible = d.Eligible.Key()
-	}
-	d.Key = fmt.Sprint("policy ", p.Key(), " ", p.Revision(pod.Labels), " ", own, " ", eligible)
-	d.Availability = p.zones.For(r.census.Now, runs)
+	d.Key = fmt.Sprint("policy ", p.Key(), " ", p.Revision(pod.Labels), " ", own, " ", counts.KeyOf(d.Eligible))
 	return d
 }
 
@@ -131,13 +127,34 @@ func (r *Reader) Decide(p *Policy, pod *v1.Pod) *Decision {
 func (d *Decision) Counted() labels.Selector { return d.policy.CountedFor(d.pod.Labels) }
 
 // Queries are what has to be counted.
-func (d *Decision) Queries() []counts.Query {
-	return Queries(d.policy.Policy, &d.workload, d.pod, d.Eligible)
-}
+func (d *Decision) Queries() []counts.Query { return d.Pods.Queries(d.policy.Policy, d.pod) }
 
 // Table returns the decision, given the answers to the queries.
 func (d *Decision) Table(answers []*counts.Table) *policy.Table {
 	return d.policy.Evaluate(policy.Input{
-		Domains: Domains(answers), Replicas: d.policy.Replicas(&d.workload, d.policy.live), Availability: d.Availability,
+		Domains:      d.Answered(d.policy.Policy, d.pod, answers).Domains(d.Availability, nil),
+		Replicas:     d.policy.Replicas(&d.workload, d.policy.live),
+		Availability: d.Availability,
 	})
+}
+
+// ChangeBy returns what another pod of the namespace changes about the decision once it is placed. That it counts for
+// the skew is certain only if the same nodes are eligible for it.
+func (d *Decision) ChangeBy(pod *v1.Pod) (change policy.Change) {
+	if d.Selector.Matches(labels.Set(pod.Labels)) && d.admitsLike(pod) {
+		change.Pods = 1
+	}
+	if d.Held.Counts(pod.Labels) {
+		change.Held = 1
+	}
+	return change
+}
+
+// admitsLike reports whether all nodes that are eligible for a pod are so for the decision's.
+func (d *Decision) admitsLike(pod *v1.Pod) bool {
+	return d.Eligible == nil || counts.KeyOf(eligibilityOf(d.policy, pod)) == d.Eligible.Key()
+}
+
+func eligibilityOf(p *Policy, pod *v1.Pod) counts.Eligibility {
+	return counts.EligibilityOf(pod, p.HonorsAffinity(), p.HonorsTaints(), feature.TolerationOperators())
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/zonespread/counted"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 	"zonewise.dev/plugins/zonespread/serve"
@@ -26,19 +26,11 @@ type podPolicies struct {
 // podPolicy is one policy of the pod.
 type podPolicy struct {
 	serve.Input
-	zoneCounts
+	zones    counted.Zones
 	table    *policy.Table
 	refusals []atomic.Pointer[fwk.Status] // by the table's slot; made when a node needs them
 	// gangs are the tried pods of other gangs, by gang. Nil if the policy counts pods.
 	gangs map[string]gangViews
-}
-
-// zoneCounts are the pods by zone that the policy counts: for the skew on all nodes, on eligible ones, and on those
-// that are eligible in a zone that is closing; for the caps see policy.Held. Those that are the same as everywhere, or
-// not needed, are nil.
-type zoneCounts struct {
-	everywhere, eligible, closing *counts.Table
-	held, own, revision           *counts.Table
 }
 
 // policiesFor returns the policies that apply to a pod with their input; nil if there are none, as for most pods.
@@ -62,30 +54,7 @@ func (p *podPolicies) addQueries(q *queries) {
 		return
 	}
 	for _, each := range p.each {
-		q.add(each.query(p.pod, each.Selector, nil), &each.everywhere)
-		if each.Eligible != nil {
-			q.add(each.query(p.pod, each.Selector, each.Eligible), &each.eligible)
-		}
-		if each.EligibleClosing != each.Eligible {
-			q.add(each.query(p.pod, each.Selector, each.EligibleClosing), &each.closing)
-		}
-		if each.Held.All != nil {
-			q.add(each.query(p.pod, each.Held.All, nil), &each.held)
-		}
-		if each.Held.Own != nil {
-			q.add(each.query(p.pod, each.Held.Own, nil), &each.own)
-			q.add(each.query(p.pod, each.Held.Revision, nil), &each.revision)
-		}
-	}
-}
-
-// query counts the pods of a selector, or gangs if the policy counts those, by zone. The pod's own gang is left out, so
-// that all of its members are treated alike.
-func (p *podPolicy) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligibility) counts.Query {
-	groupBy := p.GroupBy()
-	return counts.Query{
-		Namespace: pod.Namespace, Selector: selector, TopologyKey: p.TopologyKey(), Eligibility: eligible,
-		GroupBy: groupBy, ExceptGroup: pod.Labels[groupBy],
+		each.AddQueries(each.Policy, p.pod, &each.zones, q.add)
 	}
 }
 
@@ -97,34 +66,10 @@ func (p *podPolicies) evaluate() {
 	start := time.Now()
 	for _, each := range p.each {
 		each.setTable(each.Evaluate(policy.Input{
-			Domains: each.domains(), Replicas: each.Replicas, OwnerMissing: each.OwnerMissing, Availability: each.Availability,
+			Domains: each.zones.Domains(each.Availability, each.Excluded), Replicas: each.Replicas, OwnerMissing: each.OwnerMissing, Availability: each.Availability,
 		}))
 	}
 	evaluationDuration.Observe(time.Since(start).Seconds())
-}
-
-// domains returns the zones that have nodes, with their counts.
-func (p *podPolicy) domains() []policy.Domain {
-	domains := make([]policy.Domain, 0, p.everywhere.Domains())
-	for zone, name := range p.everywhere.All() {
-		d := policy.Domain{Name: name, Pods: int64(p.everywhere.At(zone)), Eligible: true}
-		eligible := p.eligible
-		if p.isClosing(name) && p.closing != nil {
-			eligible = p.closing
-		}
-		if eligible != nil {
-			d.Pods, d.Eligible = int64(eligible.At(zone)), eligible.Counts(zone)
-		}
-		d.Eligible = d.Eligible && !p.Excluded[name]
-		if p.held != nil {
-			d.Held = int64(p.held.At(zone))
-		}
-		if p.own != nil {
-			d.Held += int64(p.revision.At(zone) - p.own.At(zone))
-		}
-		domains = append(domains, d)
-	}
-	return domains
 }
 
 func (p *podPolicy) isClosing(zone string) bool { return p.Availability[zone] == policy.Closing }
@@ -149,7 +94,7 @@ func (p *podPolicies) clone() *podPolicies {
 	}
 	c := &podPolicies{pod: p.pod, each: make([]*podPolicy, len(p.each))}
 	for i, each := range p.each {
-		copied := &podPolicy{Input: each.Input, zoneCounts: each.zoneCounts, gangs: maps.Clone(each.gangs)}
+		copied := &podPolicy{Input: each.Input, zones: each.zones, gangs: maps.Clone(each.gangs)}
 		copied.setTable(each.table.Clone())
 		for gang, views := range copied.gangs {
 			copied.gangs[gang] = gangViews{views.eligible.Clone(), views.everywhere.Clone()}

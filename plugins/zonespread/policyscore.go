@@ -24,7 +24,7 @@ func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes 
 	for i, p := range policies.each {
 		byZone := map[string]int64{}
 		var zones []string
-		inUse, everywhere := p.everywhere.Everywhere()
+		inUse, everywhere := p.zones.Everywhere.Everywhere()
 		for _, info := range filteredNodes {
 			if everywhere && len(zones) == inUse {
 				break // the others are in the same zones

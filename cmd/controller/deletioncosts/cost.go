@@ -45,11 +45,14 @@ func foreignCost(pod *v1.Pod) string {
 			managers = append(managers, f.Manager)
 		}
 	}
-	return fmt.Sprintf("Pod %s has a deletion cost of %s", pod.Name, cmp.Or(strings.Join(managers, ", "), "somebody else"))
+	return fmt.Sprintf(
+		"Pod %s has a deletion cost of %s", pod.Name, cmp.Or(strings.Join(managers, ", "), "somebody else"),
+	)
 }
 
 const (
-	// placeKept is how long a pod that has ceased to be ready keeps its place: most are ready again soon, and the costs of others stay.
+	// placeKept is how long a pod that has ceased to be ready keeps its place: most are ready again soon, and the costs
+	// of others stay.
 	placeKept = 5 * time.Minute
 	// firstStart is within what time after its binding a pod that is not ready has not been ready yet.
 	firstStart = 30 * time.Second
@@ -62,8 +65,8 @@ func keepsPlace(pod *v1.Pod, now time.Time) bool {
 		now.Sub(ready.LastTransitionTime.Time) < placeKept
 }
 
-// assign gives the pods of a zone its costs, the highest first. A pod keeps a cost that it has; the others get what is left, those that should stay longest
-// the highest.
+// assign gives the pods of a zone its costs, the highest first. A pod keeps a cost that it has; the others get what is
+// left, those that should stay longest the highest.
 func assign(zone []*v1.Pod, costs []int32, out map[*v1.Pod]int32) {
 	free := slices.Clone(costs)
 	var without []*v1.Pod
@@ -81,8 +84,8 @@ func assign(zone []*v1.Pod, costs []int32, out map[*v1.Pod]int32) {
 	}
 }
 
-// stayOrder returns the pods with those first that should stay longest: one of each node before a second one of any, the oldest first, as the controller of
-// a ReplicaSet does that knows no costs.
+// stayOrder returns the pods with those first that should stay longest: one of each node before a second one of any,
+// the oldest first, as the controller of a ReplicaSet does that knows no costs.
 func stayOrder(zone []*v1.Pod) []*v1.Pod {
 	sorted := slices.SortedFunc(slices.Values(zone), func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,9 +91,12 @@ func TestPlan(t *testing.T) {
 		message string
 	}{
 		"the fullest zone, and there the second pod of a node": {changes: costs},
-		"a policy that does not ask for it":                    {change: func(c *cluster) { c.policy.Spec.ScaleDownPolicy = v1alpha1.ScaleDownIgnore }},
+		"a policy that does not ask for it": {change: func(c *cluster) {
+			c.policy.Spec.ScaleDownPolicy = v1alpha1.ScaleDownIgnore
+		}},
 		"what is there already": {
-			change: func(c *cluster) { give(c.Pods()[1], "-2", fieldManager); give(c.Pods()[5], "-1", fieldManager) }, changes: []string{"web-1-3 -1"},
+			change:  func(c *cluster) { give(c.Pods()[1], "-2", fieldManager); give(c.Pods()[5], "-1", fieldManager) },
+			changes: []string{"web-1-3 -1"},
 		},
 		"what nobody asks for any more": {
 			change: func(c *cluster) {
@@ -103,15 +107,21 @@ func TestPlan(t *testing.T) {
 			changes: []string{"web-1-2 0"},
 		},
 		"a cost of somebody else": {
-			change: func(c *cluster) { give(c.Pods()[0], "7", "kubectl-annotate"); give(c.Pods()[1], "-2", fieldManager) }, changes: []string{"web-1-2 0"},
-			reason: v1alpha1.ReasonOtherManager, message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of kubectl-annotate",
+			change:  func(c *cluster) { give(c.Pods()[0], "7", "kubectl-annotate"); give(c.Pods()[1], "-2", fieldManager) },
+			changes: []string{"web-1-2 0"},
+			reason:  v1alpha1.ReasonOtherManager,
+			message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of kubectl-annotate",
 		},
 		"a cost that somebody else has, too": {
 			change: func(c *cluster) {
 				give(c.Pods()[0], "-2", fieldManager)
-				c.Pods()[0].ManagedFields = append(c.Pods()[0].ManagedFields, metav1.ManagedFieldsEntry{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply})
+				c.Pods()[0].ManagedFields = append(
+					c.Pods()[0].ManagedFields,
+					metav1.ManagedFieldsEntry{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply},
+				)
 			},
-			reason: v1alpha1.ReasonOtherManager, message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of argocd",
+			reason:  v1alpha1.ReasonOtherManager,
+			message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of argocd",
 		},
 		"pods that are not ready leave by themselves": {
 			change: func(c *cluster) { unready(c.Pods()[0]); unready(c.Pods()[1]) }, changes: []string{"web-1-6 -1"},
@@ -123,7 +133,8 @@ func TestPlan(t *testing.T) {
 				c.Add(set)
 				give(c.Pods()[0], "-5", fieldManager)
 			},
-			reason: v1alpha1.ReasonInProgress, message: "Deployment shop/web replaces its pods: their costs stay as they are until it has",
+			reason:  v1alpha1.ReasonInProgress,
+			message: "Deployment shop/web replaces its pods: their costs stay as they are until it has",
 		},
 		"pods of a StatefulSet": {
 			change: func(c *cluster) {
@@ -131,18 +142,23 @@ func TestPlan(t *testing.T) {
 					pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].UID = "StatefulSet", "set"
 				}
 			},
-			reason: v1alpha1.ReasonNothingToOrder, message: "no pods of a ReplicaSet or ReplicationController are selected, and other controllers look at no costs",
+			reason:  v1alpha1.ReasonNothingToOrder,
+			message: "no pods of a ReplicaSet or ReplicationController are selected, and other controllers look at no costs",
 		},
 		"a node that is cordoned counts": {
 			change: func(c *cluster) {
 				node := snapshot.List[*v1.Node](c.Snapshot)[1]
-				node.Spec.Unschedulable, node.Spec.Taints = true, []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}
+				node.Spec.Unschedulable, node.Spec.Taints = true, []v1.Taint{
+					{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule},
+				}
 			},
 			changes: costs,
 		},
 		"a node that is not for the pods": {
 			change: func(c *cluster) {
-				snapshot.List[*v1.Node](c.Snapshot)[1].Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
+				snapshot.List[*v1.Node](c.Snapshot)[1].Spec.Taints = []v1.Taint{
+					{Key: "gpu", Effect: v1.TaintEffectNoSchedule},
+				}
 			},
 			changes: []string{"web-1-3 -2", "web-1-2 -1", "web-1-6 -1"},
 		},
@@ -174,6 +190,41 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPodsThatDiffer: a label that was edited by hand, of the first pod by name, changes nothing about the others.
+func TestPodsThatDiffer(t *testing.T) {
+	label := func(pod *v1.Pod, key, value string) {
+		pod.Labels = maps.Clone(pod.Labels)
+		pod.Labels[key] = value
+	}
+	for name, change := range map[string]func(c *cluster){
+		"the policy does not select it any more": func(c *cluster) {
+			c.policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
+				{Key: "quarantine", Operator: metav1.LabelSelectorOpDoesNotExist},
+			}
+			label(c.Pods()[0], "quarantine", "yes")
+			give(c.Pods()[0], "-2", fieldManager)
+		},
+		"it counts as another revision": func(c *cluster) {
+			c.policy.Spec.MatchLabelKeys = []string{"track"}
+			for _, pod := range c.Pods() {
+				label(pod, "track", "stable")
+			}
+			label(c.Pods()[0], "track", "canary")
+			give(c.Pods()[0], "-2", fieldManager)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("a1", "a1", "a2", "b1", "c1", "c2")
+			change(c)
+			p := planFor(c.Snapshot, clitest.Now)
+			require.Equal(t, []string{"web-1-1 0", "web-1-3 -1", "web-1-6 -1"}, changesOf(p))
+			follow(p)
+			require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
+			require.Equal(t, v1alpha1.ReasonOrdered, p.answers()[0].reason)
+		})
+	}
+}
+
 // TestTwoPolicies: the first by name decides, and the other one says so.
 func TestTwoPolicies(t *testing.T) {
 	c := newCluster("a1", "a1", "b1")
@@ -193,7 +244,10 @@ func TestPodKeepsItsPlace(t *testing.T) {
 	oldest := c.Pods()[0] // its cost is 0
 	oldest.Status.Conditions = []v1.PodCondition{
 		{Type: v1.PodReady, Status: v1.ConditionFalse, LastTransitionTime: metav1.NewTime(clitest.Now)},
-		{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(clitest.Now.Add(-time.Hour))},
+		{
+			Type: v1.PodScheduled, Status: v1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(clitest.Now.Add(-time.Hour)),
+		},
 	}
 	p := planFor(c.Snapshot, clitest.Now.Add(placeKept-time.Second))
 	require.Empty(t, p.changes)
@@ -201,7 +255,8 @@ func TestPodKeepsItsPlace(t *testing.T) {
 	require.Equal(t, []string{"web-1-2 0"}, changesOf(planFor(c.Snapshot, clitest.Now.Add(placeKept))))
 }
 
-// TestOnePodIsOneWrite: where pods may have their shares, one that comes is one write, and so is one that goes, whichever it is.
+// TestOnePodIsOneWrite: where pods may have their shares, one that comes is one write, and so is one that goes,
+// whichever it is.
 func TestOnePodIsOneWrite(t *testing.T) {
 	c := newCluster("a1", "a2", "b1", "b2", "c1", "c2", "a1", "b1", "c1")
 	follow(planFor(c.Snapshot, clitest.Now))
@@ -258,7 +313,8 @@ func (w *statusWriter) Patch(_ context.Context, obj client.Object, _ client.Patc
 	return nil
 }
 
-// TestTurn: no more is written in a minute than is allowed, what should leave first before all else, and nothing is concluded from what cannot be read.
+// TestTurn: no more is written in a minute than is allowed, what should leave first before all else, and nothing is
+// concluded from what cannot be read.
 func TestTurn(t *testing.T) {
 	to := &server{}
 	c := New(parts.Shared{Client: to, CPUFraction: 1000}, 6)
@@ -297,7 +353,8 @@ func TestTurn(t *testing.T) {
 	require.Len(t, to.wrote, 2)
 }
 
-// TestRefusedWritesKeepNobodyWaiting: where a write is refused, the others of its ReplicaSet are not tried in the same turn, and go last in the next one.
+// TestRefusedWritesKeepNobodyWaiting: where a write is refused, the others of its ReplicaSet are not tried in the same
+// turn, and go last in the next one.
 func TestRefusedWritesKeepNobodyWaiting(t *testing.T) {
 	to := &server{refused: "web-"}
 	c := New(parts.Shared{Client: to, CPUFraction: 1000}, 6)
@@ -331,10 +388,13 @@ func TestUrgentFirst(t *testing.T) {
 	c := newCluster("a1", "a1", "b1", "b1", "b1")
 	give(c.Pods()[0], "-3", fieldManager)
 	give(c.Pods()[1], "-4", fieldManager)
-	require.Equal(t, []string{"web-1-2 -1", "web-1-1 0", "web-1-5 -2", "web-1-4 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)))
+	require.Equal(
+		t, []string{"web-1-2 -1", "web-1-1 0", "web-1-5 -2", "web-1-4 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)),
+	)
 }
 
-// TestElsewhereStays: pods that are where the policy would not have them leave first; how much lower their costs are makes no difference.
+// TestElsewhereStays: pods that are where the policy would not have them leave first; how much lower their costs are
+// makes no difference.
 func TestElsewhereStays(t *testing.T) {
 	c := newCluster("a1", "a1", "a1", "b2", "c1")
 	snapshot.List[*v1.Node](c.Snapshot)[3].Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
@@ -348,14 +408,18 @@ func TestElsewhereStays(t *testing.T) {
 // TestTrimmed: what is left of managed fields says whose a cost is.
 func TestTrimmed(t *testing.T) {
 	fields := func(manager, raw string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(raw)}
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(raw),
+		}
 	}
 	cost := `{"f:metadata":{"f:annotations":{"f:controller.kubernetes.io/pod-deletion-cost":{}}}}`
 	for want, managers := range map[bool][]metav1.ManagedFieldsEntry{
 		true:  {fields("kubelet", `{"f:status":{}}`), fields(fieldManager, cost)},
 		false: {fields(fieldManager, cost), fields("kubectl", cost)},
 	} {
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.PodDeletionCost: "-1"}, ManagedFields: slices.Clone(managers)}}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{v1.PodDeletionCost: "-1"}, ManagedFields: slices.Clone(managers),
+		}}
 		snapshot.Trim(pod)
 		require.Equal(t, want, isOurs(pod))
 		snapshot.Trim(pod)
@@ -363,7 +427,8 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
-// TestRolloutIsWrittenOnce: while a Deployment replaces its pods one by one nothing is written, and afterwards at most one cost for each pod.
+// TestRolloutIsWrittenOnce: while a Deployment replaces its pods one by one nothing is written, and afterwards at most
+// one cost for each pod.
 func TestRolloutIsWrittenOnce(t *testing.T) {
 	c := newCluster("a1", "a2", "b1", "b2", "c1", "c2")
 	follow(planFor(c.Snapshot, clitest.Now))
@@ -389,7 +454,8 @@ func TestRolloutIsWrittenOnce(t *testing.T) {
 	require.Equal(t, []string{"web-2-1 -1", "web-2-3 -1", "web-2-5 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)))
 }
 
-// BenchmarkPlan looks at 5,000 nodes with 150,000 pods of 1,000 Deployments in one namespace, of which a hundred keep their spread.
+// BenchmarkPlan looks at 5,000 nodes with 150,000 pods of 1,000 Deployments in one namespace, of which a hundred keep
+// their spread.
 func BenchmarkPlan(b *testing.B) {
 	s := clitest.Large(5000, 150_000)
 	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](s) {

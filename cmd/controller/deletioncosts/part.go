@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// retryInterval is after how long what could not be written is tried again, and idleInterval after how long it is looked if nothing changes.
+	// retryInterval is after how long what could not be written is tried again, and idleInterval after how long it is
+	// looked if nothing changes.
 	retryInterval, idleInterval = 15 * time.Second, 10 * time.Minute
 	// share is what part of the controller's budget of CPU goes into looking at the cluster for this.
 	share = 0.25
@@ -28,12 +29,14 @@ const (
 )
 
 // decidingKinds decide which costs the pods have.
-var decidingKinds = []string{"nodes", "pods", "replicasets.apps", "replicationcontrollers", "zonespreadpolicies.zonewise.dev"}
+var decidingKinds = []string{
+	"nodes", "pods", "replicasets.apps", "replicationcontrollers", "zonespreadpolicies.zonewise.dev",
+}
 
 // Controller keeps the costs. Make one with New.
 type Controller struct {
 	client  client.Client
-	meter   parts.Meter
+	looks   parts.Looks
 	now     func() time.Time
 	allowed allowance
 	// refused has 1 for the groups of changes of which one was refused the last time: they go last.
@@ -50,10 +53,12 @@ type figures struct{ pods, waiting, leftAlone int }
 func Describe() parts.Description {
 	writes := defaultWrites
 	return parts.Description{
-		Name: "deletion-costs", Help: "give pods deletion costs, so that workloads of ZoneSpreadPolicies with scaleDownPolicy KeepSpread keep their spread when they are made smaller",
-		MetricPrefix: declared.Prefix,
+		Name: "deletion-costs", MetricPrefix: declared.Prefix,
+		Help: "give pods deletion costs, so that workloads of ZoneSpreadPolicies with scaleDownPolicy KeepSpread keep " +
+			"their spread when they are made smaller",
 		AddFlags: func(set *pflag.FlagSet) {
-			set.IntVar(&writes, "deletion-cost-writes", defaultWrites, "with --deletion-costs: how many costs are written in a minute at most")
+			set.IntVar(&writes, "deletion-cost-writes", defaultWrites,
+				"with --deletion-costs: how many costs are written in a minute at most")
 		},
 		Validate: func() error {
 			if writes < 1 || writes > 60_000 {
@@ -67,7 +72,10 @@ func Describe() parts.Description {
 
 // New returns the part, which writes so many costs a minute at most.
 func New(shared parts.Shared, writes int) *Controller {
-	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, allowed: allowance{perMinute: writes}}
+	return &Controller{
+		client: shared.Client, looks: shared.NewLooks("deletion-costs", share, decidingKinds...), now: time.Now,
+		allowed: allowance{perMinute: writes},
+	}
 }
 
 var _ parts.Part = &Controller{}
@@ -95,29 +103,28 @@ func (c *Controller) Close() {}
 
 // Turn implements parts.Part: it makes the costs of the pods what the policies ask for.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
+	return c.looks.Turn(ctx, c.now(), read, c.look)
+}
+
+func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unread string) (next time.Duration) {
 	now := c.now()
-	if wait := c.meter.TryBegin(now); wait > 0 {
-		return wait, nil // to read the cluster costs CPU
-	}
-	defer c.meter.End()
-	cluster := read()
-	if resource := cluster.Unread(decidingKinds...); resource != "" {
-		klog.FromContext(ctx).V(2).Info("Deletion costs stay as they are: a resource cannot be read", "resource", resource)
+	if unread != "" { // what is not seen may ask for a cost
 		var unknown []answer
 		for _, a := range newReader(cluster, now).policies {
 			unknown = append(unknown, answer{
-				policy: a.object, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonSnapshotIncomplete, message: resource + " cannot be read: costs stay as they are",
+				policy: a.object, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonSnapshotIncomplete,
+				message: unread + " cannot be read: costs stay as they are",
 			})
 		}
 		c.writeAnswers(ctx, unknown, now)
-		return retryInterval, ctx.Err() // what is not seen may ask for a cost
+		return retryInterval
 	}
 	p := planFor(cluster, now)
 	next = c.write(ctx, p, now)
 	c.mu.Lock()
 	c.figures = figures{pods: p.have, waiting: p.waiting(), leftAlone: p.leftAlone}
 	c.mu.Unlock()
-	return next, ctx.Err()
+	return next
 }
 
 // allowance bounds the writes. It starts with none, so that a process that ends again and again writes no more.

@@ -13,6 +13,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -36,7 +37,8 @@ type change struct {
 	written bool
 }
 
-// lowest is the lower one of the cost that the pod has and that which it is to have: a pod that would leave too soon is as urgent as one that leaves too late.
+// lowest is the lower one of the cost that the pod has and that which it is to have: a pod that would leave too soon is
+// as urgent as one that leaves too late.
 func (c *change) lowest() int32 {
 	current, _ := costOf(c.pod)
 	return min(current, c.cost)
@@ -50,11 +52,14 @@ func (c *change) group() string {
 	return c.pod.Namespace
 }
 
-// podSet is the live pods of a ReplicaSet or ReplicationController, by name.
+// podSet is the live pods of a ReplicaSet or ReplicationController, by name, or a part of them.
 type podSet struct {
-	name     string
-	owner    types.UID
-	pods     []*v1.Pod
+	name  string
+	owner types.UID
+	pods  []*v1.Pod
+	// policy decides for a part, for which eligible nodes count. Nil of a whole set.
+	policy   *activePolicy
+	eligible counts.Eligibility
 	workload policy.Workload
 	// rollout names the Deployment that replaces the pods now.
 	rollout string
@@ -82,32 +87,18 @@ func planFor(cluster *snapshot.Snapshot, now time.Time) *plan {
 	p.policies = r.policies
 	wanted := map[types.UID]bool{} // pods whose cost is decided
 	for _, set := range r.sets() {
-		chosen := r.policyOf(set)
-		if chosen == nil {
-			continue
-		}
-		chosen.sets = append(chosen.sets, set)
-		var costs map[*v1.Pod]int32
-		switch {
-		case set.rollout != "":
-			for _, pod := range set.pods {
+		parts := r.parts(set)
+		for _, part := range parts {
+			part.policy.sets = append(part.policy.sets, part)
+			for _, pod := range part.pods {
 				wanted[pod.UID] = true
 			}
-			continue
-		case set.foreign != "":
-			p.leftAlone++
-		default:
-			costs = r.costs(set, chosen)
-		}
-		for _, pod := range set.pods {
-			wanted[pod.UID] = true
-			if !pods.Ready(pod) && set.foreign == "" {
-				if keepsPlace(pod, now) {
-					p.next = min(p.next, placeKept)
-				}
-				continue // it leaves before those that are ready
+			if set.rollout == "" {
+				p.planPart(r, part)
 			}
-			p.change(pod, costs[pod], set)
+		}
+		if len(parts) > 0 && set.rollout == "" && set.foreign != "" {
+			p.leftAlone++
 		}
 	}
 	for _, pod := range snapshot.List[*v1.Pod](cluster) {
@@ -120,9 +111,29 @@ func planFor(cluster *snapshot.Snapshot, now time.Time) *plan {
 		}
 	}
 	slices.SortFunc(p.changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.lowest(), b.lowest()), cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+		return cmp.Or(
+			cmp.Compare(a.lowest(), b.lowest()), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
+			cmp.Compare(a.pod.Name, b.pod.Name),
+		)
 	})
 	return p
+}
+
+// planPart plans the costs of pods for which one policy decides alike, none where somebody else has given one.
+func (p *plan) planPart(r *reader, part *podSet) {
+	var costs map[*v1.Pod]int32
+	if part.foreign == "" {
+		costs = r.costs(part)
+	}
+	for _, pod := range part.pods {
+		if !pods.Ready(pod) && part.foreign == "" {
+			if keepsPlace(pod, r.now) {
+				p.next = min(p.next, placeKept)
+			}
+			continue // it leaves before those that are ready
+		}
+		p.change(pod, costs[pod], part)
+	}
 }
 
 // change plans a cost unless the pod has it, or has one of somebody else.

@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// ranked returns pods in the order in which the controller of their ReplicaSet deletes them, as its getPodsRankedByRelatedPodsOnSameNode and
-// getPodsToDelete do.
+// ranked returns pods in the order in which the controller of their ReplicaSet deletes them, as its
+// getPodsRankedByRelatedPodsOnSameNode and getPodsToDelete do.
 func ranked(live []*v1.Pod) []*v1.Pod {
 	live = slices.Clone(live)
 	onNode := map[string]int{}
@@ -48,8 +48,9 @@ func skewOf(left []*v1.Pod) int {
 	return most - fewest
 }
 
-// TestReplicaSetsKeepTheSpread: whatever the pods of a ReplicaSet look like and however many it deletes, by its own ranking it deletes those whose loss leaves
-// the best spread, among pods that differ in nothing that counts for it more. Costs that were given before stay where they can, and change nothing about that.
+// TestReplicaSetsKeepTheSpread: whatever the pods of a ReplicaSet look like and however many it deletes, by its own
+// ranking it deletes those whose loss leaves the best spread, among pods that differ in nothing that counts for it
+// more. Costs that were given before stay where they can, and change nothing about that.
 func TestReplicaSetsKeepTheSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := []string{"a1", "a2", "b1", "b2", "c1", "c2"}

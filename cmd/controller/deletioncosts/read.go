@@ -9,15 +9,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cluster/policies"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/feature"
 	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/zonespread/counted"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -90,7 +89,7 @@ func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
 	for _, p := range r.policies {
 		key := p.TopologyKey()
 		if byKey[key] == nil {
-			byKey[key] = policies.ZoneNodes(nodes, key)
+			byKey[key] = policy.NodesByZone(nodes, key)
 		}
 		p.zones.ObserveNodes(now, byKey[key])
 	}
@@ -146,13 +145,41 @@ func (r *reader) sets() []*podSet {
 			set.foreign = cmp.Or(set.foreign, foreignCost(pod))
 		}
 	}
-	return slices.SortedFunc(maps.Values(byOwner), func(a, b *podSet) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.owner, b.owner)) })
+	return slices.SortedFunc(maps.Values(byOwner), func(a, b *podSet) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.owner, b.owner))
+	})
 }
 
-// policyOf returns the policy that decides for the pods of a set, the first by name of those that select them; nil if none does.
-func (r *reader) policyOf(set *podSet) *activePolicy {
+// parts returns the pods of a set, those together for which one policy decides alike: labels may have been edited by
+// hand. Pods that no policy selects are left out.
+func (r *reader) parts(set *podSet) (out []*podSet) {
+	byKey := map[string]*podSet{}
 	var chosen *activePolicy
-	pod := set.pods[0]
+	for i, pod := range set.pods {
+		if i == 0 || !maps.Equal(pod.Labels, set.pods[i-1].Labels) {
+			chosen = r.policyOf(pod)
+		}
+		if chosen == nil {
+			continue
+		}
+		eligible := counts.EligibilityOf(
+			pod, chosen.HonorsAffinity(), chosen.HonorsTaints(), feature.TolerationOperators(),
+		)
+		key := chosen.Key() + "\x00" + chosen.Revision(pod.Labels) + "\x00" + counts.KeyOf(eligible)
+		if byKey[key] == nil {
+			part := *set
+			part.pods, part.policy, part.eligible = nil, chosen, eligible
+			byKey[key] = &part
+			out = append(out, &part)
+		}
+		byKey[key].pods = append(byKey[key].pods, pod)
+	}
+	return out
+}
+
+// policyOf returns the policy that decides for a pod, the first by name of those that select it; nil if none does.
+func (r *reader) policyOf(pod *v1.Pod) *activePolicy {
+	var chosen *activePolicy
 	for _, p := range r.policies {
 		switch {
 		case p.Namespace() != pod.Namespace || !p.Selects(pod.Labels):
@@ -165,12 +192,13 @@ func (r *reader) policyOf(set *podSet) *activePolicy {
 	return chosen
 }
 
-// costs returns the costs of the pods of a set that have a place, by a policy. Its table counts what the scheduler counts for a pod like these, but nodes that
-// are cordoned, or that the node lifecycle has tainted, count like others: their pods are there, and costs are not to come and go with each node's maintenance.
-func (r *reader) costs(set *podSet, p *activePolicy) map[*v1.Pod]int32 {
-	like := set.pods[0]
-	eligible := counts.IgnoringLifecycle(counts.EligibilityOf(like, p.HonorsAffinity(), p.HonorsTaints(), feature.TolerationOperators()))
-	table, selector := r.table(set, p, like, eligible), p.SelectorFor(like.Labels)
+// costs returns the costs of the pods of a part that have a place. Its table counts what the scheduler counts for a pod
+// like these, but nodes that are cordoned, or that the node lifecycle has tainted, count like others: their pods are
+// there, and costs are not to come and go with each node's maintenance.
+func (r *reader) costs(part *podSet) map[*v1.Pod]int32 {
+	p := part.policy
+	eligible := counts.IgnoringLifecycle(part.eligible)
+	table := r.table(part, eligible)
 	change := func(zone string, pods int64) {
 		c := policy.Change{Pods: pods}
 		if p.Caps() {
@@ -179,10 +207,7 @@ func (r *reader) costs(set *podSet, p *activePolicy) map[*v1.Pod]int32 {
 		table.Add(zone, c)
 	}
 	placed, own, elsewhere := map[string][]*v1.Pod{}, map[string]int{}, []*v1.Pod(nil)
-	for _, pod := range set.pods {
-		if !selector.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
+	for _, pod := range part.pods {
 		zone, counted, hasZone := "", false, false
 		if node := r.nodes[pod.Spec.NodeName]; node != nil {
 			zone, hasZone = node.node.Labels[p.TopologyKey()]
@@ -218,11 +243,14 @@ func (r *reader) costs(set *podSet, p *activePolicy) map[*v1.Pod]int32 {
 	return out
 }
 
-// table returns that of a policy for a pod like those of a set.
-func (r *reader) table(set *podSet, p *activePolicy, like *v1.Pod, eligible counts.Eligibility) *policy.Table {
-	tables := r.index.Count(policies.Queries(p.Policy, &set.workload, like, eligible), nil)
+// table returns that of the policy of a part for a pod like its pods.
+func (r *reader) table(part *podSet, eligible counts.Eligibility) *policy.Table {
+	p, like := part.policy, part.pods[0]
+	pods := counted.For(p.Policy, &part.workload, like.Labels, eligible, nil)
 	in := policy.Input{
-		Domains: policies.Domains(tables), Replicas: p.Replicas(&set.workload, p.live), Availability: p.zones.For(r.now, cmp.Or(set.workload.UID, set.owner)),
+		Domains:      pods.Answered(p.Policy, like, r.index.Count(pods.Queries(p.Policy, like), nil)).Domains(nil, nil),
+		Replicas:     p.Replicas(&part.workload, p.live),
+		Availability: p.zones.For(r.now, cmp.Or(part.workload.UID, part.owner)),
 	}
 	// A zone that has come back is to have its share, however long its recovery still takes.
 	maps.DeleteFunc(in.Availability, func(_ string, a policy.Availability) bool { return a == policy.Recovering })

@@ -22,13 +22,16 @@ import (
 	"zonewise.dev/internal/message"
 )
 
-// maxRefused is in how many groups writes are tried that are refused, before all others wait as well: the API server may be away.
+// maxRefused is in how many groups writes are tried that are refused, before all others wait as well: the API server
+// may be away.
 const maxRefused = 10
 
 // write writes what is planned, as far as it is allowed now, and returns after how long to look again.
 func (c *Controller) write(ctx context.Context, p *plan, now time.Time) (next time.Duration) {
 	next = p.next
-	slices.SortStableFunc(p.changes, func(a, b change) int { return cmp.Compare(c.refused[a.group()], c.refused[b.group()]) })
+	slices.SortStableFunc(p.changes, func(a, b change) int {
+		return cmp.Compare(c.refused[a.group()], c.refused[b.group()])
+	})
 	refused := map[string]int{}
 	for i := range p.changes {
 		change := &p.changes[i]
@@ -72,8 +75,8 @@ func (c *Controller) writeAnswers(ctx context.Context, answers []answer, now tim
 	return next
 }
 
-// writeCost gives a pod a cost, or takes it away if it is 0. The API server refuses it if the pod is another one, or if the annotation is of another field
-// manager.
+// writeCost gives a pod a cost, or takes it away if it is 0. The API server refuses it if the pod is another one, or if
+// the annotation is of another field manager.
 func (c *Controller) writeCost(ctx context.Context, pod *v1.Pod, cost int32) error {
 	applied := corev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID)
 	if cost != 0 {
@@ -98,5 +101,7 @@ func (c *Controller) answer(ctx context.Context, a answer, now time.Time) error 
 	if equality.Semantic.DeepEqual(changed.Status.Conditions, a.policy.Status.Conditions) {
 		return nil
 	}
-	return client.IgnoreNotFound(c.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(a.policy, client.MergeFromWithOptimisticLock{})))
+	return client.IgnoreNotFound(c.client.Status().Patch(
+		ctx, changed, client.MergeFromWithOptions(a.policy, client.MergeFromWithOptimisticLock{}),
+	))
 }

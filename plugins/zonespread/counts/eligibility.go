@@ -51,6 +51,14 @@ func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators 
 	return e
 }
 
+// KeyOf is the key of an eligibility, empty of nil, for which all nodes are eligible.
+func KeyOf(e Eligibility) string {
+	if e == nil {
+		return ""
+	}
+	return e.Key()
+}
+
 // IgnoringLifecycle returns an eligibility to which the taints that the node lifecycle sets (node.kubernetes.io/...)
 // make no difference.
 func IgnoringLifecycle(e Eligibility) Eligibility {

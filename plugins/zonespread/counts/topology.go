@@ -153,9 +153,7 @@ func classKeyOf(q *Query) (classKey, []string) {
 		required = slices.Compact(required)
 	}
 	key.required = strings.Join(required, " ")
-	if q.Eligibility != nil {
-		key.eligibility = q.Eligibility.Key()
-	}
+	key.eligibility = KeyOf(q.Eligibility)
 	return key, required
 }
 

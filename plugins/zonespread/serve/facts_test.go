@@ -282,7 +282,7 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 		}
 	}
 	zones := func(nodes ...*v1.Node) policy.ZoneNodes {
-		all := zonesOf(nodes, v1.LabelTopologyZone)
+		all := policy.NodesByZone(nodes, v1.LabelTopologyZone)
 		require.Len(t, all, 1)
 		return all["a"]
 	}
@@ -297,7 +297,7 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 	require.Equal(t, since(metav1.Time{}, 2), zones(newNode("a1", notReady(early)), newNode("a2", cordon(nil))),
 		"one does not say")
 	require.Equal(t, policy.ZoneNodes{Nodes: 2, Open: 1}, zones(newNode("a1", notReady(early)), newNode("a2")))
-	require.Empty(t, zonesOf([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
+	require.Empty(t, policy.NodesByZone([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
 }
 
 func mustCompile(t testing.TB, obj *v1alpha1.ZoneSpreadPolicy) *policy.Policy {

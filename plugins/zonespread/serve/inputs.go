@@ -5,9 +5,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/plugins/zonespread/counted"
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -19,16 +19,10 @@ const ownerLimit = 30 * time.Second
 // Input has what one policy needs for one pod, besides the counts.
 type Input struct {
 	*Applied
+	counted.Pods
 	// Availability and Replicas are parts of a policy.Input.
 	Availability policy.ZoneAvailability
 	Replicas     int64
-	// Selector selects the pods that count for the skew, and Held those that count for the caps; it is zero without
-	// caps.
-	Selector labels.Selector
-	Held     policy.Held
-	// Eligible are the nodes that count for the skew, and EligibleClosing those that do in a zone that is closing,
-	// where the taints of the node lifecycle make no difference; nil for all.
-	Eligible, EligibleClosing counts.Eligibility
 	// Excluded are the zones that the pod's volumes ruled out when it was last tried.
 	Excluded map[string]bool
 	// OwnerMissing is true if the pod's controller is of a known kind and should arrive any moment.
@@ -51,16 +45,12 @@ func (s *Policies) Inputs(pod *v1.Pod, applied []*Applied) []Input {
 	for i, a := range applied {
 		input := &inputs[i]
 		*input = Input{
-			Applied: a, Selector: a.SelectorFor(pod.Labels),
-			owner: owner.uid, workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
+			Applied: a, owner: owner.uid, workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
 			OwnerMissing: missing && a.ByOwner() && a.ScalesCaps(),
-			Eligible:     counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators),
-		}
-		input.EligibleClosing = input.Eligible
-		if a.Caps() {
-			input.Held = a.HeldFor(&workload, pod.Labels)
 		}
 		s.addCurrent(input, pod, &workload)
+		eligible := counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators)
+		input.Pods = counted.For(a.Policy, &workload, pod.Labels, eligible, input.Availability)
 	}
 	return inputs
 }
@@ -77,12 +67,6 @@ func (s *Policies) addCurrent(in *Input, pod *v1.Pod, workload *policy.Workload)
 	in.Availability, in.HasRun = e.zones.For(now, in.runs), e.zones.HasRun(in.runs)
 	if w := s.waiting[pod.UID]; w != nil {
 		in.Excluded = w.excluded[in.TopologyKey()]
-	}
-	for _, a := range in.Availability {
-		if a == policy.Closing {
-			in.EligibleClosing = counts.IgnoringLifecycle(in.Eligible)
-			break
-		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"time"
-
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,70 +16,12 @@ func (s *Policies) nodeGone(*v1.Node) { s.schedule(task{kind: observeNodes}, gat
 // nodeChanged makes the worker observe all nodes, unless the change is of something else than what makes zones open, as
 // most are.
 func (s *Policies) nodeChanged(before, after *v1.Node) {
-	if readiness(before) != readiness(after) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+	sinceBefore, closedBefore := policy.ClosedSince(before)
+	since, closed := policy.ClosedSince(after)
+	if closed != closedBefore || !since.Equal(sinceBefore) ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) {
 		s.schedule(task{kind: observeNodes}, gatherInterval)
 	}
-}
-
-// ready is a node's condition Ready.
-type ready struct {
-	ready bool
-	since time.Time // of the last change; zero when unknown
-}
-
-func readiness(node *v1.Node) ready {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
-			return ready{ready: c.Status == v1.ConditionTrue, since: c.LastTransitionTime.Time}
-		}
-	}
-	return ready{}
-}
-
-// closedSince reports whether a node is closed, which is not Ready or cordoned, and since when: the earlier of the two
-// times; zero if both are unknown.
-func closedSince(node *v1.Node) (since time.Time, closed bool) {
-	r := readiness(node)
-	if !r.ready {
-		since = r.since
-	}
-	for i := range node.Spec.Taints {
-		at := node.Spec.Taints[i].TimeAdded
-		if node.Spec.Unschedulable && at != nil && node.Spec.Taints[i].Key == v1.TaintNodeUnschedulable &&
-			(since.IsZero() || at.Time.Before(since)) {
-			since = at.Time
-		}
-	}
-	return since, !r.ready || node.Spec.Unschedulable
-}
-
-// zonesOf sums up the nodes by the value of a label.
-func zonesOf(nodes []*v1.Node, topologyKey string) map[string]policy.ZoneNodes {
-	zones := map[string]policy.ZoneNodes{}
-	unknown := map[string]bool{} // zones with a node that does not say since when it is closed
-	for _, node := range nodes {
-		name, ok := node.Labels[topologyKey]
-		if !ok {
-			continue
-		}
-		z := zones[name]
-		z.Nodes++
-		since, closed := closedSince(node)
-		switch {
-		case !closed:
-			z.Open++
-		case since.IsZero():
-			unknown[name] = true
-		case since.After(z.ClosedSince):
-			z.ClosedSince = since
-		}
-		if z.Open > 0 || unknown[name] {
-			z.ClosedSince = time.Time{}
-		}
-		zones[name] = z
-	}
-	return zones
 }
 
 // observeNodes passes the nodes to all policies. It looks at the nodes once for each topology key, without the lock.
@@ -102,7 +42,7 @@ func (s *Policies) observeNodes() {
 	for uid, p := range valid {
 		zones, known := byKey[p.TopologyKey()]
 		if !known {
-			zones = zonesOf(nodes, p.TopologyKey())
+			zones = policy.NodesByZone(nodes, p.TopologyKey())
 			byKey[p.TopologyKey()] = zones
 		}
 		s.updateZones(uid, p, zones)
