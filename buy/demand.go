@@ -20,7 +20,8 @@ import (
 	"zonewise.dev/internal/pods"
 )
 
-// PlacedWithin is how long a pod counts as about to be placed, from its creation. One that waits longer waits for something else.
+// PlacedWithin is how long a pod counts as about to be placed, from its creation. One that waits longer waits for
+// something else.
 const PlacedWithin = 5 * time.Minute
 
 // Cluster is what of a cluster decides what is wanted.
@@ -41,7 +42,8 @@ type Demand struct {
 	Placing
 	// Waiting is how many of the owner's pods are about to be placed.
 	Waiting int
-	// Arrived is when pods for which room may have been asked were placed in each zone: what they use is not asked for any more.
+	// Arrived is when pods for which room may have been asked were placed in each zone: what they use is not asked for
+	// any more.
 	Arrived map[string][]time.Time
 	// Lost are the zones with nodes none of which is usable. What is asked for there stays as it is.
 	Lost []string
@@ -55,7 +57,8 @@ type Placing struct {
 	NodeSelector map[string]string
 	Affinity     *v1.NodeSelector
 	Tolerations  []v1.Toleration
-	// PerNode is how many of the pods may share a node; 0 is any number. If it is 1, pods that Apart selects may not be there either.
+	// PerNode is how many of the pods may share a node; 0 is any number. If it is 1, pods that Apart selects may not be
+	// there either.
 	PerNode int32
 	Apart   []v1.PodAffinityTerm
 }
@@ -80,7 +83,8 @@ func ReservationDemand(r *v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
 		selected.add(owner.Namespace, &owner.PodSelector)
 		if d.PerNode == 1 {
 			d.Apart = append(d.Apart, v1.PodAffinityTerm{
-				TopologyKey: v1.LabelHostname, Namespaces: []string{owner.Namespace}, LabelSelector: owner.PodSelector.DeepCopy(),
+				TopologyKey: v1.LabelHostname, Namespaces: []string{owner.Namespace},
+				LabelSelector: owner.PodSelector.DeepCopy(),
 			})
 		}
 	}
@@ -161,7 +165,8 @@ func SurvivalDemand(s *v1alpha1.ZoneSurvival, held []HeldOnNode, cluster *Cluste
 
 func newDemand(kind string, obj metav1.Object, spec *v1alpha1.Buy) *Demand {
 	return &Demand{Buy: *spec.DeepCopy(), Owner: metav1.OwnerReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: obj.GetName(), UID: obj.GetUID(), Controller: new(true),
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: obj.GetName(), UID: obj.GetUID(),
+		Controller: new(true),
 	}}
 }
 
@@ -239,8 +244,8 @@ func zonesOf(all []*v1.Node) map[string]string {
 	return zones
 }
 
-// lostZones returns the zones that have nodes, none of which is ready and not cordoned. A zone without nodes is not lost: it may have been
-// scaled to zero, or never had one.
+// lostZones returns the zones that have nodes, none of which is ready and not cordoned. A zone without nodes is not
+// lost: it may have been scaled to zero, or never had one.
 func lostZones(all []*v1.Node) []string {
 	usable := map[string]bool{}
 	for _, node := range all {
@@ -273,7 +278,9 @@ func (s selection) add(namespace string, selector *metav1.LabelSelector) {
 }
 
 func (s selection) has(pod *v1.Pod) bool {
-	return slices.ContainsFunc(s[pod.Namespace], func(selector labels.Selector) bool { return selector.Matches(labels.Set(pod.Labels)) })
+	return slices.ContainsFunc(s[pod.Namespace], func(selector labels.Selector) bool {
+		return selector.Matches(labels.Set(pod.Labels))
+	})
 }
 
 // waiting counts the selected pods that are about to be placed.
@@ -301,7 +308,9 @@ func (s selection) commonTerms(all []*v1.Pod) (selector map[string]string, toler
 		}
 		maps.DeleteFunc(selector, func(key, value string) bool { return pod.Spec.NodeSelector[key] != value })
 		tolerations = slices.DeleteFunc(tolerations, func(t v1.Toleration) bool {
-			return !slices.ContainsFunc(pod.Spec.Tolerations, func(other v1.Toleration) bool { return t.MatchToleration(&other) })
+			return !slices.ContainsFunc(pod.Spec.Tolerations, func(other v1.Toleration) bool {
+				return t.MatchToleration(&other)
+			})
 		})
 	}
 	delete(selector, v1.LabelTopologyZone) // each want has its own

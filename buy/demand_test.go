@@ -39,10 +39,14 @@ func reservation(change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservati
 	r := &v1alpha1.ZoneReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"},
 		Spec: v1alpha1.ZoneReservationSpec{
-			Owners: []v1alpha1.ReservationOwner{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
-			Slot:   v1alpha1.ReservationSlot{Requests: v1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("0")}},
-			Zones:  []v1alpha1.ReservationZone{{Name: "a", Slots: 3}, {Name: "b", Slots: 2}},
-			Buy:    &v1alpha1.Buy{Namespace: "buffers", Max: 10},
+			Owners: []v1alpha1.ReservationOwner{
+				{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			},
+			Slot: v1alpha1.ReservationSlot{
+				Requests: v1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("0")},
+			},
+			Zones: []v1alpha1.ReservationZone{{Name: "a", Slots: 3}, {Name: "b", Slots: 2}},
+			Buy:   &v1alpha1.Buy{Namespace: "buffers", Max: 10},
 		},
 	}
 	change(r)
@@ -50,11 +54,13 @@ func reservation(change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservati
 }
 
 func zoneStatus(name string, desired, held, used int64) v1alpha1.ReservationZoneStatus {
-	return v1alpha1.ReservationZoneStatus{Name: name, SlotCounts: v1alpha1.SlotCounts{Desired: desired, Held: held, Used: used}}
+	return v1alpha1.ReservationZoneStatus{
+		Name: name, SlotCounts: v1alpha1.SlotCounts{Desired: desired, Held: held, Used: used},
+	}
 }
 
-// TestReservationWants: held and unused plus missing is what the spec names less what owners use; without zones in the spec the scheduler's
-// shares count.
+// TestReservationWants: held and unused plus missing is what the spec names less what owners use; without zones in the
+// spec the scheduler's shares count.
 func TestReservationWants(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -88,17 +94,25 @@ func TestReservationWants(t *testing.T) {
 	}
 }
 
-// TestReservationFreezes: by a zone whose nodes are all unusable, not by one without nodes; where the zones share the slots, altogether.
+// TestReservationFreezes: by a zone whose nodes are all unusable, not by one without nodes; where the zones share the
+// slots, altogether.
 func TestReservationFreezes(t *testing.T) {
-	cluster := &Cluster{Now: start, Nodes: []*v1.Node{node("a1", "a", false), node("a2", "a", true), node("b1", "b", false), node("b2", "b", true), node("none", "", false)}}
+	cluster := &Cluster{Now: start, Nodes: []*v1.Node{
+		node("a1", "a", false), node("a2", "a", true), node("b1", "b", false), node("b2", "b", true),
+		node("none", "", false),
+	}}
 	cluster.Nodes[3].Spec.Unschedulable = true
 	d := ReservationDemand(reservation(func(*v1alpha1.ZoneReservation) {}), cluster)
 	require.Equal(t, []string{"b"}, d.Lost)
 	require.Empty(t, d.Frozen)
-	d = ReservationDemand(reservation(func(r *v1alpha1.ZoneReservation) { r.Spec.Zones, r.Spec.Slots = nil, ptr.To[int32](5) }), cluster)
+	d = ReservationDemand(reservation(func(r *v1alpha1.ZoneReservation) {
+		r.Spec.Zones, r.Spec.Slots = nil, ptr.To[int32](5)
+	}), cluster)
 	require.Equal(t, "no node is ready and not cordoned in zone b", d.Frozen)
 	d = ReservationDemand(reservation(func(r *v1alpha1.ZoneReservation) {
-		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: "spec.slot: is wrong"}}
+		r.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: "spec.slot: is wrong"},
+		}
 	}), &Cluster{Now: start})
 	require.Equal(t, "the spec is invalid: spec.slot: is wrong", d.Frozen)
 	require.Empty(t, d.Wants)
@@ -118,33 +132,45 @@ func TestWaitingOwners(t *testing.T) {
 	require.Equal(t, 1, ReservationDemand(reservation(func(*v1alpha1.ZoneReservation) {}), cluster).Waiting)
 }
 
-// TestSurvivalWants: each node's unused amount is divided by its places, and what is missing is added where it would be.
+// TestSurvivalWants: each node's unused amount is divided by its places, and what is missing is added where it would
+// be.
 func TestSurvivalWants(t *testing.T) {
 	s := &v1alpha1.ZoneSurvival{
 		ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "1"},
 		Spec: v1alpha1.ZoneSurvivalSpec{
-			Workloads: []v1alpha1.SurvivalWorkload{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
-			Hold:      true, Buy: &v1alpha1.Buy{Namespace: "buffers", Max: 10},
+			Workloads: []v1alpha1.SurvivalWorkload{
+				{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			},
+			Hold: true, Buy: &v1alpha1.Buy{Namespace: "buffers", Max: 10},
 		},
 		Status: v1alpha1.ZoneSurvivalStatus{
-			Missing:    []v1alpha1.SurvivalMissing{{Zone: "b", Pods: 2, Requests: cpu("1")}, {Pods: 1, Requests: cpu("8")}},
+			Missing: []v1alpha1.SurvivalMissing{
+				{Zone: "b", Pods: 2, Requests: cpu("1")}, {Pods: 1, Requests: cpu("8")},
+			},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse}},
 		},
 	}
 	cluster := &Cluster{Now: start, Nodes: []*v1.Node{node("a1", "a", true), node("b1", "b", true)}, Pods: []*v1.Pod{
 		waits("one", time.Hour, func(p *v1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"pool": "web", "kind": "large"}
-			p.Spec.Tolerations = []v1.Toleration{{Key: "web", Operator: v1.TolerationOpExists}, {Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute}}
+			p.Spec.Tolerations = []v1.Toleration{
+				{Key: "web", Operator: v1.TolerationOpExists},
+				{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute},
+			}
 		}),
 		waits("two", time.Hour, func(p *v1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"pool": "web", "kind": "small"}
-			p.Spec.Tolerations = []v1.Toleration{{Key: "web", Operator: v1.TolerationOpExists}, {Key: "more", Operator: v1.TolerationOpExists}}
+			p.Spec.Tolerations = []v1.Toleration{
+				{Key: "web", Operator: v1.TolerationOpExists}, {Key: "more", Operator: v1.TolerationOpExists},
+			}
 		}),
 	}}
 	unused := func(size string, places string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(size), v1.ResourcePods: resource.MustParse(places)}
 	}
-	d := SurvivalDemand(s, []HeldOnNode{{"a1", unused("3", "2")}, {"b1", unused("1", "1")}, {"gone", unused("9", "1")}}, cluster)
+	d := SurvivalDemand(
+		s, []HeldOnNode{{"a1", unused("3", "2")}, {"b1", unused("1", "1")}, {"gone", unused("9", "1")}}, cluster,
+	)
 	require.Equal(t, []Want{want("", "8", 1), {Zone: "a", Requests: v1.ResourceList{"cpu": *resource.NewMilliQuantity(1500, resource.DecimalSI)}, Pods: 2}, {
 		Zone: "b", Requests: v1.ResourceList{"cpu": *resource.NewMilliQuantity(1000, resource.DecimalSI)}, Pods: 3,
 	}}, d.Wants)

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// OwnerLabel has the UID of the object for which a CapacityBuffer and a PodTemplate ask, on both and on the pods of the template.
+	// OwnerLabel has the UID of the object for which a CapacityBuffer and a PodTemplate ask, on both and on the pods of
+	// the template.
 	OwnerLabel = "zonewise.dev/bought-for"
 	// zoneLabel has the zone, on both; not on those that ask for any zone.
 	zoneLabel = "zonewise.dev/bought-in"
@@ -26,7 +27,8 @@ const (
 	fallAnnotation = "zonewise.dev/falls"
 	// image is that of the pods, which are never made.
 	image = "registry.k8s.io/pause:3.10"
-	// longestPrefix is how much of the owner's name is in the names of the objects. Autoscalers put the name into longer ones.
+	// longestPrefix is how much of the owner's name is in the names of the objects. Autoscalers put the name into
+	// longer ones.
 	longestPrefix = 150
 )
 
@@ -38,10 +40,13 @@ const (
 
 // Versions are the versions of CapacityBuffers that can be written, the preferred one first.
 func Versions() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{{Group: Group, Version: "v1beta1", Kind: Kind}, {Group: Group, Version: "v1alpha1", Kind: Kind}}
+	return []schema.GroupVersionKind{
+		{Group: Group, Version: "v1beta1", Kind: Kind}, {Group: Group, Version: "v1alpha1", Kind: Kind},
+	}
 }
 
-// name is the name of a buffer. It has the owner's UID in it: an object that is created again under the old name has buffers of its own.
+// name is the name of a buffer. It has the owner's UID in it: an object that is created again under the old name has
+// buffers of its own.
 func (d *Demand) name(zone string, requests v1.ResourceList, placing *Placing) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(d.Owner.UID), zone, shapeKey(requests, placing)}, "\x00")))
 	prefix := strings.ToLower(d.Owner.Name)
@@ -62,11 +67,13 @@ func (d *Demand) metadata(b *Buffer) metav1.ObjectMeta {
 	if b.Zone != "" {
 		own[zoneLabel] = b.Zone
 	}
-	return metav1.ObjectMeta{Namespace: d.Buy.Namespace, Name: b.Name, Labels: own, OwnerReferences: []metav1.OwnerReference{d.Owner}}
+	return metav1.ObjectMeta{
+		Namespace: d.Buy.Namespace, Name: b.Name, Labels: own, OwnerReferences: []metav1.OwnerReference{d.Owner},
+	}
 }
 
-// PodTemplate returns the pods of a buffer whose Requests are known. Policies for pods apply to them, since an autoscaler may have the API server
-// complete them.
+// PodTemplate returns the pods of a buffer whose Requests are known. Policies for pods apply to them, since an
+// autoscaler may have the API server complete them.
 func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
 	placing := &d.Placing
 	if b.Placing != nil {
@@ -84,10 +91,15 @@ func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
 		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.labels()}, Spec: v1.PodSpec{
 			NodeSelector: selector, Tolerations: placing.Tolerations, PriorityClassName: d.Buy.PriorityClassName,
 			AutomountServiceAccountToken: new(false),
-			SecurityContext:              &v1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}},
+			SecurityContext: &v1.PodSecurityContext{
+				RunAsNonRoot: new(true), SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
+			},
 			Containers: []v1.Container{{
-				Name: "room", Image: image, Resources: v1.ResourceRequirements{Requests: b.Requests, Limits: notOvercommitted(b.Requests)},
-				SecurityContext: &v1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}}},
+				Name: "room", Image: image,
+				Resources: v1.ResourceRequirements{Requests: b.Requests, Limits: notOvercommitted(b.Requests)},
+				SecurityContext: &v1.SecurityContext{
+					AllowPrivilegeEscalation: new(false), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+				},
 			}},
 		}},
 	}
@@ -100,12 +112,15 @@ func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
 	switch {
 	case placing.PerNode == 1:
 		apart := []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname, LabelSelector: same}}
-		affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: append(apart, placing.Apart...)}
+		affinity.PodAntiAffinity = &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: append(apart, placing.Apart...),
+		}
 		t.Template.Spec.Affinity = affinity
 	case placing.PerNode > 1:
 		// With more domains demanded than there are nodes, the least count is 0, and no node has more than maxSkew.
 		t.Template.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
-			TopologyKey: v1.LabelHostname, MaxSkew: placing.PerNode, MinDomains: new(int32(1 << 20)), WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: same,
+			TopologyKey: v1.LabelHostname, MaxSkew: placing.PerNode, MinDomains: new(int32(1 << 20)),
+			WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: same,
 		}}
 	}
 	return t
@@ -136,12 +151,15 @@ func (d *Demand) CapacityBuffer(b *Buffer, version schema.GroupVersionKind) *uns
 	u.SetLabels(about.Labels)
 	u.SetOwnerReferences(about.OwnerReferences)
 	if b.Fall != nil {
-		u.SetAnnotations(map[string]string{fallAnnotation: fmt.Sprintf("%s %d", b.Fall.Since.UTC().Format(time.RFC3339), b.Fall.Most)})
+		u.SetAnnotations(map[string]string{
+			fallAnnotation: fmt.Sprintf("%s %d", b.Fall.Since.UTC().Format(time.RFC3339), b.Fall.Most),
+		})
 	}
 	return u
 }
 
-// Read returns what a CapacityBuffer asks for. What somebody else has changed about it so that it cannot be read counts as not there.
+// Read returns what a CapacityBuffer asks for. What somebody else has changed about it so that it cannot be read counts
+// as not there.
 func Read(u *unstructured.Unstructured) Buffer {
 	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	b := Buffer{Name: u.GetName(), Zone: u.GetLabels()[zoneLabel], Asked: int32(min(max(0, replicas), 1<<30))} //nolint:gosec // bounded
@@ -165,7 +183,8 @@ func Conditions(u *unstructured.Unstructured) []metav1.Condition {
 		}
 		text := func(field string) string { s, _, _ := unstructured.NestedString(c, field); return s }
 		out = append(out, metav1.Condition{
-			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message"),
+			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"),
+			Message: text("message"),
 		})
 	}
 	return out

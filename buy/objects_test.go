@@ -42,8 +42,15 @@ func TestObjects(t *testing.T) {
 	}, spec.Containers[0].Resources, "of what nodes do not overcommit the API server demands limits")
 	require.Equal(t, map[string]string{"team": "shop", OwnerLabel: "1"}, template.Template.Labels)
 	require.Equal(t, []v1.PodAffinityTerm{
-		{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{OwnerLabel: "1"}}},
-		{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Namespaces: []string{"shop"}},
+		{
+			TopologyKey:   v1.LabelHostname,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{OwnerLabel: "1"}},
+		},
+		{
+			TopologyKey:   v1.LabelHostname,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Namespaces:    []string{"shop"},
+		},
 	}, spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, "neither another slot nor an owner is on the node")
 	require.Equal(t, map[string]string{"pool": "web"}, r.Spec.Slot.NodeSelector, "the object is not modified")
 
@@ -56,21 +63,34 @@ func TestObjects(t *testing.T) {
 	for _, version := range Versions() {
 		u := d.CapacityBuffer(&buffers[1], version)
 		require.Equal(t, "autoscaling.x-k8s.io/"+version.Version, u.GetAPIVersion())
-		require.Equal(t, map[string]any{"replicas": int64(2), "podTemplateRef": map[string]any{"name": buffers[1].Name}}, u.Object["spec"])
-		require.Equal(t, Buffer{Name: buffers[1].Name, Zone: "b", Asked: 2, Fall: buffers[1].Fall}, Read(u), "it can be continued from")
+		require.Equal(
+			t, map[string]any{"replicas": int64(2), "podTemplateRef": map[string]any{"name": buffers[1].Name}},
+			u.Object["spec"],
+		)
+		require.Equal(
+			t, Buffer{Name: buffers[1].Name, Zone: "b", Asked: 2, Fall: buffers[1].Fall}, Read(u),
+			"it can be continued from",
+		)
 	}
 }
 
-// TestNames: an object created again under an old name has buffers of its own, one size has one name, and long names leave room for those that autoscalers make of them.
+// TestNames: an object created again under an old name has buffers of its own, one size has one name, and long names
+// leave room for those that autoscalers make of them.
 func TestNames(t *testing.T) {
 	d := demand(1)
 	d.Owner.Name = "Web." + strings.Repeat("x", 145) + ".end"
 	name := d.name("a", cpu("2"), nil)
 	require.Len(t, name, 149+1+10)
-	require.Equal(t, name, d.name("a", v1.ResourceList{"cpu": resource.MustParse("2000m"), "memory": resource.MustParse("0")}, nil))
+	require.Equal(
+		t, name,
+		d.name("a", v1.ResourceList{"cpu": resource.MustParse("2000m"), "memory": resource.MustParse("0")}, nil),
+	)
 	other := *d
 	other.Owner.UID = "2"
-	require.Len(t, map[string]bool{name: true, d.name("b", cpu("2"), nil): true, d.name("a", cpu("3"), nil): true, other.name("a", cpu("2"), nil): true}, 4)
+	require.Len(t, map[string]bool{
+		name: true, d.name("b", cpu("2"), nil): true, d.name("a", cpu("3"), nil): true,
+		other.name("a", cpu("2"), nil): true,
+	}, 4)
 }
 
 // TestRead: what somebody has made of a CapacityBuffer does not stop the part.

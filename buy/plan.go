@@ -42,8 +42,9 @@ func (b *Buffer) surplus() int32 { return max(0, b.Asked-b.Wanted) }
 // lack is how many more are wanted than asked for.
 func (b *Buffer) lack() int32 { return max(0, b.Wanted-b.Asked) }
 
-// Plan returns what to ask for from now on, given what is asked for, sorted by zone and name, with no buffer that asks for nothing and of
-// which nothing is wanted. atMax says that spec.buy.max keeps some of what is wanted from being asked for.
+// Plan returns what to ask for from now on, given what is asked for, sorted by zone and name, with no buffer that asks
+// for nothing and of which nothing is wanted. atMax says that spec.buy.max keeps some of what is wanted from being
+// asked for.
 func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bool) {
 	p := plan{demand: d, bound: d.Buy.Max}
 	for i := range asked {
@@ -105,8 +106,8 @@ func (p *plan) total() int32 {
 	return n
 }
 
-// settle lowers what pods have been asked for that run now: they use the room, and keep its node. A surplus that was there at an earlier look is not of pods
-// that had arrived by then.
+// settle lowers what pods have been asked for that run now: they use the room, and keep its node. A surplus that was
+// there at an earlier look is not of pods that had arrived by then.
 func (p *plan) settle(now time.Time) {
 	used := map[string]int32{}
 	for _, b := range p.buffers {
@@ -158,7 +159,8 @@ func (p *plan) replace() {
 	}
 }
 
-// cut asks for no more than spec.buy.max, which may have been lowered: what is wanted no more goes first, then a part of the largest.
+// cut asks for no more than spec.buy.max, which may have been lowered: what is wanted no more goes first, then a part
+// of the largest.
 func (p *plan) cut() {
 	for p.total() > p.bound {
 		most := slices.MaxFunc(p.buffers, func(a, b *Buffer) int {
@@ -168,8 +170,8 @@ func (p *plan) cut() {
 	}
 }
 
-// rise asks for what is wanted and not asked for yet, one pod of each buffer at a time, and reports whether the bound keeps it from asking for all. As many
-// as wait to be placed are left out: their room is there.
+// rise asks for what is wanted and not asked for yet, one pod of each buffer at a time, and reports whether the bound
+// keeps it from asking for all. As many as wait to be placed are left out: their room is there.
 func (p *plan) rise() (atMax bool) {
 	var lack int32
 	for _, b := range p.buffers {

@@ -101,7 +101,8 @@ func mostWanted(past []step, zone string, now time.Time) int32 {
 	return most
 }
 
-// TestSettles: after long enough with the same wants exactly these are asked for, whatever was asked for before, and the next plans change nothing.
+// TestSettles: after long enough with the same wants exactly these are asked for, whatever was asked for before, and
+// the next plans change nothing.
 func TestSettles(t *testing.T) {
 	sizes := []string{"1", "2", "3"}
 	rapid.Check(t, func(t *rapid.T) {

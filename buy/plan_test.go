@@ -20,7 +20,10 @@ func cpu(quantity string) v1.ResourceList {
 
 // demand wants in zones, each "zone size pods".
 func demand(most int32, wants ...Want) *Demand {
-	return &Demand{Owner: metav1.OwnerReference{Name: "web", UID: "1"}, Buy: v1alpha1.Buy{Namespace: "buffers", Max: most}, Wants: wants}
+	return &Demand{
+		Owner: metav1.OwnerReference{Name: "web", UID: "1"}, Buy: v1alpha1.Buy{Namespace: "buffers", Max: most},
+		Wants: wants,
+	}
 }
 
 func want(zone, size string, n int32) Want { return Want{Zone: zone, Requests: cpu(size), Pods: n} }
@@ -45,8 +48,8 @@ func run(t *testing.T, apart time.Duration, demands ...*Demand) []Buffer {
 	return buffers
 }
 
-// TestFallsToTheMostOfTheLastMinutes: what is asked for rises at once and falls after FallAfter, not to what is wanted then but to the most
-// that was wanted meanwhile.
+// TestFallsToTheMostOfTheLastMinutes: what is asked for rises at once and falls after FallAfter, not to what is wanted
+// then but to the most that was wanted meanwhile.
 func TestFallsToTheMostOfTheLastMinutes(t *testing.T) {
 	of := func(n int32) *Demand { return demand(100, want("a", "1", n)) }
 	for _, tc := range []struct {
@@ -68,26 +71,36 @@ func TestFallsToTheMostOfTheLastMinutes(t *testing.T) {
 	require.Empty(t, run(t, FallAfter, of(5), of(0), of(0)), "a buffer for nothing is none")
 }
 
-// TestNeverMoreThanMax: under the bound the zones share what is newly asked for, what is asked for already stays, and a lower bound holds at once.
+// TestNeverMoreThanMax: under the bound the zones share what is newly asked for, what is asked for already stays, and a
+// lower bound holds at once.
 func TestNeverMoreThanMax(t *testing.T) {
 	d := demand(6, want("a", "1", 5), want("b", "1", 2), want("c", "1", 9))
 	buffers, atMax := d.Plan(nil, start)
 	require.True(t, atMax)
-	require.Equal(t, []int32{2, 2, 2}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")})
+	require.Equal(
+		t, []int32{2, 2, 2},
+		[]int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")},
+	)
 
 	less := demand(6, want("a", "1", 5), want("c", "1", 2))
 	buffers, atMax = less.Plan(buffers, start.Add(time.Minute))
 	require.True(t, atMax, "zone b falls in a few minutes, and zone a gets its share then")
 	require.Equal(t, int32(2), asked(d, buffers, "a", "1"))
 	buffers, _ = less.Plan(buffers, start.Add(time.Minute+FallAfter))
-	require.Equal(t, []int32{4, 0, 2}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")})
+	require.Equal(
+		t, []int32{4, 0, 2},
+		[]int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")},
+	)
 
 	less.Buy.Max, less.Lost = 2, []string{"c"}
 	buffers, _ = less.Plan(buffers, start.Add(2*time.Minute+FallAfter))
-	require.Equal(t, []int32{1, 1}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "c", "1")}, "also in a lost zone")
+	require.Equal(
+		t, []int32{1, 1}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "c", "1")}, "also in a lost zone",
+	)
 }
 
-// TestReplaces: another size takes the place of one that is wanted no more, at once and within the bound; room in a zone takes that of room in any.
+// TestReplaces: another size takes the place of one that is wanted no more, at once and within the bound; room in a
+// zone takes that of room in any.
 func TestReplaces(t *testing.T) {
 	d := demand(4, want("a", "2", 4))
 	buffers := run(t, time.Second, demand(4, want("a", "1", 4)), d)
@@ -95,22 +108,34 @@ func TestReplaces(t *testing.T) {
 
 	d = demand(9, want("a", "1", 2), want("b", "1", 1))
 	buffers = run(t, time.Second, demand(9, want("", "1", 3)), d)
-	require.Equal(t, []int32{0, 2, 1}, []int32{asked(d, buffers, "", "1"), asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")})
+	require.Equal(
+		t, []int32{0, 2, 1},
+		[]int32{asked(d, buffers, "", "1"), asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")},
+	)
 
 	buffers = run(t, time.Second, demand(9, want("b", "1", 3)), demand(9, want("a", "1", 3)))
-	require.Equal(t, []int32{3, 3}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")}, "another zone does not")
+	require.Equal(
+		t, []int32{3, 3}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")}, "another zone does not",
+	)
 }
 
-// TestFrozen: a lost zone stays as it is in both directions, nothing more is asked for there, and when it is back its fall starts again.
+// TestFrozen: a lost zone stays as it is in both directions, nothing more is asked for there, and when it is back its
+// fall starts again.
 func TestFrozen(t *testing.T) {
 	d := demand(9, want("a", "1", 3), want("b", "1", 3))
 	lost := demand(9, want("a", "1", 1), want("b", "1", 5), want("c", "1", 1))
 	lost.Lost = []string{"a", "c"}
 	buffers := run(t, FallAfter, d, lost, lost, lost)
-	require.Equal(t, []int32{3, 5, 0}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")})
+	require.Equal(
+		t, []int32{3, 5, 0},
+		[]int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")},
+	)
 	lost.Lost = nil
 	buffers, _ = lost.Plan(buffers, start.Add(4*FallAfter))
-	require.Equal(t, []int32{3, 5, 1}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")})
+	require.Equal(
+		t, []int32{3, 5, 1},
+		[]int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1"), asked(d, buffers, "c", "1")},
+	)
 	buffers, _ = lost.Plan(buffers, start.Add(5*FallAfter))
 	require.Equal(t, int32(1), asked(d, buffers, "a", "1"))
 
@@ -120,7 +145,8 @@ func TestFrozen(t *testing.T) {
 	require.Equal(t, []int32{1, 5}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")})
 }
 
-// TestOwnersThatWaitAreNotBoughtFor: what is unused since owners have gone is not bought again while as many wait to be placed.
+// TestOwnersThatWaitAreNotBoughtFor: what is unused since owners have gone is not bought again while as many wait to be
+// placed.
 func TestOwnersThatWaitAreNotBoughtFor(t *testing.T) {
 	d := demand(9, want("a", "1", 1))
 	gone := demand(9, want("a", "1", 4))

@@ -51,8 +51,9 @@ func decide(t require.TestingT, p *v1alpha1.ZoneSpreadPolicy, replicas int64, po
 func refusedFor(waited time.Duration, key string) func(*v1.Pod) {
 	return func(pod *v1.Pod) {
 		pod.Status.Conditions = []v1.PodCondition{{
-			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(start.Add(-waited)),
-			Message: "0/2 nodes are available: 2 policy " + key + ": zone a holds 1 of 4, share 2.0, maxSkew 1 over zone c with 0 of weight 1.",
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			LastTransitionTime: metav1.NewTime(start.Add(-waited)),
+			Message:            "0/2 nodes are available: 2 policy " + key + ": zone a holds 1 of 4, share 2.0, maxSkew 1 over zone c with 0 of weight 1.",
 		}}
 	}
 }
@@ -64,7 +65,7 @@ func several(n int, options ...func(*v1.Pod)) (out []*v1.Pod) {
 	return out
 }
 
-// TestWaits: which pods a policy makes wait, and since when.
+// TestWaits: which pods a policy makes wait.
 func TestWaits(t *testing.T) {
 	p := compiled(t, spread(nil))
 	refused := refusedFor(time.Minute, "shop/web")
@@ -73,17 +74,20 @@ func TestWaits(t *testing.T) {
 		options []func(*v1.Pod)
 		want    bool
 	}{
-		{"it has waited for long enough", []func(*v1.Pod){refused}, true},
-		{"it may be about to be placed", []func(*v1.Pod){refusedFor(WaitsAtLeast-time.Second, "shop/web")}, false},
+		{"it is refused", []func(*v1.Pod){refused}, true},
 		{"another policy refuses it", []func(*v1.Pod){refusedFor(time.Minute, "shop/web2")}, false},
 		{"nothing is known of it", nil, false},
 		{"it has a node", []func(*v1.Pod){refused, func(pod *v1.Pod) { pod.Spec.NodeName = "a1" }}, false},
 		{"it preempts", []func(*v1.Pod){refused, func(pod *v1.Pod) { pod.Status.NominatedNodeName = "a1" }}, false},
-		{"it is gated", []func(*v1.Pod){refused, func(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }}, false},
-		{"it is being deleted", []func(*v1.Pod){refused, func(pod *v1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(start)) }}, false},
+		{"it is gated", []func(*v1.Pod){refused, func(pod *v1.Pod) {
+			pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
+		}}, false},
+		{"it is being deleted", []func(*v1.Pod){refused, func(pod *v1.Pod) {
+			pod.DeletionTimestamp = ptr.To(metav1.NewTime(start))
+		}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.want, Waits(waits("web", time.Hour, tc.options...), p, start))
+			require.Equal(t, tc.want, Waits(waits("web", time.Hour, tc.options...), p))
 		})
 	}
 }
@@ -102,11 +106,21 @@ func TestPolicyWants(t *testing.T) {
 		options  []func(*v1.Pod)
 		want     map[string]int32
 	}{
-		{name: "a declared zone without nodes", replicas: 6, pods: map[string]int64{"a": 1, "b": 1}, waiting: 4, want: map[string]int32{"c": 2}},
-		{name: "a cap", change: perZone(2), replicas: 6, pods: map[string]int64{"a": 2, "b": 2}, waiting: 2, want: map[string]int32{"c": 2}},
-		{name: "all zones are at the cap", change: perZone(2), replicas: 7, pods: map[string]int64{"a": 2, "b": 2}, waiting: 3, want: map[string]int32{"c": 2}},
 		{
-			name: "a majority has to remain", change: func(s *v1alpha1.ZoneSpreadPolicySpec) { s.QuorumSafe, s.MaxSkew = true, 100 },
+			name: "a declared zone without nodes", replicas: 6, pods: map[string]int64{"a": 1, "b": 1}, waiting: 4,
+			want: map[string]int32{"c": 2},
+		},
+		{
+			name: "a cap", change: perZone(2), replicas: 6, pods: map[string]int64{"a": 2, "b": 2}, waiting: 2,
+			want: map[string]int32{"c": 2},
+		},
+		{
+			name: "all zones are at the cap", change: perZone(2), replicas: 7, pods: map[string]int64{"a": 2, "b": 2},
+			waiting: 3, want: map[string]int32{"c": 2},
+		},
+		{
+			name:     "a majority has to remain",
+			change:   func(s *v1alpha1.ZoneSpreadPolicySpec) { s.QuorumSafe, s.MaxSkew = true, 100 },
 			replicas: 5, pods: map[string]int64{"a": 2, "b": 2}, waiting: 1, want: map[string]int32{"c": 1},
 		},
 		{
@@ -114,18 +128,25 @@ func TestPolicyWants(t *testing.T) {
 			replicas: 10, pods: map[string]int64{"a": 1, "b": 2, "c": 2}, waiting: 5, want: map[string]int32{"a": 5},
 		},
 		{
-			name: "a forbidden zone", change: func(s *v1alpha1.ZoneSpreadPolicySpec) { s.DefaultWeight = new(int32(0)) },
-			replicas: 3, pods: map[string]int64{"a": 1, "b": 1, "c": 0, "d": 0}, waiting: 1, want: map[string]int32{"c": 1},
+			name:     "a forbidden zone",
+			change:   func(s *v1alpha1.ZoneSpreadPolicySpec) { s.DefaultWeight = new(int32(0)) },
+			replicas: 3, pods: map[string]int64{"a": 1, "b": 1, "c": 0, "d": 0}, waiting: 1,
+			want: map[string]int32{"c": 1},
 		},
 		{name: "nothing is refused", replicas: 6, pods: map[string]int64{"a": 2, "b": 2, "c": 2}, waiting: 3},
 		{
 			name: "a zone where the pods cannot be", replicas: 6, pods: map[string]int64{"a": 1, "b": 1}, waiting: 4,
-			options: []func(*v1.Pod){func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelTopologyZone: "a"} }},
+			options: []func(*v1.Pod){func(pod *v1.Pod) {
+				pod.Spec.NodeSelector = map[string]string{v1.LabelTopologyZone: "a"}
+			}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := spread(tc.change)
-			d := PolicyDemand(p, []Refused{{Table: decide(t, p, tc.replicas, tc.pods), Pods: several(tc.waiting, tc.options...)}}, &Cluster{Now: start})
+			d := PolicyDemand(
+				p, []Refused{{Table: decide(t, p, tc.replicas, tc.pods), Pods: several(tc.waiting, tc.options...)}},
+				&Cluster{Now: start},
+			)
 			var got map[string]int32
 			for _, w := range d.Wants {
 				if got == nil {
@@ -153,24 +174,36 @@ func TestPoliciesAgree(t *testing.T) {
 func TestPodThatFitsNowhere(t *testing.T) {
 	p := spread(nil)
 	fixed := several(1, func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelTopologyZone: "a"} })
-	d := PolicyDemand(p, []Refused{{Table: decide(t, p, 6, map[string]int64{"a": 1, "b": 1}), Pods: append(fixed, several(1)...)}}, &Cluster{Now: start})
+	d := PolicyDemand(
+		p, []Refused{{Table: decide(t, p, 6, map[string]int64{"a": 1, "b": 1}), Pods: append(fixed, several(1)...)}},
+		&Cluster{Now: start},
+	)
 	require.Len(t, d.Wants, 1)
 	require.Equal(t, "c", d.Wants[0].Zone)
 }
 
-// TestShapes: pods that differ in where they may be have buffers of their own, and those that keep apart from each other by nodes keep apart in the buffer.
+// TestShapes: pods that differ in where they may be have buffers of their own, and those that keep apart from each
+// other by nodes keep apart in the buffer.
 func TestShapes(t *testing.T) {
-	apart := v1.PodAffinityTerm{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MatchLabelKeys: []string{"x"}}
+	apart := v1.PodAffinityTerm{
+		TopologyKey:    v1.LabelHostname,
+		LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		MatchLabelKeys: []string{"x"},
+	}
 	pods := several(3)
 	pods[1].Spec.Tolerations = []v1.Toleration{{Key: "web", Operator: v1.TolerationOpExists}}
 	pods[2].Spec.Affinity = &v1.Affinity{
 		NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
 			MatchExpressions: []v1.NodeSelectorRequirement{{Key: "disk", Operator: v1.NodeSelectorOpExists}},
 		}}}},
-		PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{apart}},
+		PodAntiAffinity: &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{apart},
+		},
 	}
 	p := spread(func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = 9 })
-	d := PolicyDemand(p, []Refused{{Table: decide(t, p, 20, map[string]int64{"a": 9, "b": 9}), Pods: pods}}, &Cluster{Now: start})
+	d := PolicyDemand(
+		p, []Refused{{Table: decide(t, p, 20, map[string]int64{"a": 9, "b": 9}), Pods: pods}}, &Cluster{Now: start},
+	)
 	buffers, _ := d.Plan(nil, start)
 	require.Len(t, buffers, 3)
 	seen := map[string]bool{}
@@ -196,18 +229,25 @@ func TestShapes(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// TestArrivedPodsEndTheRequest: what is asked for ends at once when the pods run, not after FallAfter; if they are gone instead, it falls as usual.
+// TestArrivedPodsEndTheRequest: what is asked for ends at once when the pods run, not after FallAfter; if they are gone
+// instead, it falls as usual.
 func TestArrivedPodsEndTheRequest(t *testing.T) {
 	p := spread(nil)
-	cluster := &Cluster{Now: start, Nodes: []*v1.Node{node("a1", "a", true), node("b1", "b", true), node("c1", "c", true)}}
-	d := PolicyDemand(p, []Refused{{Table: decide(t, p, 6, map[string]int64{"a": 1, "b": 1}), Pods: several(4)}}, cluster)
+	cluster := &Cluster{
+		Now: start, Nodes: []*v1.Node{node("a1", "a", true), node("b1", "b", true), node("c1", "c", true)},
+	}
+	d := PolicyDemand(
+		p, []Refused{{Table: decide(t, p, 6, map[string]int64{"a": 1, "b": 1}), Pods: several(4)}}, cluster,
+	)
 	buffers, _ := d.Plan(nil, start)
 	require.Len(t, buffers, 1)
 	require.Equal(t, int32(2), buffers[0].Asked)
 
 	placed := several(2, func(pod *v1.Pod) {
 		pod.Spec.NodeName = "c1"
-		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(start)}}
+		pod.Status.Conditions = []v1.PodCondition{
+			{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(start)},
+		}
 	})
 	cluster.Pods = placed
 	after, _ := PolicyDemand(p, nil, cluster).Plan(buffers, start)
@@ -272,7 +312,10 @@ func (w *world) place(t require.TestingT) (waiting int64) {
 
 // look plans for the pods that wait, and has the autoscaler give the buffers room.
 func (w *world) look(t require.TestingT, waiting int64) *Demand {
-	d := PolicyDemand(w.policy, []Refused{{Table: decide(t, w.policy, w.replicas, w.pods), Pods: several(int(waiting))}}, &Cluster{Now: w.now})
+	d := PolicyDemand(
+		w.policy, []Refused{{Table: decide(t, w.policy, w.replicas, w.pods), Pods: several(int(waiting))}},
+		&Cluster{Now: w.now},
+	)
 	d.Arrived = w.arrived
 	w.buffers, _ = d.Plan(w.buffers, w.now)
 	for _, b := range w.buffers {
@@ -308,7 +351,8 @@ func TestPolicyBuys(t *testing.T) {
 				s.QuorumSafe = rapid.Bool().Draw(t, "quorumSafe")
 				s.Buy.Max = rapid.Int32Range(1, 12).Draw(t, "max")
 			}),
-			replicas: rapid.Int64Range(1, 12).Draw(t, "replicas"), pods: map[string]int64{}, room: map[string]int64{}, now: start, arrived: map[string][]time.Time{},
+			replicas: rapid.Int64Range(1, 12).Draw(t, "replicas"), pods: map[string]int64{}, room: map[string]int64{},
+			now: start, arrived: map[string][]time.Time{},
 		}
 		for _, zone := range []string{"a", "b", "c", "d"} {
 			if rapid.Bool().Draw(t, "nodes in "+zone) {
@@ -328,7 +372,9 @@ func TestPolicyBuys(t *testing.T) {
 				}
 			}
 			if asked > d.Buy.Max || int64(wanted) > waiting {
-				t.Fatalf("%d are wanted and %d asked for, of at most %d, while %d wait", wanted, asked, d.Buy.Max, waiting)
+				t.Fatalf(
+					"%d are wanted and %d asked for, of at most %d, while %d wait", wanted, asked, d.Buy.Max, waiting,
+				)
 			}
 			w.now = w.now.Add(15 * time.Second)
 		}

@@ -44,7 +44,8 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer
 	view := &buy.Cluster{Now: now, Nodes: snapshot.List[*v1.Node](cluster), Pods: snapshot.List[*v1.Pod](cluster)}
 	var out []*buyer
 	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](cluster) {
-		if r.DeletionTimestamp != nil || r.Spec.Buy == nil && meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBuying) == nil {
+		if r.DeletionTimestamp != nil ||
+			r.Spec.Buy == nil && meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBuying) == nil {
 			continue // the API server deletes what a deleted object owns
 		}
 		r = r.DeepCopy()
@@ -58,11 +59,14 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer
 		out = append(out, b)
 	}
 	for _, s := range snapshot.List[*v1alpha1.ZoneSurvival](cluster) {
-		if s.DeletionTimestamp != nil || s.Spec.Buy == nil && meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionBuying) == nil {
+		if s.DeletionTimestamp != nil ||
+			s.Spec.Buy == nil && meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionBuying) == nil {
 			continue
 		}
 		s = s.DeepCopy()
-		b := &buyer{object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name, nothing: nothingHeld}
+		b := &buyer{
+			object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name, nothing: nothingHeld,
+		}
 		if s.Spec.Buy != nil {
 			b.demand = buy.SurvivalDemand(s, heldFor(cluster, s), view)
 		}
@@ -89,7 +93,9 @@ func (b *buyer) withdraw(now time.Time) {
 	*b.status = nil
 	meta.RemoveStatusCondition(b.conditions, v1alpha1.ConditionLimitedByQuotas)
 	if b.expired {
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonExpired, "nothing is held any more", now)
+		b.setCondition(
+			v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonExpired, "nothing is held any more", now,
+		)
 	} else {
 		meta.RemoveStatusCondition(b.conditions, v1alpha1.ConditionBuying)
 	}
@@ -111,10 +117,12 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 		plan := &planned.buffers[i]
 		conditions := planned.answers[plan.Name]
 		buffer := v1alpha1.BuyBuffer{
-			Name: plan.Name, Zone: plan.Zone, Requests: plan.Requests, Wanted: int64(plan.Wanted), Asked: int64(plan.Asked),
+			Name: plan.Name, Zone: plan.Zone, Requests: plan.Requests, Wanted: int64(plan.Wanted),
+			Asked:  int64(plan.Asked),
 			Answer: crd.Shortened(buy.Answer(conditions)),
 		}
-		if last := before[plan.Name]; plan.Asked > 0 && last != nil && last.Asked == buffer.Asked && !last.AskedSince.IsZero() {
+		if last := before[plan.Name]; plan.Asked > 0 && last != nil && last.Asked == buffer.Asked &&
+			!last.AskedSince.IsZero() {
 			buffer.AskedSince = last.AskedSince
 		} else if plan.Asked > 0 {
 			buffer.AskedSince = metav1.NewTime(now).Rfc3339Copy()
@@ -123,7 +131,8 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 			oldest = buffer.AskedSince.Time
 		}
 		answered = answered || len(conditions) > 0
-		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionLimitedByQuotas); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionLimitedByQuotas); c != nil &&
+			c.Status == metav1.ConditionTrue {
 			limited = append(limited, plan.Name+": "+c.Message)
 		}
 		status.Wanted, status.Asked = status.Wanted+buffer.Wanted, status.Asked+buffer.Asked
@@ -142,14 +151,23 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 	about := fmt.Sprintf("room for %d pods is asked for, of %d wanted", status.Asked, status.Wanted)
 	switch silent := now.Sub(oldest) >= answerWithin && !answered; {
 	case failed != nil:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonNotWritten, message.OneLine(failed), now)
+		b.setCondition(
+			v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonNotWritten, message.OneLine(failed), now,
+		)
 	case b.demand.Frozen != "":
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonFrozen, about+"; that stays as it is: "+b.demand.Frozen, now)
+		b.setCondition(
+			v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonFrozen,
+			about+"; that stays as it is: "+b.demand.Frozen, now,
+		)
 	case planned.atMax:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonMaxReached, about+": spec.buy.max is in the way", now)
+		b.setCondition(
+			v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonMaxReached,
+			about+": spec.buy.max is in the way", now,
+		)
 	case silent:
 		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionUnknown, v1alpha1.ReasonNotAnswered,
-			about+"; no autoscaler has said anything about the CapacityBuffers: it may have to be told to read them", now)
+			about+"; no autoscaler has said anything about the CapacityBuffers: it may have to be told to read them",
+			now)
 	case status.Wanted == 0 && status.Asked == 0:
 		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, b.nothing, now)
 	default:
@@ -162,7 +180,8 @@ const maxReported = 100
 
 func (b *buyer) setCondition(kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	meta.SetStatusCondition(b.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message), ObservedGeneration: b.object.GetGeneration(),
+		Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message),
+		ObservedGeneration: b.object.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	})
 }

@@ -51,8 +51,8 @@ type planned struct {
 	answers map[string][]metav1.Condition
 }
 
-// askForAll asks for what is wanted, and reports whether objects of the part were left that no demand names: the next
-// look is to see that they are gone. What goes wrong is in the conditions, and is tried again at the next look.
+// askForAll asks for what is wanted, and reports whether objects of the part were left that no demand names, or may
+// have been: the next look is to see that they are gone. What goes wrong is in the conditions, and is tried again then.
 func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Time) (left bool) {
 	logger := klog.FromContext(ctx)
 	has, err := c.listOwned(ctx)
@@ -80,7 +80,10 @@ func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Ti
 	c.mu.Lock()
 	c.asked = all
 	c.mu.Unlock()
-	return err == nil && c.deleteUnplanned(ctx, has)
+	if err != nil {
+		return !errors.Is(err, errNotInstalled)
+	}
+	return c.deleteUnplanned(ctx, has)
 }
 
 // reasonOf is the reason of the condition Buying for an error.
@@ -183,7 +186,8 @@ func (c *Controller) applyPlanned(ctx context.Context, d *buy.Demand, next *plan
 // applyBuffer applies the two objects of a buffer where they are not as they should be: the template first, since it is
 // what the other refers to.
 func (c *Controller) applyBuffer(
-	ctx context.Context, d *buy.Demand, b *buy.Buffer, before *unstructured.Unstructured, template *v1.PodTemplate, version schema.GroupVersionKind,
+	ctx context.Context, d *buy.Demand, b *buy.Buffer, before *unstructured.Unstructured, template *v1.PodTemplate,
+	version schema.GroupVersionKind,
 ) error {
 	if b.Requests != nil {
 		if err := c.applyTemplate(ctx, d.PodTemplate(b), template); err != nil {
@@ -197,7 +201,9 @@ func (c *Controller) applyBuffer(
 	if err := c.applyObject(ctx, u, before != nil); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", buy.Kind, u.GetNamespace(), u.GetName(), err)
 	}
-	klog.FromContext(ctx).V(2).Info("Asked an autoscaler for room", "owner", d.Owner.Name, "zone", b.Zone, "pods", b.Asked)
+	klog.FromContext(ctx).V(2).Info(
+		"Asked an autoscaler for room", "owner", d.Owner.Name, "zone", b.Zone, "pods", b.Asked,
+	)
 	return nil
 }
 
@@ -274,8 +280,11 @@ func (c *Controller) deleteUnplanned(ctx context.Context, has *existing) (left b
 	remove := func(obj client.Object) {
 		left = true
 		uid := obj.GetUID()
-		if err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot delete an object that is not wanted any more", "object", klog.KObj(obj))
+		if err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil &&
+			ctx.Err() == nil {
+			klog.FromContext(ctx).Error(
+				err, "Cannot delete an object that is not wanted any more", "object", klog.KObj(obj),
+			)
 		}
 	}
 	for _, objects := range has.buffers {

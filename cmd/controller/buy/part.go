@@ -26,12 +26,14 @@ const (
 )
 
 // decidingKinds decide what is wanted.
-var decidingKinds = []string{"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev", "zonespreadpolicies.zonewise.dev"}
+var decidingKinds = []string{
+	"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev", "zonespreadpolicies.zonewise.dev",
+}
 
 // Controller keeps the CapacityBuffers. Make one with New.
 type Controller struct {
 	client client.Client
-	meter  parts.Meter
+	looks  parts.Looks
 	now    func() time.Time
 	// cleaned is when it was last seen that nothing is left, while no object has spec.buy.
 	cleaned time.Time
@@ -50,17 +52,21 @@ type figures struct {
 // Describe returns the part.
 func Describe() parts.Description {
 	return parts.Description{
-		Name: "buy", Help: "ask an autoscaler for the nodes of ZoneReservations, ZoneSurvivals and ZoneSpreadPolicies with spec.buy, by CapacityBuffers",
-		MetricPrefix: declared.Prefix,
-		AddFlags:     func(*pflag.FlagSet) {},
-		Validate:     func() error { return nil },
-		New:          func(shared parts.Shared) parts.Part { return New(shared) },
+		Name: "buy", MetricPrefix: declared.Prefix,
+		Help: "ask an autoscaler for the nodes of ZoneReservations, ZoneSurvivals and ZoneSpreadPolicies with " +
+			"spec.buy, by CapacityBuffers",
+		AddFlags: func(*pflag.FlagSet) {},
+		Validate: func() error { return nil },
+		New:      func(shared parts.Shared) parts.Part { return New(shared) },
 	}
 }
 
 // New returns the part.
 func New(shared parts.Shared) *Controller {
-	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, seen: refusals{}, asked: map[types.UID]figures{}}
+	return &Controller{
+		client: shared.Client, looks: shared.NewLooks("buy", share, decidingKinds...), now: time.Now,
+		seen: refusals{}, asked: map[types.UID]figures{},
+	}
 }
 
 var _ parts.Part = &Controller{}
@@ -88,25 +94,23 @@ func (c *Controller) Close() {}
 
 // Turn implements parts.Part: it asks for what the cluster makes wanted, and reads what was answered.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
+	return c.looks.Turn(ctx, c.now(), read, c.look)
+}
+
+func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unread string) (next time.Duration) {
+	if unread != "" {
+		return lookInterval // what is not seen may be wanted
+	}
 	now := c.now()
-	if wait := c.meter.TryBegin(now); wait > 0 {
-		return wait, nil // to read the cluster costs CPU
-	}
-	defer c.meter.End()
-	cluster := read()
-	if resource := cluster.Unread(decidingKinds...); resource != "" {
-		klog.FromContext(ctx).V(2).Info("What is asked for stays as it is: a resource cannot be read", "resource", resource)
-		return lookInterval, nil // what is not seen may be wanted
-	}
 	buyers := buyersOf(cluster, now, c.seen)
 	if len(buyers) == 0 && now.Sub(c.cleaned) < idleInterval {
-		return idleInterval, nil
+		return idleInterval
 	}
 	left := c.askForAll(ctx, buyers, now)
 	if len(buyers) > 0 || left {
 		c.cleaned = time.Time{}
-		return lookInterval, ctx.Err()
+		return lookInterval
 	}
 	c.cleaned = now
-	return idleInterval, ctx.Err()
+	return idleInterval
 }

@@ -1,7 +1,6 @@
 package buy
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -28,11 +27,15 @@ func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster, seen refusals
 	var out []*buyer
 	var asking []*v1alpha1.ZoneSpreadPolicy
 	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster) {
-		if p.DeletionTimestamp != nil || p.Spec.Buy == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBuying) == nil {
+		if p.DeletionTimestamp != nil ||
+			p.Spec.Buy == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBuying) == nil {
 			continue
 		}
 		p = p.DeepCopy()
-		out = append(out, &buyer{object: p, status: &p.Status.Buy, conditions: &p.Status.Conditions, name: p.Namespace + "/" + p.Name, nothing: "no pod waits because of the policy"})
+		out = append(out, &buyer{
+			object: p, status: &p.Status.Buy, conditions: &p.Status.Conditions, name: p.Namespace + "/" + p.Name,
+			nothing: "no pod waits because of the policy",
+		})
 		if p.Spec.Buy != nil {
 			asking = append(asking, p)
 		}
@@ -51,12 +54,15 @@ func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster, seen refusals
 	return out
 }
 
-// refusals are when the pods that wait because of a policy were first seen to do so, by their UIDs. They are not written down: after a restart of the
-// controller, room is asked for another hour.
+// refusals are when the pods that wait because of a policy were first seen to do so, by their UIDs. They are not
+// written down: after a restart of the controller, room is asked for another hour.
 type refusals map[types.UID]time.Time
 
-// refusedBy returns the pods for which policies want room, by the UIDs of the policies. A pod that several of them make wait is the first one's, by name.
-func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, now time.Time, seen refusals) map[types.UID][]buy.Refused {
+// refusedBy returns the pods for which policies want room, by the UIDs of the policies. A pod that several of them make
+// wait is the first one's, by name.
+func refusedBy(
+	cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, now time.Time, seen refusals,
+) map[types.UID][]buy.Refused {
 	compiled := map[string][]*policy.Policy{} // by namespace
 	for _, p := range asking {
 		if c, errs := policy.Compile(p); len(errs) == 0 {
@@ -69,14 +75,15 @@ func refusedBy(cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, 
 	refusers, waiting := map[*v1.Pod]*policy.Policy{}, map[types.UID]bool{}
 	for _, pod := range snapshot.List[*v1.Pod](cluster) {
 		for _, p := range compiled[pod.Namespace] {
-			if !p.Selects(pod.Labels) || !buy.Waits(pod, p, now) {
+			if !p.Selects(pod.Labels) || !buy.Waits(pod, p) {
 				continue
 			}
 			waiting[pod.UID] = true
 			if _, known := seen[pod.UID]; !known {
 				seen[pod.UID] = now
 			}
-			if now.Sub(seen[pod.UID]) < buy.WaitsAtMost {
+			first := seen[pod.UID]
+			if now.Sub(first) < buy.WaitsAtMost && now.Sub(buy.WaitsSince(pod, first)) >= buy.WaitsAtLeast {
 				refusers[pod] = p
 			}
 			break
@@ -138,14 +145,26 @@ func decide(c *census.Census, refusers map[*v1.Pod]*policy.Policy) map[types.UID
 	out := map[types.UID][]buy.Refused{}
 	for _, key := range keys {
 		g := groups[key]
-		var tables []*policy.Table
-		for _, d := range g.decisions {
+		refused := buy.Refused{Pods: g.pods, Changes: g.changes}
+		for i, d := range g.decisions {
 			n := len(d.Queries())
-			tables = append(tables, d.Table(answers[:n]))
+			table := d.Table(answers[:n])
 			answers = answers[n:]
+			if i == 0 {
+				refused.Table = table
+			} else {
+				refused.Beside = append(refused.Beside, table)
+			}
 		}
-		slices.SortStableFunc(g.pods, func(a, b *v1.Pod) int { return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()) })
-		out[g.policy.UID()] = append(out[g.policy.UID()], buy.Refused{Table: tables[0], Beside: tables[1:], Pods: g.pods})
+		out[g.policy.UID()] = append(out[g.policy.UID()], refused)
+	}
+	return out
+}
+
+// changes returns what another pod changes about each decision once it is placed.
+func (g *group) changes(pod *v1.Pod) (out []policy.Change) {
+	for _, d := range g.decisions {
+		out = append(out, d.ChangeBy(pod))
 	}
 	return out
 }

@@ -19,8 +19,9 @@ import (
 func refused(key string, pods ...*v1.Pod) {
 	for _, pod := range pods {
 		pod.Status.Conditions = []v1.PodCondition{{
-			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(clitest.Now.Add(-time.Minute)),
-			Message: "0/2 nodes are available: 2 policy " + key + ": zone a holds 2 of 6, share 2.0, cap 2 (maxPerZone 2).",
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			LastTransitionTime: metav1.NewTime(clitest.Now.Add(-time.Minute)),
+			Message:            "0/2 nodes are available: 2 policy " + key + ": zone a holds 2 of 6, share 2.0, cap 2 (maxPerZone 2).",
 		}}
 	}
 }
@@ -96,7 +97,74 @@ func TestPoliciesBuy(t *testing.T) {
 	}
 }
 
-// TestHowLongAPodIsRefused: room is asked for an hour since the policy was seen to refuse a pod, which may have been gated for long before.
+// TestWorkloadsOfOnePolicy: two Deployments with caps of their own, whose pods count for each other's skew, ask
+// together for no more than the policy lets into the zone. Pods with another node selector are decided by themselves.
+func TestWorkloadsOfOnePolicy(t *testing.T) {
+	for name, want := range map[string]int32{"the same nodes": 2, "other nodes": 4} {
+		t.Run(name, func(t *testing.T) {
+			c := clitest.New()
+			for _, zone := range []string{"a", "b"} {
+				c.Node(zone, zone, "8", "32Gi").Labels["disk"] = "ssd"
+			}
+			for _, app := range []string{"web", "api"} {
+				add := c.Deployment(app, 4, "1", "1Gi", func(p *v1.PodTemplateSpec) {
+					if app == "api" && name == "other nodes" {
+						p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+					}
+				})
+				add("a")
+				add("b")
+				refused("shop/both", add(""), add(""))
+			}
+			p := c.Policy("both", func(s *v1alpha1.ZoneSpreadPolicySpec) {
+				s.MaxSkew, s.MaxPerZone, s.Zones = 1, new(intstr.FromString("50%")), []v1alpha1.ZoneSpreadZone{
+					{Name: "c"},
+				}
+				s.Buy = &v1alpha1.PolicyBuy{Max: 10}
+			})
+			p.Spec.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "api"}},
+			}}
+			got := map[string]int32{}
+			for _, w := range buyersOf(c.Snapshot, clitest.Now, refusals{})[0].demand.Wants {
+				got[w.Zone] += w.Pods
+			}
+			require.Equal(t, map[string]int32{"c": want}, got)
+		})
+	}
+}
+
+// TestClosingZone: while downAfter runs, a zone whose nodes are gone holds the others back, as it does in the
+// scheduler.
+func TestClosingZone(t *testing.T) {
+	c := clitest.New()
+	lost := c.Node("a", "a", "8", "32Gi", v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule})
+	lost.Status.Conditions[0].Status = v1.ConditionUnknown
+	lost.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clitest.Now.Add(-time.Minute))
+	c.Node("b", "b", "8", "32Gi")
+	c.Node("c", "c", "8", "32Gi")
+	add := c.Deployment("web", 7, "1", "1Gi", nil)
+	for _, node := range []string{"a", "b", "b", "c", "c", "c"} {
+		add(node)
+	}
+	refused("shop/web", add(""))
+	p := c.Policy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew, s.Buy = 1, &v1alpha1.PolicyBuy{Max: 10} })
+	for _, zone := range []string{"a", "b", "c"} {
+		p.Status.Zones = append(p.Status.Zones, v1alpha1.ZoneStatus{Name: zone, State: v1alpha1.ZoneAvailable})
+	}
+	zones := func(now time.Time) (out []string) {
+		c.TakenAt = now
+		for _, w := range buyersOf(c.Snapshot, now, refusals{})[0].demand.Wants {
+			out = append(out, w.Zone)
+		}
+		return out
+	}
+	require.Equal(t, []string{"a"}, zones(clitest.Now))
+	require.Equal(t, []string{"b"}, zones(clitest.Now.Add(2*time.Minute)))
+}
+
+// TestHowLongAPodIsRefused: room is asked for within the hour since the policy was seen to refuse a pod, and of one
+// that has been gated not in the first 30 seconds of it.
 func TestHowLongAPodIsRefused(t *testing.T) {
 	c := clitest.New()
 	c.Node("a", "a", "8", "32Gi")
@@ -105,6 +173,7 @@ func TestHowLongAPodIsRefused(t *testing.T) {
 	pod := web("")
 	refused("shop/web", pod)
 	pod.Status.Conditions[0].LastTransitionTime.Time = clitest.Now.Add(-24 * time.Hour) // a gate kept it until now
+	pod.Generation = 2
 	c.Policy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 		s.MaxSkew, s.Zones, s.Buy = 1, []v1alpha1.ZoneSpreadZone{{Name: "c"}}, &v1alpha1.PolicyBuy{Max: 10}
 	})
@@ -112,7 +181,9 @@ func TestHowLongAPodIsRefused(t *testing.T) {
 	wants := func(after time.Duration) int {
 		return len(buyersOf(c.Snapshot, clitest.Now.Add(after), seen)[0].demand.Wants)
 	}
-	require.Equal(t, 1, wants(0))
+	require.Zero(t, wants(0))
+	require.Zero(t, wants(buy.WaitsAtLeast-time.Second))
+	require.Equal(t, 1, wants(buy.WaitsAtLeast))
 	require.Equal(t, 1, wants(buy.WaitsAtMost-time.Second))
 	require.Zero(t, wants(buy.WaitsAtMost))
 
@@ -120,5 +191,11 @@ func TestHowLongAPodIsRefused(t *testing.T) {
 	require.Zero(t, wants(buy.WaitsAtMost))
 	require.Empty(t, seen)
 	pod.Spec.SchedulingGates = nil
-	require.Equal(t, 1, wants(buy.WaitsAtMost))
+	require.Zero(t, wants(buy.WaitsAtMost))
+	require.Equal(t, 1, wants(buy.WaitsAtMost+buy.WaitsAtLeast))
+
+	// One that never had a gate: its condition says since when it waits, to a controller that has just started as well.
+	pod.Generation = 1
+	seen = refusals{}
+	require.Equal(t, 1, wants(0))
 }

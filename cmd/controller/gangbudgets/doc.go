@@ -1,16 +1,18 @@
-// Package gangbudgets is the part of the controller that keeps whole gangs from being taken apart by voluntary evictions.
+// Package gangbudgets is the part of the controller that keeps whole gangs from being taken apart by voluntary
+// evictions.
 //
 // # Contract
 //
-// A PodGroup with the annotation zonewise.dev/disruption-budget: minMember gets a PodDisruptionBudget of its name, of which it is
-// the owner, as soon as minMember of its members are bound: so many have to stay. It is kept while a member is bound, and it follows minMember. For a native
-// PodGroup this is minCount.
+// A PodGroup with the annotation zonewise.dev/disruption-budget: minMember gets a PodDisruptionBudget of its name, of
+// which it is the owner, as soon as minMember of its members are bound: so many have to stay. It is kept while a member
+// is bound, and it follows minMember. For a native PodGroup this is minCount.
 //
-// A budget selects by labels. Members of a PodGroup of scheduling.x-k8s.io have its label. The budget of a native one selects by the labels that all
-// members have and no other pod of the namespace, such as those of their Job; where there are none there is no budget.
+// A budget selects by labels. Members of a PodGroup of scheduling.x-k8s.io have its label. The budget of a native one
+// selects by the labels that all members have and no other pod of the namespace, such as those of their Job; where
+// there are none there is no budget.
 //
-// Two budgets that select the same pod make every eviction of it fail. So there is none of ours for a gang of which another budget selects a member, and
-// none where another budget has the name. An event of the PodGroup says so.
+// Two budgets that select the same pod make every eviction of it fail. So there is none of ours for a gang of which
+// another budget selects a member, and none where another budget has the name. An event of the PodGroup says so.
 //
 // Nothing is remembered but what events have said: the budgets are the state.
 package gangbudgets

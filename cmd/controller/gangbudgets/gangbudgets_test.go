@@ -31,14 +31,20 @@ func gang(bound int) (*clitest.Cluster, *schedulingv1alpha1.PodGroup) {
 		if i < bound {
 			node = "a"
 		}
-		c.Pod("train-"+string(rune('0'+i)), node, clitest.Plain("1", "1Gi"), map[string]string{"app": "train", schedulingv1alpha1.PodGroupLabel: "train"})
+		c.Pod(
+			"train-"+string(rune('0'+i)), node, clitest.Plain("1", "1Gi"),
+			map[string]string{"app": "train", schedulingv1alpha1.PodGroupLabel: "train"},
+		)
 	}
 	return c, g
 }
 
 // budgetFor is the budget that a PodGroup has.
 func budgetFor(g *schedulingv1alpha1.PodGroup) *policyv1.PodDisruptionBudget {
-	return budgetOf(&group{Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember}, map[string]string{schedulingv1alpha1.PodGroupLabel: g.Name})
+	return budgetOf(
+		&group{Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember},
+		map[string]string{schedulingv1alpha1.PodGroupLabel: g.Name},
+	)
 }
 
 // names are those of budgets.
@@ -163,7 +169,8 @@ func (s *server) Delete(_ context.Context, obj client.Object, _ ...client.Delete
 	return nil
 }
 
-// TestTurn: each refusal is told once, a write that fails is tried again soon, and nothing is concluded from what cannot be read.
+// TestTurn: each refusal is told once, a write that fails is tried again soon, and nothing is concluded from what
+// cannot be read.
 func TestTurn(t *testing.T) {
 	to := &server{}
 	c := New(parts.Shared{Client: to, CPUFraction: 1000})

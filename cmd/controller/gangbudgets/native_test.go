@@ -27,11 +27,15 @@ func TestNativePlan(t *testing.T) {
 		selector               map[string]string
 		refusal                string
 	}{
-		{name: "a whole gang", minCount: 3, nodes: nodes, create: []string{"train"}, selector: map[string]string{"app": "train"}},
+		{
+			name: "a whole gang", minCount: 3, nodes: nodes, create: []string{"train"},
+			selector: map[string]string{"app": "train"},
+		},
 		{name: "a gang that is not whole", minCount: 4, nodes: nodes},
 		{name: "no gang", nodes: nodes},
 		{
-			name: "labels that differ between members", minCount: 3, nodes: nodes, create: []string{"train"}, selector: map[string]string{"job": "1"},
+			name: "labels that differ between members", minCount: 3, nodes: nodes, create: []string{"train"},
+			selector: map[string]string{"job": "1"},
 			change: func(c *clitest.Cluster) {
 				for i, pod := range c.Pods() {
 					pod.Labels = map[string]string{"job": "1", "index": strconv.Itoa(i)}
@@ -46,17 +50,20 @@ func TestNativePlan(t *testing.T) {
 			refusal: "no labels that all members have are theirs alone: a budget selects by labels",
 		},
 		{
-			name: "a member that waits has them, too", minCount: 3, nodes: []string{"a", "a", "a", ""}, create: []string{"train"}, selector: map[string]string{"app": "train"},
+			name: "a member that waits has them, too", minCount: 3, nodes: []string{"a", "a", "a", ""},
+			create: []string{"train"}, selector: map[string]string{"app": "train"},
 		},
 		{
-			name: "the budget of a gang that has lost members stays as it is", minCount: 3, nodes: []string{"a", "", ""},
+			name: "the budget of a gang that has lost members stays as it is", minCount: 3,
+			nodes: []string{"a", "", ""},
 			change: func(c *clitest.Cluster) {
 				c.Add(budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"}))
 				c.Pods()[0].Labels["index"] = "0"
 			},
 		},
 		{
-			name: "another minCount", minCount: 2, nodes: nodes, update: []string{"train"}, selector: map[string]string{"app": "train"},
+			name: "another minCount", minCount: 2, nodes: nodes, update: []string{"train"},
+			selector: map[string]string{"app": "train"},
 			change: func(c *clitest.Cluster) {
 				b := budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"})
 				b.Spec.MinAvailable, b.Annotations = new(intstr.FromInt32(3)), map[string]string{"team": "shop"}
@@ -65,7 +72,9 @@ func TestNativePlan(t *testing.T) {
 		},
 		{
 			name: "a gang that has ended", minCount: 3, remove: []string{"train"},
-			change: func(c *clitest.Cluster) { c.Add(budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"})) },
+			change: func(c *clitest.Cluster) {
+				c.Add(budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"}))
+			},
 		},
 		{
 			name: "a PodGroup of the other API has the name", minCount: 3, nodes: nodes,

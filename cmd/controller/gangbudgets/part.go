@@ -22,16 +22,22 @@ import (
 )
 
 const (
-	// retryInterval is after how long what could not be written is tried again, and idleInterval after how long it is looked if nothing changes.
+	// retryInterval is after how long what could not be written is tried again, and idleInterval after how long it is
+	// looked if nothing changes.
 	retryInterval, idleInterval = 15 * time.Second, 10 * time.Minute
 	// share is what part of the controller's budget of CPU goes into looking at the cluster for this.
 	share = 0.1
 )
 
+// decidingKinds decide which budgets there are.
+var decidingKinds = []string{
+	"pods", "podgroups.scheduling.x-k8s.io", kinds.NativePodGroups, "poddisruptionbudgets.policy",
+}
+
 // Controller keeps the budgets. Make one with New.
 type Controller struct {
 	client client.Client
-	meter  parts.Meter
+	looks  parts.Looks
 	now    func() time.Time
 	// told is the message of the last event about each PodGroup that is refused a budget.
 	told map[types.UID]string
@@ -49,7 +55,10 @@ func Describe() parts.Description {
 
 // New returns the part.
 func New(shared parts.Shared) *Controller {
-	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, told: map[types.UID]string{}}
+	return &Controller{
+		client: shared.Client, looks: shared.NewLooks("gang-budgets", share, decidingKinds...), now: time.Now,
+		told: map[types.UID]string{},
+	}
 }
 
 var _ parts.Part = &Controller{}
@@ -64,20 +73,14 @@ func (c *Controller) Close() {}
 
 // Turn implements parts.Part: it makes the budgets what the PodGroups ask for.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	now := c.now()
-	if wait := c.meter.TryBegin(now); wait > 0 {
-		return wait, nil // to read the cluster costs CPU
+	return c.looks.Turn(ctx, c.now(), read, c.look)
+}
+
+func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unread string) (next time.Duration) {
+	if unread != "" || !c.write(ctx, planFor(cluster)) {
+		return retryInterval // what is not seen may ask for a budget, or be one
 	}
-	defer c.meter.End()
-	cluster := read()
-	if resource := cluster.Unread("pods", "podgroups.scheduling.x-k8s.io", kinds.NativePodGroups, "poddisruptionbudgets.policy"); resource != "" {
-		klog.FromContext(ctx).V(2).Info("Disruption budgets of gangs stay as they are: a resource cannot be read", "resource", resource)
-		return retryInterval, nil // what is not seen may ask for a budget, or be one
-	}
-	if !c.write(ctx, planFor(cluster)) {
-		return retryInterval, ctx.Err()
-	}
-	return idleInterval, ctx.Err()
+	return idleInterval
 }
 
 // write writes what is planned, and reports whether all is written. What is not is planned again from a newer look.
@@ -114,12 +117,14 @@ func (c *Controller) write(ctx context.Context, p *plan) bool {
 	return all
 }
 
-// eventOf returns the event about a refusal. Its name follows from what it says: another process that says the same does not say it twice.
+// eventOf returns the event about a refusal. Its name follows from what it says: another process that says the same
+// does not say it twice.
 func eventOf(r *refusal, now time.Time) *eventsv1.Event {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, r.group.GetUID(), r.reason, r.message)
 	e := parts.NewEvent("gang-budgets", v1.ObjectReference{
-		APIVersion: r.group.apiVersion, Kind: podGroupKind, Namespace: r.group.GetNamespace(), Name: r.group.GetName(), UID: r.group.GetUID(),
+		APIVersion: r.group.apiVersion, Kind: podGroupKind, Namespace: r.group.GetNamespace(), Name: r.group.GetName(),
+		UID: r.group.GetUID(),
 	}, now)
 	e.Name = fmt.Sprintf("%.200s.%x", r.group.GetName(), h.Sum64())
 	e.Type, e.Reason, e.Action, e.Note = v1.EventTypeWarning, r.reason, "KeepBudget", crd.Shortened(r.message)

@@ -60,13 +60,17 @@ type group struct {
 func groupsOf(cluster *snapshot.Snapshot) []*group {
 	var out []*group
 	for _, g := range snapshot.List[*schedulingv1alpha1.PodGroup](cluster) {
-		out = append(out, &group{Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember, minField: "spec.minMember"})
+		out = append(out, &group{
+			Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember,
+			minField: "spec.minMember",
+		})
 	}
 	for _, g := range snapshot.List[*kinds.NativePodGroup](cluster) {
 		if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
 			_, kind := kinds.ResourceOf(g)
 			out = append(out, &group{
-				Object: g, apiVersion: kind.GroupVersion().String(), minMember: gang.MinCount, minField: "spec.schedulingPolicy.gang.minCount", native: true,
+				Object: g, apiVersion: kind.GroupVersion().String(), minMember: gang.MinCount,
+				minField: "spec.schedulingPolicy.gang.minCount", native: true,
 			})
 		}
 	}
@@ -86,7 +90,9 @@ func keyOf(pod *v1.Pod) key {
 	if name, named := native.GroupOf(pod); named {
 		return key{name, true}
 	}
-	return key{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[schedulingv1alpha1.PodGroupLabel]}, false}
+	return key{
+		types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[schedulingv1alpha1.PodGroupLabel]}, false,
+	}
 }
 
 // refusal says why a PodGroup that asks for a budget has none.
@@ -129,8 +135,11 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	return p
 }
 
-// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none; beside are the pods of its namespace, its members among them.
-func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, members, beside []*v1.Pod, others []*policyv1.PodDisruptionBudget) {
+// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none; beside are the pods of its
+// namespace, its members among them.
+func (p *plan) planGroup(
+	g *group, own *policyv1.PodDisruptionBudget, members, beside []*v1.Pod, others []*policyv1.PodDisruptionBudget,
+) {
 	bound := slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
 	reason, message := refusalOf(g, bound, others)
 	if p.named[client.ObjectKeyFromObject(g)] {
@@ -165,8 +174,9 @@ func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, members, b
 	}
 }
 
-// selectorOf returns labels that all members of a native gang have and no other pod of the namespace; nil if there are none. last is what its budget
-// selects by, which is kept while it is right: with fewer members more labels are common to them.
+// selectorOf returns labels that all members of a native gang have and no other pod of the namespace; nil if there are
+// none. last is what its budget selects by, which is kept while it is right: with fewer members more labels are common
+// to them.
 func selectorOf(g *group, last map[string]string, members, beside []*v1.Pod) map[string]string {
 	common := maps.Clone(members[0].Labels)
 	for _, pod := range members {
@@ -174,8 +184,13 @@ func selectorOf(g *group, last map[string]string, members, beside []*v1.Pod) map
 	}
 	for _, candidate := range []map[string]string{last, common} {
 		selected := labels.SelectorFromSet(candidate)
-		if len(candidate) > 0 && !slices.ContainsFunc(members, func(pod *v1.Pod) bool { return !selected.Matches(labels.Set(pod.Labels)) }) &&
-			!slices.ContainsFunc(beside, func(pod *v1.Pod) bool { return keyOf(pod) != g.key() && selected.Matches(labels.Set(pod.Labels)) }) {
+		if len(candidate) > 0 &&
+			!slices.ContainsFunc(members, func(pod *v1.Pod) bool {
+				return !selected.Matches(labels.Set(pod.Labels))
+			}) &&
+			!slices.ContainsFunc(beside, func(pod *v1.Pod) bool {
+				return keyOf(pod) != g.key() && selected.Matches(labels.Set(pod.Labels))
+			}) {
 			return candidate
 		}
 	}
@@ -185,7 +200,9 @@ func selectorOf(g *group, last map[string]string, members, beside []*v1.Pod) map
 // refusalOf returns why a PodGroup that asks for a budget is not to have one; empty if it may.
 func refusalOf(g *group, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget) (reason, message string) {
 	if value := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
-		return reasonInvalid, fmt.Sprintf("annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember)
+		return reasonInvalid, fmt.Sprintf(
+			"annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember,
+		)
 	}
 	if g.minMember < 1 {
 		return reasonInvalid, fmt.Sprintf("%s is %d: no member has to stay", g.minField, g.minMember)
@@ -200,20 +217,25 @@ func refusalOf(g *group, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget
 		}
 		for _, pod := range bound {
 			if selector.Matches(labels.Set(pod.Labels)) {
-				return reasonOtherBudget, fmt.Sprintf("PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", b.Name, pod.Name)
+				return reasonOtherBudget, fmt.Sprintf(
+					"PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", b.Name,
+					pod.Name,
+				)
 			}
 		}
 	}
 	return "", ""
 }
 
-// budgetOf returns the budget of a PodGroup. A member that is not ready may be evicted: it does none of the gang's work, and would keep its node from being
-// drained for ever.
+// budgetOf returns the budget of a PodGroup. A member that is not ready may be evicted: it does none of the gang's
+// work, and would keep its node from being drained for ever.
 func budgetOf(g *group, selector map[string]string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: g.GetNamespace(), Name: g.GetName(), Labels: map[string]string{managedByLabel: managedBy},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: g.apiVersion, Kind: podGroupKind, Name: g.GetName(), UID: g.GetUID(), Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: g.apiVersion, Kind: podGroupKind, Name: g.GetName(), UID: g.GetUID(), Controller: new(true),
+			}},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable:               new(intstr.FromInt32(g.minMember)),
