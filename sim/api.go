@@ -40,7 +40,9 @@ type api struct{ *Sim }
 var (
 	codecs  = serializer.NewCodecFactory(kinds.Scheme)
 	decoder = codecs.UniversalDeserializer()
-	paths   = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	paths   = &request.RequestInfoFactory{
+		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+	}
 )
 
 // RoundTrip implements http.RoundTripper.
@@ -140,12 +142,15 @@ func (a api) serveOther(r *http.Request, info *request.RequestInfo) (any, error)
 	switch {
 	case known && info.Verb == "list":
 		return &metav1.PartialObjectMetadataList{
-			TypeMeta: metav1.TypeMeta{Kind: gvk.Kind + "List", APIVersion: gvk.GroupVersion().String()}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			TypeMeta: metav1.TypeMeta{Kind: gvk.Kind + "List", APIVersion: gvk.GroupVersion().String()},
+			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 		}, nil
 	case known && info.Verb == "watch":
 		return newStream(r)
 	}
-	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, gvr.GroupResource(), info.Name, "", 0, false)
+	return nil, apierrors.NewGenericServerResponse(
+		http.StatusNotFound, info.Verb, gvr.GroupResource(), info.Name, "", 0, false,
+	)
 }
 
 // otherKinds has the kinds of the scheme by their resources.
@@ -187,7 +192,8 @@ func selection(k *kind, namespace string, r *http.Request) (func(obj client.Obje
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return func(obj client.Object) bool {
-		if namespace != "" && k.namespaced && obj.GetNamespace() != namespace || !byLabel.Matches(labels.Set(obj.GetLabels())) {
+		if namespace != "" && k.namespaced && obj.GetNamespace() != namespace ||
+			!byLabel.Matches(labels.Set(obj.GetLabels())) {
 			return false
 		}
 		if byField.Empty() {
@@ -303,7 +309,9 @@ func (k *kind) requestedObject(
 		case types.MergePatchType:
 			body, err = jsonpatch.MergePatch(stored, body)
 		default:
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, info.Verb, k.resource, info.Name, string(patch), 0, false)
+			return nil, apierrors.NewGenericServerResponse(
+				http.StatusUnsupportedMediaType, info.Verb, k.resource, info.Name, string(patch), 0, false,
+			)
 		}
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
@@ -319,7 +327,9 @@ func (k *kind) requestedObject(
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("%T is not a %s", decoded, k.gvk.Kind))
 }
 
-var success = &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
+var success = &metav1.Status{
+	TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
+}
 
 func conflict(k *kind, obj client.Object) error {
 	return apierrors.NewConflict(k.resource, obj.GetName(), errors.New("the object has been modified"))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOwedTimePassesFromDeadlineToDeadline: what is deferred is not seen before it is paid, except by the queue what has ticked, and
-// nothing is fired together with what is due later.
+// TestOwedTimePassesFromDeadlineToDeadline: what is deferred is not seen before it is paid, except by the queue what
+// has ticked, and nothing is fired together with what is due later.
 func TestOwedTimePassesFromDeadlineToDeadline(t *testing.T) {
 	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	c := newClock(began)

@@ -64,8 +64,12 @@ func copyTopology(pod *v1.Pod, node *v1.Node) {
 }
 
 func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })
-	pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == kind
+	})
+	pod.Status.Conditions = append(
+		pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at},
+	)
 }
 
 // endTerminatingPods has the pods of the cluster that terminate end when their grace periods do. A pod that ought to
@@ -73,7 +77,8 @@ func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
 func (s *Sim) endTerminatingPods(objects []client.Object) {
 	for _, obj := range objects {
 		pod, ok := obj.(*v1.Pod)
-		if !ok || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || isEndedPod(pod) || !pod.DeletionTimestamp.After(s.clock.Now()) {
+		if !ok || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || isEndedPod(pod) ||
+			!pod.DeletionTimestamp.After(s.clock.Now()) {
 			continue
 		}
 		then := s.releaseClaims // its controller has replaced it when it began to terminate
@@ -194,7 +199,9 @@ func (s *Sim) sortForReplacement(pods []*v1.Pod) {
 			all[i].draw = seededNumber(s.options.Seed, string(pod.UID))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b lost) int { return cmp.Or(slices.Compare(a.rank, b.rank), cmp.Compare(a.draw, b.draw)) })
+	slices.SortStableFunc(all, func(a, b lost) int {
+		return cmp.Or(slices.Compare(a.rank, b.rank), cmp.Compare(a.draw, b.draw))
+	})
 	for i := range all {
 		pods[i] = all[i].pod
 	}
@@ -202,7 +209,9 @@ func (s *Sim) sortForReplacement(pods []*v1.Pod) {
 
 // Add creates objects, and the own claims of pods. The Sim owns the objects from then on. Run schedules the pods.
 func (s *Sim) Add(objects ...client.Object) error {
-	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(s.store.kindOrder(a), s.store.kindOrder(b)) })
+	slices.SortStableFunc(objects, func(a, b client.Object) int {
+		return cmp.Compare(s.store.kindOrder(a), s.store.kindOrder(b))
+	})
 	for _, obj := range objects {
 		if created := obj.GetCreationTimestamp(); created.IsZero() {
 			obj.SetCreationTimestamp(metav1.Time{Time: s.clock.Now()})

@@ -76,7 +76,9 @@ func (s *Sim) WhyNotReplaced(pod *v1.Pod) string {
 			return whyJobMakesNone(job.(*batchv1.Job), pod) //nolint:forcetypeassert // as the type argument says
 		}
 	default:
-		if !slices.ContainsFunc(s.options.Controllers, func(known string) bool { return strings.EqualFold(known, kind) }) {
+		if !slices.ContainsFunc(s.options.Controllers, func(known string) bool {
+			return strings.EqualFold(known, kind)
+		}) {
 			return fmt.Sprintf("no controller is known to replace it: its owner is %s %s", kind, owner.Name)
 		}
 	}
@@ -125,7 +127,9 @@ func whyJobMakesNone(job *batchv1.Job, pod *v1.Pod) string {
 		return ""
 	}
 	if limit := ptr.Deref(job.Spec.BackoffLimit, 6); job.Status.Failed > limit {
-		return fmt.Sprintf("its Job %s fails: %d of its pods have failed (backoffLimit %d)", job.Name, job.Status.Failed, limit)
+		return fmt.Sprintf(
+			"its Job %s fails: %d of its pods have failed (backoffLimit %d)", job.Name, job.Status.Failed, limit,
+		)
 	}
 	return ""
 }
@@ -205,7 +209,8 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 // newPodLike returns a pod as it was before it got its node.
 func (s *Sim) newPodLike(pod *v1.Pod) *v1.Pod {
 	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
+		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels),
+		Annotations:     maps.Clone(pod.Annotations),
 		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
 	}, Spec: pod.Spec} // what the specs have in common is shared: it never changes
 	s.store.mu.Lock()

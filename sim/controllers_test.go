@@ -108,8 +108,8 @@ func TestALossTakenBackIsForgotten(t *testing.T) {
 	}
 }
 
-// TestWhenAVictimIsReplaced: a ReplicaSet does not wait for the end of a pod that terminates, so that its replacement competes for room
-// while the victim still takes some. A StatefulSet waits: the name is taken.
+// TestWhenAVictimIsReplaced: a ReplicaSet does not wait for the end of a pod that terminates, so that its replacement
+// competes for room while the victim still takes some. A StatefulSet waits: the name is taken.
 func TestWhenAVictimIsReplaced(t *testing.T) {
 	for kind, atOnce := range map[string]bool{"ReplicaSet": true, "StatefulSet": false} {
 		t.Run(kind, func(t *testing.T) {

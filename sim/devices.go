@@ -45,20 +45,27 @@ func (s *Sim) makeClaims(pod *v1.Pod) {
 		if ref.ResourceClaimTemplateName == nil {
 			continue
 		}
-		template, ok := get[*resourcev1.ResourceClaimTemplate](s.store, pod.Namespace+"/"+*ref.ResourceClaimTemplateName)
+		template, ok := get[*resourcev1.ResourceClaimTemplate](
+			s.store, pod.Namespace+"/"+*ref.ResourceClaimTemplateName,
+		)
 		if !ok {
 			continue
 		}
 		claim := &resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: pod.Namespace, Name: fmt.Sprintf("%s-%s-%s", pod.Name, ref.Name, pod.UID[max(0, len(pod.UID)-5):]),
-				Labels: maps.Clone(template.Spec.Labels), Annotations: maps.Clone(template.Spec.Annotations), OwnerReferences: owner,
+				Namespace: pod.Namespace,
+				Name:      fmt.Sprintf("%s-%s-%s", pod.Name, ref.Name, pod.UID[max(0, len(pod.UID)-5):]),
+				Labels:    maps.Clone(template.Spec.Labels), Annotations: maps.Clone(template.Spec.Annotations),
+				OwnerReferences: owner,
 			},
 			Spec: *template.Spec.Spec.DeepCopy(),
 		}
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, resourcev1.PodResourceClaimAnnotation, ref.Name)
 		if err := s.store.create(claim); err == nil {
-			pod.Status.ResourceClaimStatuses = append(pod.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &claim.Name})
+			pod.Status.ResourceClaimStatuses = append(
+				pod.Status.ResourceClaimStatuses,
+				v1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &claim.Name},
+			)
 		}
 	}
 }
@@ -94,7 +101,9 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 			s.store.remove(kindFor[*resourcev1.ResourceClaim](s.store), keyOf(claim))
 		default:
 			_, _ = changeObject(s.store, keyOf(claim), func(claim *resourcev1.ResourceClaim) error {
-				claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID })
+				claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
+					return r.UID == pod.UID
+				})
 				if len(claim.Status.ReservedFor) == 0 {
 					claim.Status.Allocation = nil // the last consumer is gone
 				}

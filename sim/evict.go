@@ -95,7 +95,9 @@ func (s *Sim) releaseAndReplace(pod *v1.Pod) {
 // another pod, which Run schedules. An error is the API server's, after which all is as before.
 func (s *Sim) Evict(pod *v1.Pod) error {
 	defer s.noteChange()
-	return s.handleEviction(keyOf(pod), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}, false)
+	return s.handleEviction(
+		keyOf(pod), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}, false,
+	)
 }
 
 // handleEviction handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever
@@ -110,7 +112,8 @@ func (s *Sim) handleEviction(key string, options *metav1.DeleteOptions, dryRun b
 		options = &metav1.DeleteOptions{}
 	}
 	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != "" && *p.UID != pod.UID || p.ResourceVersion != nil && *p.ResourceVersion != "" && *p.ResourceVersion != pod.ResourceVersion {
+		if p.UID != nil && *p.UID != "" && *p.UID != pod.UID ||
+			p.ResourceVersion != nil && *p.ResourceVersion != "" && *p.ResourceVersion != pod.ResourceVersion {
 			return conflict(k, pod)
 		}
 	}
@@ -152,8 +155,11 @@ func (s *Sim) budgetsAllow(pod *v1.Pod) error {
 	if status.ObservedGeneration < budget.Generation || status.DisruptionsAllowed <= 0 {
 		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type:    policyv1.DisruptionBudgetCause,
-			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, status.DesiredHealthy, status.CurrentHealthy),
+			Type: policyv1.DisruptionBudgetCause,
+			Message: fmt.Sprintf(
+				"The disruption budget %s needs %d healthy pods and has %d currently", budget.Name,
+				status.DesiredHealthy, status.CurrentHealthy,
+			),
 		})
 		return err
 	}
@@ -164,7 +170,8 @@ func (s *Sim) budgetsAllow(pod *v1.Pod) error {
 func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
 	var out []*policyv1.PodDisruptionBudget
 	for _, budget := range objectsByIndex[*policyv1.PodDisruptionBudget](s.store, namespaceIndex, pod.Namespace) {
-		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
+		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil &&
+			selector.Matches(labels.Set(pod.Labels)) {
 			out = append(out, budget)
 		}
 	}

@@ -75,7 +75,10 @@ func (w permitWait) isDecided() bool {
 }
 
 func newInFlightWork() *inFlightWork {
-	return &inFlightWork{binding: map[types.UID]bool{}, deadlines: map[types.UID]time.Time{}, waiting: map[types.UID]permitWait{}, preempting: map[types.UID]bool{}}
+	return &inFlightWork{
+		binding: map[types.UID]bool{}, deadlines: map[types.UID]time.Time{}, waiting: map[types.UID]permitWait{},
+		preempting: map[types.UID]bool{},
+	}
 }
 
 // hasWork reports whether anything is under way that does not wait for other pods.
@@ -193,7 +196,10 @@ func (f *inFlightWork) endBinding(uid types.UID) {
 
 // onSchedulingFailure is the scheduler's failure handler. The context is that of the binding cycle, or of the
 // scheduling cycle if there was no binding cycle.
-func (s *Sim) onSchedulingFailure(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+func (s *Sim) onSchedulingFailure(
+	ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+	nominating *fwk.NominatingInfo, start time.Time,
+) {
 	uid := pod.Pod.UID
 	s.handleFailure(ctx, f, pod, status, nominating, start)
 	s.noteFailure(uid, status)

@@ -119,7 +119,9 @@ type registration struct {
 func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	r := &registration{kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial, origin: registrationOrigin()}
+	r := &registration{
+		kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial, origin: registrationOrigin(),
+	}
 	k.registrations = append(slices.Clone(k.registrations), r)
 	slices.SortStableFunc(k.registrations, func(a, b *registration) int { return strings.Compare(a.origin, b.origin) })
 	first := k.inOrderLocked()
@@ -156,7 +158,10 @@ func registrationOrigin() string {
 // orderFirstListsLocked orders the first lists of handlers by kind, and within a kind by handler.
 func (s *store) orderFirstListsLocked() {
 	slices.SortStableFunc(s.pending, func(a, b event) int {
-		return cmp.Or(cmp.Compare(slices.Index(s.order, a.kind), slices.Index(s.order, b.kind)), strings.Compare(a.origin, b.origin))
+		return cmp.Or(
+			cmp.Compare(slices.Index(s.order, a.kind), slices.Index(s.order, b.kind)),
+			strings.Compare(a.origin, b.origin),
+		)
 	})
 }
 
@@ -168,7 +173,8 @@ func (k *kind) inOrderLocked() []any {
 		slices.SortFunc(k.sorted, func(a, b any) int {
 			x, y := a.(client.Object), b.(client.Object) //nolint:forcetypeassert // nothing else is put in
 			return cmp.Or(
-				cmp.Compare(unboundLast(x), unboundLast(y)), x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
+				cmp.Compare(unboundLast(x), unboundLast(y)),
+				x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
 				strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()),
 			)
 		})
@@ -186,7 +192,9 @@ func unboundLast(obj client.Object) int {
 func (k *kind) unregister(r *registration) {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	k.registrations = slices.DeleteFunc(slices.Clone(k.registrations), func(other *registration) bool { return other == r })
+	k.registrations = slices.DeleteFunc(slices.Clone(k.registrations), func(other *registration) bool {
+		return other == r
+	})
 }
 
 func (r *registration) handleEvent(e *event) {

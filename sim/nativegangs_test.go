@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { featuregates.Run(m) }
 
-// nativeGang is a PodGroup of scheduling.k8s.io with so many members that wait, all of which it needs, and of which each asks for 2 CPUs.
+// nativeGang is a PodGroup of scheduling.k8s.io with so many members that wait, all of which it needs, and of which
+// each asks for 2 CPUs.
 func nativeGang(name string, members int, changes ...func(*v1.Pod)) []client.Object {
 	objects := []client.Object{&kinds.NativePodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 1},
@@ -66,8 +67,8 @@ func twoZones() []client.Object {
 	return []client.Object{node("a-0", "a", "8"), node("a-1", "a", "8"), node("b-0", "b", "8"), node("b-1", "b", "8")}
 }
 
-// TestNativeGangs: one that fits starts, one that does not holds nothing, and one that is lost with a zone is whole again elsewhere or waits for
-// more room, all of it.
+// TestNativeGangs: one that fits starts, one that does not holds nothing, and one that is lost with a zone is whole
+// again elsewhere or waits for more room, all of it.
 func TestNativeGangs(t *testing.T) {
 	s := run(t, slices.Concat(twoZones(), nativeGang("small", 4), nativeGang("large", 17)), sim.Options{})
 	require.Zero(t, zonesOf(s, "small")[""])

@@ -15,7 +15,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestPatience: a run waits for the grace periods of the policy that has the longest ones, but not for those that are as good as endless.
+// TestPatience: a run waits for the grace periods of the policy that has the longest ones, but not for those that are
+// as good as endless.
 func TestPatience(t *testing.T) {
 	var objects []client.Object
 	for i, u := range []v1alpha1.UnavailableZones{

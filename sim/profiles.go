@@ -43,7 +43,9 @@ func (s *Sim) profiles(objects []client.Object) ([]config.KubeSchedulerProfile, 
 		if len(profiles) > 0 && profiles[0].Plugins != nil && len(profiles[0].Plugins.QueueSort.Enabled) > 0 { // there is one queue
 			profile.Plugins.QueueSort = *profiles[0].Plugins.QueueSort.DeepCopy()
 			for _, plugin := range profile.Plugins.QueueSort.Enabled {
-				at := slices.IndexFunc(profiles[0].PluginConfig, func(c config.PluginConfig) bool { return c.Name == plugin.Name })
+				at := slices.IndexFunc(profiles[0].PluginConfig, func(c config.PluginConfig) bool {
+					return c.Name == plugin.Name
+				})
 				if at >= 0 {
 					profile.PluginConfig = append(profile.PluginConfig, *profiles[0].PluginConfig[at].DeepCopy())
 				}

@@ -18,7 +18,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// TestPodsOfOtherSchedulersTakeRoom: of two displaced pods only one finds room. The first to be replaced gets it, whoever schedules it.
+// TestPodsOfOtherSchedulersTakeRoom: of two displaced pods only one finds room. The first to be replaced gets it,
+// whoever schedules it.
 func TestPodsOfOtherSchedulersTakeRoom(t *testing.T) {
 	elsewhere := func(p *v1.Pod) { p.Spec.SchedulerName = "elsewhere" }
 	on := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }

@@ -99,7 +99,9 @@ func (s *Sim) Run(ctx context.Context) error {
 
 func (s *Sim) reportProgress() {
 	if s.options.Progress != nil {
-		s.options.Progress(Progress{Cycles: s.cycles, Bound: int(s.bound.Load()), Waiting: len(s.waitingPods()), Now: s.clock.Now()})
+		s.options.Progress(Progress{
+			Cycles: s.cycles, Bound: int(s.bound.Load()), Waiting: len(s.waitingPods()), Now: s.clock.Now(),
+		})
 	}
 }
 
@@ -221,7 +223,9 @@ func waitUntilIdle(limit time.Duration) bool {
 }
 
 func idleSamples() []metrics.Sample {
-	return []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	return []metrics.Sample{
+		{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"},
+	}
 }
 
 // advanceTime moves the time on to the next deadline. It returns false when nothing has happened for long enough.
@@ -262,7 +266,9 @@ func (s *Sim) advanceTime() bool {
 		s.clock.advanceTo(flush)
 		s.flushed = s.clock.Now()
 		s.groupsTried = -1
-		s.scheduler.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Logger{}, framework.EventUnschedulableTimeout, nil, nil, nil)
+		s.scheduler.SchedulingQueue.MoveAllToActiveOrBackoffQueue(
+			klog.Logger{}, framework.EventUnschedulableTimeout, nil, nil, nil,
+		)
 		return true
 	}
 	if !next.Before(end) {

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// large is a cluster of three zones with equal nodes, and pods of workloads of 150 of which every other one has a constraint over
-// zones.
+// large is a cluster of three zones with equal nodes, and pods of workloads of 150 of which every other one has a
+// constraint over zones.
 func large(nodes, pods int) []client.Object {
 	const replicas = 150
 	var objects []client.Object

@@ -177,8 +177,10 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 	}
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	s := &Sim{
-		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), inFlight: newInFlightWork(),
-		failures: map[types.UID]*fwk.Status{}, replaced: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
+		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now),
+		inFlight: newInFlightWork(),
+		failures: map[types.UID]*fwk.Status{}, replaced: map[types.UID]*v1.Pod{}, progressed: options.Now,
+		flushed: options.Now,
 	}
 	s.store = newStore(s.clock.countEvent)
 	if err := s.start(objects); err != nil {

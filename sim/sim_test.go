@@ -106,8 +106,8 @@ func TestWhatFindsNoRoomSaysWhy(t *testing.T) {
 	require.Len(t, answer.FittingNodes(), 1)
 }
 
-// TestTheSameSeedGivesTheSame runs a copy several times: with one seed pods go to the same nodes, under the same UIDs and at the
-// same times.
+// TestTheSameSeedGivesTheSame runs a copy several times: with one seed pods go to the same nodes, under the same UIDs
+// and at the same times.
 func TestTheSameSeedGivesTheSame(t *testing.T) {
 	places := func(seed int64) map[string]string {
 		s := run(t, web(30), sim.Options{Seed: seed})
@@ -160,8 +160,8 @@ func TestReplacements(t *testing.T) {
 	require.Contains(t, loss.Replacements[4].Annotations, "zonewise.dev/kept")
 }
 
-// TestTerminatingPodsEnd: the room of a pod that terminates in the cluster becomes free when its grace period ends. Only a StatefulSet
-// waits that long to replace it, and a pod that ought to have ended stays.
+// TestTerminatingPodsEnd: the room of a pod that terminates in the cluster becomes free when its grace period ends.
+// Only a StatefulSet waits that long to replace it, and a pod that ought to have ended stays.
 func TestTerminatingPodsEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind  string

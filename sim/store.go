@@ -83,15 +83,20 @@ var podType = reflect.TypeFor[*v1.Pod]()
 func newStore(each func()) *store {
 	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, beforeEvent: each}
 	clusterWide := map[string]bool{
-		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
-		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true, "ZoneSurvival": true,
+		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true,
+		"CSINode": true, "VolumeAttachment": true,
+		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true,
+		"ZoneReservation": true, "ZoneSurvival": true,
 		"ZoneRebalance": true,
 	}
 	for _, example := range kinds.All() {
 		resource, gvk := kinds.ResourceOf(example)
 		k := &kind{
-			store: s, gvk: gvk, resource: resource, namespaced: !clusterWide[gvk.Kind], served: true, finished: map[string]client.Object{},
-			informer: cache.NewSharedIndexInformer(nil, example, 0, cache.Indexers{namespaceIndex: cache.MetaNamespaceIndexFunc}),
+			store: s, gvk: gvk, resource: resource, namespaced: !clusterWide[gvk.Kind], served: true,
+			finished: map[string]client.Object{},
+			informer: cache.NewSharedIndexInformer(
+				nil, example, 0, cache.Indexers{namespaceIndex: cache.MetaNamespaceIndexFunc},
+			),
 		}
 		k.indexer = k.informer.GetIndexer()
 		s.kinds[reflect.TypeOf(example)] = k

@@ -22,7 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file tries what the package knows about private parts of upstream. Each test fails with a sentence that says what to change.
+// This file tries what the package knows about private parts of upstream. Each test fails with a sentence that says
+// what to change.
 
 // doorman has every pod wait in Permit.
 type doorman struct{}
@@ -95,7 +96,8 @@ func TestTheRuntimeTellsWhetherGoroutinesRest(t *testing.T) {
 	require.False(t, idle, changed)
 }
 
-// TestUpstreamRegistersItsHandlersWhereItDid: registrationOrigin knows the scheduler's own handlers, which come last, by the function that registers them.
+// TestUpstreamRegistersItsHandlersWhereItDid: registrationOrigin knows the scheduler's own handlers, which come last,
+// by the function that registers them.
 func TestUpstreamRegistersItsHandlersWhereItDid(t *testing.T) {
 	s, err := New(t.Context(), nil, Options{})
 	require.NoError(t, err)

@@ -88,7 +88,9 @@ func (s *Sim) matchingVolume(claim *v1.PersistentVolumeClaim, waits bool) *v1.Pe
 // bindVolume binds a volume and a claim to each other.
 func (s *Sim) bindVolume(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) {
 	pv, err := changeObject(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
-		pv.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+		pv.Spec.ClaimRef = &v1.ObjectReference{
+			Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+		}
 		return nil
 	})
 	if err == nil {
@@ -147,7 +149,8 @@ func (s *Sim) provisionAtOnce(claim *v1.PersistentVolumeClaim) {
 	}
 	places := map[string]*v1.Node{}
 	for _, node := range list[*v1.Node](s.store) {
-		if !v1helper.MatchTopologySelectorTerms(class.AllowedTopologies, labels.Set(node.Labels)) || !s.hasDriver(class, node) {
+		if !v1helper.MatchTopologySelectorTerms(class.AllowedTopologies, labels.Set(node.Labels)) ||
+			!s.hasDriver(class, node) {
 			continue
 		}
 		if capacity, limited := s.capacityFor(claim, class, node); limited && capacity == nil {
@@ -188,17 +191,23 @@ func (s *Sim) provision(claim *v1.PersistentVolumeClaim, class *storagev1.Storag
 	}
 	pv := &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "pvc-" + string(claim.UID), Labels: map[string]string{}, Annotations: map[string]string{volume.AnnDynamicallyProvisioned: class.Provisioner},
+			Name: "pvc-" + string(claim.UID), Labels: map[string]string{},
+			Annotations: map[string]string{volume.AnnDynamicallyProvisioned: class.Provisioner},
 		},
 		Spec: v1.PersistentVolumeSpec{
-			StorageClassName: class.Name, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode, Capacity: claim.Spec.Resources.Requests,
-			ClaimRef: &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			StorageClassName: class.Name, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
+			Capacity: claim.Spec.Resources.Requests,
+			ClaimRef: &v1.ObjectReference{
+				Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
 		},
 		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
 	}
 	pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: pv.Name}
 	if place := s.topologyOf(class, node); len(place) > 0 {
-		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: place}}}}
+		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{
+			Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: place}}},
+		}
 	}
 	if err := s.store.create(pv); err == nil {
 		s.bindClaim(pv)
@@ -238,7 +247,9 @@ func (s *Sim) topologyOf(class *storagev1.StorageClass, node *v1.Node) []v1.Node
 	var out []v1.NodeSelectorRequirement
 	for _, key := range keys {
 		if value, ok := node.Labels[key]; ok {
-			out = append(out, v1.NodeSelectorRequirement{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}})
+			out = append(
+				out, v1.NodeSelectorRequirement{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}},
+			)
 		}
 	}
 	return out
@@ -253,7 +264,8 @@ func volumeKeysOf(volumes []*v1.PersistentVolume) map[string][]string {
 			continue
 		}
 		out[class] = nil
-		if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil && len(affinity.Required.NodeSelectorTerms) > 0 {
+		if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil &&
+			len(affinity.Required.NodeSelectorTerms) > 0 {
 			for _, r := range affinity.Required.NodeSelectorTerms[0].MatchExpressions {
 				out[class] = append(out[class], r.Key)
 			}
@@ -341,7 +353,8 @@ func (s *Sim) changeCapacity(capacity *storagev1.CSIStorageCapacity, size resour
 // copyCapacities gives a new node storage of its own, as much as another one has with the volumes that are on it.
 func (s *Sim) copyCapacities(model, node *v1.Node) {
 	for _, capacity := range list[*storagev1.CSIStorageCapacity](s.store) {
-		if capacity.NodeTopology == nil || !slices.Contains(slices.Collect(maps.Values(capacity.NodeTopology.MatchLabels)), model.Name) {
+		if capacity.NodeTopology == nil ||
+			!slices.Contains(slices.Collect(maps.Values(capacity.NodeTopology.MatchLabels)), model.Name) {
 			continue
 		}
 		c := copyOf(capacity)
@@ -369,6 +382,8 @@ func isTiedTo(pv *v1.PersistentVolume, node string) bool {
 		return false
 	}
 	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.NodeSelectorTerms, func(term v1.NodeSelectorTerm) bool {
-		return slices.ContainsFunc(term.MatchExpressions, func(r v1.NodeSelectorRequirement) bool { return slices.Equal(r.Values, []string{node}) })
+		return slices.ContainsFunc(term.MatchExpressions, func(r v1.NodeSelectorRequirement) bool {
+			return slices.Equal(r.Values, []string{node})
+		})
 	})
 }

@@ -180,7 +180,8 @@ func TestLostPodsGetVolumesElsewhere(t *testing.T) {
 	}
 }
 
-// TestStorageIsUsedUp: a driver's volumes fit as long as what it has left is enough, and not longer. What a lost pod's volume took is free again.
+// TestStorageIsUsedUp: a driver's volumes fit as long as what it has left is enough, and not longer. What a lost pod's
+// volume took is free again.
 func TestStorageIsUsedUp(t *testing.T) {
 	for name, class := range map[string]*storagev1.StorageClass{"waits": storageClass("local"), "immediate": storageClass("local", immediate)} {
 		t.Run(name, func(t *testing.T) {
@@ -214,8 +215,8 @@ func TestStorageIsUsedUp(t *testing.T) {
 	}
 }
 
-// TestAGangDoesNotTakeMoreStorageThanThereIs: its members get their nodes all together, before the first volume is made. The driver refuses
-// the one volume too many.
+// TestAGangDoesNotTakeMoreStorageThanThereIs: its members get their nodes all together, before the first volume is
+// made. The driver refuses the one volume too many.
 func TestAGangDoesNotTakeMoreStorageThanThereIs(t *testing.T) {
 	objects := append(local("25Gi", "node-a"), storageClass("local"), node("node-a", "a", "8"), gang("train", 3))
 	for i := range 3 {

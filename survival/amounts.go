@@ -108,7 +108,9 @@ func newPlanner(
 	for _, obj := range objects {
 		switch o := obj.(type) {
 		case *v1.Node:
-			s := &site{node: o, zone: o.Labels[v1.LabelTopologyZone], allocatable: ledger.ResourcesOf(o.Status.Allocatable)}
+			s := &site{
+				node: o, zone: o.Labels[v1.LabelTopologyZone], allocatable: ledger.ResourcesOf(o.Status.Allocatable),
+			}
 			p.total.Add(&s.allocatable, 1)
 			others := taken[o.Name]
 			s.allocatable.Add(&others, -1)
@@ -160,7 +162,9 @@ func newPlanner(
 	p.computeShares(zones)
 	if fraction := c.asked.Spec.MaxHeldFraction; fraction != nil {
 		f := fraction.AsApproximateFloat64()
-		p.limit = &ledger.Resources{MilliCPU: int64(f * float64(p.total.MilliCPU)), Memory: int64(f * float64(p.total.Memory))}
+		p.limit = &ledger.Resources{
+			MilliCPU: int64(f * float64(p.total.MilliCPU)), Memory: int64(f * float64(p.total.Memory)),
+		}
 	}
 	return p
 }
@@ -185,7 +189,9 @@ func (p *planner) displacingLosses(losses []*loss) []*loss {
 		size[l] = p.sizeOf(demand)
 		return demand.Pods == 0
 	})
-	slices.SortFunc(losses, func(a, b *loss) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key(), b.key())) })
+	slices.SortFunc(losses, func(a, b *loss) int {
+		return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key(), b.key()))
+	})
 	return losses
 }
 
@@ -206,13 +212,16 @@ func (p *planner) computeShares(zones map[string]bool) {
 		}
 	}
 	if others := int64(len(zones) - 1); others > 0 {
-		p.least.MilliCPU, p.least.Memory = max(p.least.MilliCPU, all.MilliCPU/others), max(p.least.Memory, all.Memory/others)
+		p.least.MilliCPU = max(p.least.MilliCPU, all.MilliCPU/others)
+		p.least.Memory = max(p.least.Memory, all.Memory/others)
 	}
 	p.least = ledger.Resources{MilliCPU: p.least.MilliCPU, Memory: p.least.Memory}
 	p.shares = map[string]ledger.Resources{}
 	for zone := range zones {
 		if n := int64(len(zones)); nodes {
-			p.shares[zone] = ledger.Resources{MilliCPU: (p.least.MilliCPU + n - 1) / n, Memory: (p.least.Memory + n - 1) / n}
+			p.shares[zone] = ledger.Resources{
+				MilliCPU: (p.least.MilliCPU + n - 1) / n, Memory: (p.least.Memory + n - 1) / n,
+			}
 			continue
 		}
 		demand := byZone[zone]
@@ -269,7 +278,8 @@ func (p *planner) computePlan(ctx context.Context, held amounts) (*plan, error) 
 		return first, err
 	}
 	fresh, err := p.growAmounts(ctx, p.replayLoss, amounts{})
-	if err != nil || p.sizeOf(fresh.held.total()) > worthwhile*p.sizeOf(first.held.total()) || fresh.missing.podCount() > first.missing.podCount() {
+	if err != nil || p.sizeOf(fresh.held.total()) > worthwhile*p.sizeOf(first.held.total()) ||
+		fresh.missing.podCount() > first.missing.podCount() {
 		return first, err
 	}
 	return fresh, nil
@@ -422,7 +432,8 @@ func (p *planner) exceedsLimit(held amounts, node string, r *ledger.Resources) b
 	more := r.Minus(&has)
 	more = more.Positive()
 	sum := held.total()
-	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU || more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory
+	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU ||
+		more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory
 }
 
 // footprintOf is what a pod takes of a node.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestOrdersOfTheCertificate: the planner finds room in other orders than those of the certificate, until this has found one in which a
-// pod waits. Then the planner begins with the certificate's.
+// TestOrdersOfTheCertificate: the planner finds room in other orders than those of the certificate, until this has
+// found one in which a pod waits. Then the planner begins with the certificate's.
 func TestOrdersOfTheCertificate(t *testing.T) {
 	seeds := func(p *planner) (out []int64) {
 		for pass := range maxPasses {
@@ -36,7 +36,8 @@ func TestOrdersOfTheCertificate(t *testing.T) {
 	require.Equal(t, own[:len(own)-3], broken[3:])
 }
 
-// TestReplaysOf: fewer replays of large losses, and more of small ones where a certificate judges, unless the caller says how many.
+// TestReplaysOf: fewer replays of large losses, and more of small ones where a certificate judges, unless the caller
+// says how many.
 func TestReplaysOf(t *testing.T) {
 	for displaced, want := range map[int][2]int{
 		0: {3, 12}, 1: {3, 12}, 200: {3, 12}, 201: {3, 11}, 600: {3, 4}, 800: {3, 3}, 20_000: {3, 3}, 20_001: {2, 2}, 30_000: {2, 2}, 30_001: {1, 1}, 60_001: {1, 1},
@@ -47,8 +48,8 @@ func TestReplaysOf(t *testing.T) {
 	}
 }
 
-// TestTheNextPlanIsTheSame: where pods go depends on the order and on what is held. A plan that begins with what another has found
-// replays each loss in each order once, and finds nothing lacking.
+// TestTheNextPlanIsTheSame: where pods go depends on the order and on what is held. A plan that begins with what
+// another has found replays each loss in each order once, and finds nothing lacking.
 func TestTheNextPlanIsTheSame(t *testing.T) {
 	for cluster := range uint64(300) {
 		p := &planner{orders: 3, losses: []*loss{{zone: "a"}, {zone: "b"}}, sites: map[string]*site{}}

@@ -144,7 +144,10 @@ func replayAll(
 	for _, c := range certificates {
 		c.recordBaseline(nodes, pods)
 	}
-	p := &replayRound{base: base, before: usageOf(nodes, pods), options: options, certificates: certificates, kept: map[string]*replayer{}}
+	p := &replayRound{
+		base: base, before: usageOf(nodes, pods), options: options, certificates: certificates,
+		kept: map[string]*replayer{},
+	}
 	err = p.replayZones(ctx)
 	if err == nil {
 		err = p.replayNodes(ctx)
@@ -166,7 +169,9 @@ func (p *replayRound) dropCopy(zone string) {
 // copyForOrder returns where losses are replayed in the order of that number; the first is the worst one.
 func (p *replayRound) copyForOrder(number int) *replayer {
 	protects := func(pod *v1.Pod) bool {
-		return slices.ContainsFunc(p.certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) })
+		return slices.ContainsFunc(p.certificates, func(c *certificate) bool {
+			return c.invalid == nil && c.protects(pod)
+		})
 	}
 	rank := rankOf(number, latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](p.base)), protects)
 	return newReplayer(p.base, p.before, p.options.Sim.Seed+certificateSeeds+int64(number), rank)
@@ -235,7 +240,9 @@ func (p *replayRound) replayNodes(ctx context.Context) error {
 		}
 		for i := range p.options.replaysOf(displaced, mostReplays) {
 			s := p.copyForOrder(i)
-			err := c.loseNodes(ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...))
+			err := c.loseNodes(
+				ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...),
+			)
 			s.close()
 			if err != nil {
 				return err
@@ -303,7 +310,10 @@ type certificate struct {
 }
 
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
-	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*lossResult{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{}}
+	c := &certificate{
+		asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true},
+		losses: map[string]*lossResult{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{},
+	}
 	c.protects, c.invalid = Protected(asked)
 	for i := range asked.Spec.Workloads {
 		w := selection{}
@@ -338,7 +348,9 @@ func (s selection) addSelector(namespace string, pods *metav1.LabelSelector) err
 }
 
 func (s selection) selects(pod *v1.Pod) bool {
-	return slices.ContainsFunc(s[pod.Namespace], func(pods labels.Selector) bool { return pods.Matches(labels.Set(pod.Labels)) })
+	return slices.ContainsFunc(s[pod.Namespace], func(pods labels.Selector) bool {
+		return pods.Matches(labels.Set(pod.Labels))
+	})
 }
 
 // recordBaseline notes what there is before the losses.
@@ -401,7 +413,9 @@ func (c *certificate) recordOutcome(l *loss, r *outcome, err error) {
 		c.failed = fmt.Sprintf("the loss of %s: %s", l, message.OneLine(err))
 		return
 	}
-	result := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margins(c.resources)}
+	result := v1alpha1.SurvivalLoss{
+		Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margins(c.resources),
+	}
 	for _, m := range r.moves {
 		if !c.protects(m.before) {
 			continue
@@ -417,7 +431,10 @@ func (c *certificate) recordOutcome(l *loss, r *outcome, err error) {
 		}
 		result.Waiting++
 		if len(result.Witnesses) < maxWitnesses {
-			result.Witnesses = append(result.Witnesses, v1alpha1.SurvivalWitness{Namespace: m.before.Namespace, Name: m.before.Name, Why: crd.Shortened(m.why)})
+			result.Witnesses = append(
+				result.Witnesses,
+				v1alpha1.SurvivalWitness{Namespace: m.before.Namespace, Name: m.before.Name, Why: crd.Shortened(m.why)},
+			)
 		}
 	}
 	previous := c.losses[l.key()]
@@ -438,7 +455,9 @@ func (c *certificate) sortedLosses() []*lossResult {
 	return slices.SortedFunc(maps.Values(c.losses), func(a, b *lossResult) int {
 		bad := 0
 		if a.nodes != nil && b.nodes != nil {
-			bad = cmp.Or(cmp.Compare(b.result.Waiting, a.result.Waiting), cmp.Compare(b.result.Displaced, a.result.Displaced))
+			bad = cmp.Or(
+				cmp.Compare(b.result.Waiting, a.result.Waiting), cmp.Compare(b.result.Displaced, a.result.Displaced),
+			)
 		}
 		return cmp.Or(bad, strings.Compare(a.key(), b.key()))
 	})
@@ -467,8 +486,12 @@ func fitIntoStatus(losses []v1alpha1.SurvivalLoss) {
 		l.Witnesses = l.Witnesses[:min(len(l.Witnesses), witnesses, left)]
 		left -= len(l.Witnesses)
 		if len(l.Margin) > margins {
-			tightest := slices.SortedStableFunc(slices.Values(l.Margin), func(a, b v1alpha1.SurvivalMargin) int { return cmp.Compare(leastFree(&a), leastFree(&b)) })
-			l.Margin = slices.SortedFunc(slices.Values(tightest[:margins]), func(a, b v1alpha1.SurvivalMargin) int { return strings.Compare(a.Zone, b.Zone) })
+			tightest := slices.SortedStableFunc(slices.Values(l.Margin), func(a, b v1alpha1.SurvivalMargin) int {
+				return cmp.Compare(leastFree(&a), leastFree(&b))
+			})
+			l.Margin = slices.SortedFunc(slices.Values(tightest[:margins]), func(a, b v1alpha1.SurvivalMargin) int {
+				return strings.Compare(a.Zone, b.Zone)
+			})
 		}
 	}
 }
@@ -489,7 +512,9 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 	case c.invalid != nil:
 		return unknownCondition(v1alpha1.ReasonInvalid, c.invalid.Error())
 	case c.status.Pods == 0:
-		return unknownCondition(v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting))
+		return unknownCondition(
+			v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting),
+		)
 	}
 	var most *lossResult
 	for _, l := range losses {
@@ -506,7 +531,9 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 	case c.failed != "":
 		return unknownCondition(v1alpha1.ReasonReplayFailed, c.failed)
 	case len(c.absent) > 0:
-		return unknownCondition(v1alpha1.ReasonNoZones, "spec.survive.zoneNames: no node is in "+strings.Join(c.absent, ", "))
+		return unknownCondition(
+			v1alpha1.ReasonNoZones, "spec.survive.zoneNames: no node is in "+strings.Join(c.absent, ", "),
+		)
 	case most == nil:
 		return unknownCondition(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}

@@ -20,8 +20,8 @@ import (
 
 var certifyNodes = flag.Int("certify-nodes", 5000, "how many nodes BenchmarkCertify has")
 
-// large is a cluster of nodes in three zones with 30 pods each, of Deployments of 150, of which every other one is spread over the zones, and a
-// ZoneSurvival for a tenth of them.
+// large is a cluster of nodes in three zones with 30 pods each, of Deployments of 150, of which every other one is
+// spread over the zones, and a ZoneSurvival for a tenth of them.
 func large(nodes int) (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 	const replicas = 150
 	apps := nodes * 30 / replicas
@@ -52,10 +52,10 @@ func large(nodes int) (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 	return c, asked
 }
 
-// BenchmarkCertify is a round of the controller on a large cluster: each zone is lost, by the default number of replays, and with "nodes" each node.
-// Then another workload of 150 pods comes, and the answer follows. cpu-s is what the process used of all cores, heap-MB the heap with the cluster and
-// the copies that are kept, and resident-MB the most that the process had, which says something of one benchmark alone. GOGC=200 saves CPU and
-// costs memory.
+// BenchmarkCertify is a round of the controller on a large cluster: each zone is lost, by the default number of
+// replays, and with "nodes" each node. Then another workload of 150 pods comes, and the answer follows. cpu-s is what
+// the process used of all cores, heap-MB the heap with the cluster and the copies that are kept, and resident-MB the
+// most that the process had, which says something of one benchmark alone. GOGC=200 saves CPU and costs memory.
 func BenchmarkCertify(b *testing.B) {
 	for _, losses := range []string{"zones", "nodes"} {
 		b.Run(losses, func(b *testing.B) {

@@ -49,7 +49,10 @@ func decisiveState(obj client.Object) []string {
 	generation := strconv.FormatInt(obj.GetGeneration(), 10)
 	switch o := obj.(type) {
 	case *v1.Pod:
-		return append(sortedPairs(o.Labels), generation, o.Spec.NodeName, strconv.FormatBool(live(o)), strconv.FormatBool(ended(o)))
+		return append(
+			sortedPairs(o.Labels), generation, o.Spec.NodeName, strconv.FormatBool(live(o)),
+			strconv.FormatBool(ended(o)),
+		)
 	case *v1.Node:
 		taints, _ := json.Marshal(o.Spec.Taints) // plain data
 		out := append(sortedPairs(o.Labels), strconv.FormatBool(usable(o)), string(taints))
@@ -80,7 +83,8 @@ func decisiveState(obj client.Object) []string {
 // decisiveConditions returns the conditions by which a scheduler may decide.
 func decisiveConditions(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas || c.Type == v1alpha1.ConditionScaleDownOrdered
+		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas ||
+			c.Type == v1alpha1.ConditionScaleDownOrdered
 	})
 }
 

@@ -127,7 +127,8 @@ func (k *Certifier) Follow(
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
 		certificates[i].recordBaseline(nodes, pods)
-		if k.covers(s) && slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
+		if k.covers(s) &&
+			slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
 			return nil, false, nil // its replay has failed
 		}
 	}
@@ -141,7 +142,9 @@ func (k *Certifier) Follow(
 			return nil, false, nil
 		}
 		all := sim.List[*v1.Pod](s.copy)
-		r := &outcome{nodes: s.nodes, moves: s.movesOf(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones}
+		r := &outcome{
+			nodes: s.nodes, moves: s.movesOf(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones,
+		}
 		for _, c := range certificates {
 			if slices.Contains(c.zones, zone) {
 				c.recordOutcome(l, r, nil)
@@ -208,7 +211,8 @@ func (d *differences) note(before, after client.Object) bool {
 		var c sim.Change[*v1.Pod]
 		c.Before, _ = before.(*v1.Pod)
 		c.After, _ = after.(*v1.Pod)
-		if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID || !slices.Equal(decisiveState(c.Before), decisiveState(c.After)) {
+		if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID ||
+			!slices.Equal(decisiveState(c.Before), decisiveState(c.After)) {
 			d.pods = append(d.pods, c)
 		}
 		return true
@@ -228,9 +232,11 @@ func (d *differences) note(before, after client.Object) bool {
 		return before.GetGeneration() == after.GetGeneration()
 	case *v1alpha1.ZoneSpreadPolicy: // and so does the policy
 		old, ok := before.(*v1alpha1.ZoneSpreadPolicy)
-		return ok && old.Generation == o.Generation && slices.EqualFunc(old.Status.Zones, o.Status.Zones, func(a, b v1alpha1.ZoneStatus) bool {
-			return a.Name == b.Name && a.State == b.State && a.RecoveringSince.Equal(b.RecoveringSince) && a.Since.Equal(b.Since) && len(a.Full) == len(b.Full)
-		})
+		return ok && old.Generation == o.Generation &&
+			slices.EqualFunc(old.Status.Zones, o.Status.Zones, func(a, b v1alpha1.ZoneStatus) bool {
+				return a.Name == b.Name && a.State == b.State && a.RecoveringSince.Equal(b.RecoveringSince) &&
+					a.Since.Equal(b.Since) && len(a.Full) == len(b.Full)
+			})
 	}
 	return slices.Equal(decisiveState(before), decisiveState(after))
 }

@@ -87,7 +87,8 @@ func TestFollow(t *testing.T) {
 	require.Equal(t, int64(3), is[0].Pods)
 }
 
-// TestWhatCannotBeFollowed: pods and their controllers can, and what changes no answer; after anything else all losses are replayed.
+// TestWhatCannotBeFollowed: pods and their controllers can, and what changes no answer; after anything else all losses
+// are replayed.
 func TestWhatCannotBeFollowed(t *testing.T) {
 	build := func(change func(c *clitest.Cluster)) []client.Object {
 		c := zones()
@@ -146,9 +147,10 @@ func TestWhatCannotBeFollowed(t *testing.T) {
 	})
 }
 
-// TestFollowedAnswers follows random clusters through random changes of their pods. The counts are those of a certificate of the changed
-// cluster; where no packing of the displaced pods exists, the answer says that one waits, and where every order finds one, that none does.
-// In between the order decides, and the answer may differ from the certificate's.
+// TestFollowedAnswers follows random clusters through random changes of their pods. The counts are those of a
+// certificate of the changed cluster; where no packing of the displaced pods exists, the answer says that one waits,
+// and where every order finds one, that none does. In between the order decides, and the answer may differ from the
+// certificate's.
 func TestFollowedAnswers(t *testing.T) {
 	impossible, certain := 0, 0
 	for i := range (*clusters + 1) / 2 {
@@ -183,8 +185,8 @@ func TestFollowedAnswers(t *testing.T) {
 	require.Positive(t, certain)
 }
 
-// fitsInAnyOrder reports whether all pods of lost nodes find room on the others whatever the order, even if nothing gives way. A pod
-// waits only if each node has less left than it asks for: in whole CPUs, at most one less on each.
+// fitsInAnyOrder reports whether all pods of lost nodes find room on the others whatever the order, even if nothing
+// gives way. A pod waits only if each node has less left than it asks for: in whole CPUs, at most one less on each.
 func fitsInAnyOrder(c *clitest.Cluster, taken func(*v1.Node) bool) bool {
 	left, nodes := int64(0), map[string]bool{}
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
@@ -204,8 +206,8 @@ func fitsInAnyOrder(c *clitest.Cluster, taken func(*v1.Node) bool) bool {
 	return left+largest > int64(len(nodes))*(largest-1)
 }
 
-// TestNothingIsForgotten: the large pod finds no room after the small ones, one of these none after the large one. No single copy shows both,
-// so none is followed.
+// TestNothingIsForgotten: the large pod finds no room after the small ones, one of these none after the large one. No
+// single copy shows both, so none is followed.
 func TestNothingIsForgotten(t *testing.T) {
 	c := zones()
 	deploy(c, "large", "3", nil, "a")

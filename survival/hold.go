@@ -42,7 +42,8 @@ type Room struct {
 // Certify; the status gets what is to be said of the room. An error is that of ctx; everything else that goes wrong is
 // in the status, and Wanted is then what there is.
 func Hold(
-	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
+	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options,
+	status *v1alpha1.ZoneSurvivalStatus,
 ) (Room, error) {
 	present, taken := reservationOf(objects, asked)
 	room := Room{Present: present, Wanted: present}
@@ -112,12 +113,17 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 	pods := plan.missing.podCount()
 	switch {
 	case plan.capped:
-		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods))
+		return not(
+			v1alpha1.ReasonHeldFractionReached,
+			fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods),
+		)
 	case pods > 0:
 		return not(v1alpha1.ReasonRoomMissing, fmt.Sprintf(
 			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods))
 	case r.Wanted == nil:
-		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod"}
+		return metav1.Condition{
+			Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod",
+		}
 	case r.Present == nil || !r.Same() || r.Present.Status.ObservedGeneration != r.Present.Generation:
 		return not(v1alpha1.ReasonFilling, fmt.Sprintf(
 			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
@@ -187,7 +193,8 @@ func newReservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1
 	out := &v1alpha1.ZoneReservation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
 		ObjectMeta: metav1.ObjectMeta{Name: ReservationName(asked.Name), OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: asked.Name, UID: asked.UID, Controller: ptr.To(true),
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: asked.Name, UID: asked.UID,
+			Controller: ptr.To(true),
 		}}},
 		Spec: v1alpha1.ZoneReservationSpec{Priority: asked.Spec.Priority},
 	}
@@ -219,7 +226,8 @@ func sameSpec(a, b *v1alpha1.ZoneReservationSpec) bool {
 		x, y := ledger.ResourcesOf(a.Amount), ledger.ResourcesOf(b.Amount)
 		return a.Name == b.Name && a.Pods == b.Pods && x.Equal(&y)
 	}) && ptr.Equal(a.Priority, b.Priority) && slices.EqualFunc(a.Owners, b.Owners, func(a, b v1alpha1.ReservationOwner) bool {
-		return a.Namespace == b.Namespace && metav1.FormatLabelSelector(&a.PodSelector) == metav1.FormatLabelSelector(&b.PodSelector)
+		return a.Namespace == b.Namespace &&
+			metav1.FormatLabelSelector(&a.PodSelector) == metav1.FormatLabelSelector(&b.PodSelector)
 	})
 }
 
@@ -351,7 +359,8 @@ func otherReservations(objects []client.Object, own *v1alpha1.ZoneReservation) [
 func mayUseHeld(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
 	older := selection{}
 	for _, r := range otherReservations(objects, own) {
-		if own != nil && cmp.Or(own.CreationTimestamp.Compare(r.CreationTimestamp.Time), strings.Compare(own.Name, r.Name)) < 0 {
+		if own != nil &&
+			cmp.Or(own.CreationTimestamp.Compare(r.CreationTimestamp.Time), strings.Compare(own.Name, r.Name)) < 0 {
 			continue
 		}
 		for i := range r.Spec.Owners {

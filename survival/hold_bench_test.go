@@ -31,10 +31,11 @@ var (
 	traceEvery = flag.Int("trace-policies", 0, "every how many services of BenchmarkHold one has a ZoneSpreadPolicy; none if 0")
 )
 
-// BenchmarkHold holds room for the CPU services of a trace, lets other pods of the same priority take all other room, and loses each
-// zone several times, in orders of its own. It reports what is held, and what one reservation for each service would hold at least, as
-// multiples of the least that has to be held; how many protected pods wait in the losses beyond those that were said to lack room; and
-// in how many losses although the certificate of the full cluster says that none would. Ratios are means over the clusters, all else is the sum.
+// BenchmarkHold holds room for the CPU services of a trace, lets other pods of the same priority take all other room,
+// and loses each zone several times, in orders of its own. It reports what is held, and what one reservation for each
+// service would hold at least, as multiples of the least that has to be held; how many protected pods wait in the
+// losses beyond those that were said to lack room; and in how many losses although the certificate of the full cluster
+// says that none would. Ratios are means over the clusters, all else is the sum.
 func BenchmarkHold(b *testing.B) {
 	sum := map[string]float64{}
 	for n := range b.N {
@@ -158,7 +159,8 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	return placed, traced.Services
 }
 
-// separately is what reservations of slots would hold, one for each service, each shared by the losses as well as it can be.
+// separately is what reservations of slots would hold, one for each service, each shared by the losses as well as it
+// can be.
 func separately(c *clitest.Cluster, zones []string) v1.ResourceList {
 	in := map[string]string{}
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {

@@ -18,9 +18,10 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestHeldRoomIsEnough: whatever is held for random clusters, other pods of the same priority then take all other room, a zone is lost, and
-// every displaced pod runs again for which no room is said to be missing. Asked again, the amounts stay. In some clusters a policy spreads
-// the pods of api, so that these come last when the nodes of a failed zone stay.
+// TestHeldRoomIsEnough: whatever is held for random clusters, other pods of the same priority then take all other room,
+// a zone is lost, and every displaced pod runs again for which no room is said to be missing. Asked again, the amounts
+// stay. In some clusters a policy spreads the pods of api, so that these come last when the nodes of a failed zone
+// stay.
 func TestHeldRoomIsEnough(t *testing.T) {
 	whole, short, held, bound := 0, 0, 0.0, 0.0
 	for i := range (*clusters + 3) / 4 { // each costs as much as several certificates
@@ -63,8 +64,8 @@ func TestHeldRoomIsEnough(t *testing.T) {
 	require.Positive(t, whole)
 }
 
-// TestHeldWhereAPolicyWantsIt: room is held in the zone where a policy wants a pod, and not in one that the policy allows only when it takes
-// the first one for full, after minutes. In these clusters both zones have room.
+// TestHeldWhereAPolicyWantsIt: room is held in the zone where a policy wants a pod, and not in one that the policy
+// allows only when it takes the first one for full, after minutes. In these clusters both zones have room.
 func TestHeldWhereAPolicyWantsIt(t *testing.T) {
 	seeds := []uint64{8, 19}
 	if testing.Short() {
@@ -149,8 +150,8 @@ func full(t *testing.T, c *clitest.Cluster, seed int64) *sim.Sim {
 	return s
 }
 
-// loseFilled replays a loss after other pods have taken all room that they may have, and returns the protected pods that wait. late: the pods
-// of api come last.
+// loseFilled replays a loss after other pods have taken all room that they may have, and returns the protected pods
+// that wait. late: the pods of api come last.
 func loseFilled(t *testing.T, c *clitest.Cluster, taken func(*v1.Node) bool, seed int64, late bool) []string {
 	t.Helper()
 	s, err := full(t, c, seed).Fork(t.Context(), func(o *sim.Options) {

@@ -228,8 +228,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// own adds the reservation of the ZoneSurvival, which holds CPUs and 1Gi on nodes, with a condition in place of Ready if there is
-// one.
+// own adds the reservation of the ZoneSurvival, which holds CPUs and 1Gi on nodes, with a condition in place of Ready
+// if there is one.
 func own(c *clitest.Cluster, instead *metav1.Condition, cpus map[string]string) *v1alpha1.ZoneReservation {
 	r := c.Amounts("survival-services", "web", cpus)
 	r.Spec.Priority = priorityOf(10)

@@ -36,7 +36,9 @@ type controllerKey struct{ namespace, kind, name string }
 
 // NewImpaired reads a cluster. The objects are not modified.
 func NewImpaired(objects []client.Object) *Impaired {
-	m := &Impaired{zoneOf: map[string]string{}, pods: map[string][]*v1.Pod{}, controllers: map[controllerKey]client.Object{}}
+	m := &Impaired{
+		zoneOf: map[string]string{}, pods: map[string][]*v1.Pod{}, controllers: map[controllerKey]client.Object{},
+	}
 	zones := map[string]bool{}
 	for _, obj := range objects {
 		switch o := obj.(type) {
@@ -175,7 +177,9 @@ func (m *Impaired) zonesOf(asked *v1alpha1.ZoneSurvival) []string {
 	if len(asked.Spec.Survive.ZoneNames) == 0 {
 		return m.zones
 	}
-	return slices.DeleteFunc(slices.Clone(m.zones), func(zone string) bool { return !slices.Contains(asked.Spec.Survive.ZoneNames, zone) })
+	return slices.DeleteFunc(slices.Clone(m.zones), func(zone string) bool {
+		return !slices.Contains(asked.Spec.Survive.ZoneNames, zone)
+	})
 }
 
 // leastServingWorkload returns the workload of which least is left without a zone: of those below the bound if there
@@ -189,8 +193,9 @@ func (m *Impaired) leastServingWorkload(
 			continue
 		}
 		left := &v1alpha1.SurvivalServing{
-			Zone: zone, Namespace: w.namespace, Workload: w.kind + "/" + w.name, Ready: int64(m.readyOutside(w, zone)), Replicas: int64(w.replicas),
-			Wanted: int64(leastServing(bound, w.replicas)),
+			Zone: zone, Namespace: w.namespace, Workload: w.kind + "/" + w.name, Ready: int64(m.readyOutside(w, zone)),
+			Replicas: int64(w.replicas),
+			Wanted:   int64(leastServing(bound, w.replicas)),
 		}
 		if worst == nil || isWorse(left, worst) {
 			worst = left
@@ -220,21 +225,34 @@ func leastServing(bound *v1alpha1.SurvivalImpairment, replicas int) int {
 func servesCondition(
 	left []v1alpha1.SurvivalServing, bound *v1alpha1.SurvivalImpairment, invalid error,
 ) metav1.Condition {
-	condition := unknownCondition(v1alpha1.ReasonNoPods, "spec.workloads select no pod, or no node has a zone that may be cut off")
+	condition := unknownCondition(
+		v1alpha1.ReasonNoPods, "spec.workloads select no pod, or no node has a zone that may be cut off",
+	)
 	if invalid != nil {
 		condition = unknownCondition(v1alpha1.ReasonInvalid, invalid.Error())
 	}
 	var worst *v1alpha1.SurvivalServing
 	for i := range left {
 		l := &left[i]
-		text := fmt.Sprintf("without zone %s, %d of %d pods of %s in namespace %s are ready", l.Zone, l.Ready, l.Replicas, l.Workload, l.Namespace)
+		text := fmt.Sprintf(
+			"without zone %s, %d of %d pods of %s in namespace %s are ready", l.Zone, l.Ready, l.Replicas, l.Workload,
+			l.Namespace,
+		)
 		if l.Ready < l.Wanted {
-			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewServing, Message: fmt.Sprintf("%s, and spec.impaired.leastServing %s wants %d", text, bound.LeastServing.String(), l.Wanted)}
+			condition = metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewServing,
+				Message: fmt.Sprintf(
+					"%s, and spec.impaired.leastServing %s wants %d", text, bound.LeastServing.String(), l.Wanted,
+				),
+			}
 			break
 		}
 		if worst == nil || isWorse(l, worst) {
 			worst = l
-			condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnoughServing, Message: text + "; that is the least"}
+			condition = metav1.Condition{
+				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnoughServing,
+				Message: text + "; that is the least",
+			}
 		}
 	}
 	condition.Type = v1alpha1.ConditionServes

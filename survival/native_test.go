@@ -12,7 +12,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestNativeGangsInCertificates: a certificate is true if the members that are lost with a zone find room, all together.
+// TestNativeGangsInCertificates: a certificate is true if the members that are lost with a zone find room, all
+// together.
 func TestNativeGangsInCertificates(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

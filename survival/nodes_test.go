@@ -22,7 +22,8 @@ func againstNodes(s *v1alpha1.ZoneSurvival, n int32) *v1alpha1.ZoneSurvival {
 	return s
 }
 
-// TestCertifyNodes has a small cluster for each thing that the loss of nodes comes to. The nodes a, b and c have 8 CPUs.
+// TestCertifyNodes has a small cluster for each thing that the loss of nodes comes to. The nodes a, b and c have 8
+// CPUs.
 func TestCertifyNodes(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -116,7 +117,8 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// TestHeldRoomForNodes: room that is held for the loss of any one node is enough when other pods have taken all other room.
+// TestHeldRoomForNodes: room that is held for the loss of any one node is enough when other pods have taken all other
+// room.
 func TestHeldRoomForNodes(t *testing.T) {
 	c := zones()
 	deploy(c, "web", "2", priority(10), "a", "a", "b", "c")

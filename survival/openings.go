@@ -201,12 +201,17 @@ func (s *site) openRoom(step opening, held ledger.Resources, serial int64) (*v1.
 		}
 	} else {
 		// The filler is one pod, whatever it leaves.
-		node.Status.Allocatable[v1.ResourcePods] = *amount.Quantity(v1.ResourcePods, min(all.Pods, s.requested.Pods+open.Pods)+1)
+		node.Status.Allocatable[v1.ResourcePods] = *amount.Quantity(
+			v1.ResourcePods, min(all.Pods, s.requested.Pods+open.Pods)+1,
+		)
 	}
 	rest.Pods = 0
 	rest = rest.Positive()
 	return &node, &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "zonewise-survival", Name: s.node.Name, UID: types.UID(fmt.Sprintf("zonewise-survival-%s-%d", s.node.Name, serial))},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "zonewise-survival", Name: s.node.Name,
+			UID: types.UID(fmt.Sprintf("zonewise-survival-%s-%d", s.node.Name, serial)),
+		},
 		Spec: v1.PodSpec{
 			NodeName: s.node.Name, Priority: ptr.To[int32](math.MaxInt32),
 			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: rest.List()}}},

@@ -21,9 +21,9 @@ var (
 	first    = flag.Uint64("first", 1, "the seed of the first cluster")
 )
 
-// TestCertificatesHold checks certificates of random clusters in two ways. Where no pod waits by the certificate, none waits in
-// other replays of the same loss, with seeds that the certificate does not know. And where no packing of the displaced pods exists
-// at all, by a search of all of them, the certificate says that one waits.
+// TestCertificatesHold checks certificates of random clusters in two ways. Where no pod waits by the certificate, none
+// waits in other replays of the same loss, with seeds that the certificate does not know. And where no packing of the
+// displaced pods exists at all, by a search of all of them, the certificate says that one waits.
 func TestCertificatesHold(t *testing.T) {
 	certificatesHold(t, 7, 4, protecting("web", "api"), func(loss *v1alpha1.SurvivalLoss) func(*v1.Node) bool { return inZone(loss.Zone) })
 }
@@ -69,8 +69,8 @@ func certificatesHold(t *testing.T, stream uint64, others int64, asked *v1alpha1
 	}
 }
 
-// random returns a cluster of three zones, rather full, with protected services web and api and other pods of the same or a lower
-// priority.
+// random returns a cluster of three zones, rather full, with protected services web and api and other pods of the same
+// or a lower priority.
 func random(r *rand.Rand) *clitest.Cluster {
 	c := clitest.New()
 	var nodes []string
@@ -126,8 +126,8 @@ func waiting(s *sim.Sim) (out []string) {
 	return out
 }
 
-// packable reports whether the protected pods of lost nodes have any place on the others, however they are placed, if pods of a
-// lower priority go and all others stay.
+// packable reports whether the protected pods of lost nodes have any place on the others, however they are placed, if
+// pods of a lower priority go and all others stay.
 func packable(c *clitest.Cluster, taken func(*v1.Node) bool) bool {
 	free := map[string]int64{}
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {

@@ -133,7 +133,8 @@ func (s *replayer) revert(ctx context.Context) error {
 	if err := s.copy.Run(ctx); err != nil {
 		return err
 	}
-	if statusChanged(sim.Changes[*v1alpha1.ZoneSpreadPolicy](s.copy)) || statusChanged(sim.Changes[*v1alpha1.ZoneReservation](s.copy)) ||
+	if statusChanged(sim.Changes[*v1alpha1.ZoneSpreadPolicy](s.copy)) ||
+		statusChanged(sim.Changes[*v1alpha1.ZoneReservation](s.copy)) ||
 		statusChanged(sim.Changes[*schedulingv1alpha1.PodGroup](s.copy)) || statusChanged(sim.Changes[*kinds.NativePodGroup](s.copy)) {
 		s.close()
 	}
@@ -142,7 +143,9 @@ func (s *replayer) revert(ctx context.Context) error {
 
 // statusChanged reports whether an object has another content than it had.
 func statusChanged[T client.Object](changes []sim.Change[T]) bool {
-	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool { return statusContent(c.Before) != statusContent(c.After) })
+	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool {
+		return statusContent(c.Before) != statusContent(c.After)
+	})
 }
 
 func statusContent(obj client.Object) string {

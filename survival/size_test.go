@@ -13,8 +13,9 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestStatusFitsIntoEtcd: of 50 zones, or of as many as the API takes, a status has no more than half of what etcd takes, however long
-// the scheduler's words are. What decides stays: each loss, a witness, and the zones that have least free.
+// TestStatusFitsIntoEtcd: of 50 zones, or of as many as the API takes, a status has no more than half of what etcd
+// takes, however long the scheduler's words are. What decides stays: each loss, a witness, and the zones that have
+// least free.
 func TestStatusFitsIntoEtcd(t *testing.T) {
 	const etcdLimit = 1.5 * (1 << 20)
 	for _, zones := range []int{3, 50, 1000} {

@@ -44,7 +44,9 @@ func usageOf(nodes []*v1.Node, pods []*v1.Pod) *usage {
 	u := &usage{nodes: map[string]*nodeUsage{}, zones: map[string]*room{}}
 	for _, node := range nodes {
 		if usable(node) {
-			u.nodes[node.Name] = &nodeUsage{zone: node.Labels[v1.LabelTopologyZone], allocatable: ledger.ResourcesOf(node.Status.Allocatable)}
+			u.nodes[node.Name] = &nodeUsage{
+				zone: node.Labels[v1.LabelTopologyZone], allocatable: ledger.ResourcesOf(node.Status.Allocatable),
+			}
 		}
 	}
 	for _, pod := range pods {

@@ -78,8 +78,10 @@ func (a Amounts) Add(other Amounts) {
 // Take counts a snapshot.
 func Take(s *snapshot.Snapshot) *Census {
 	c := &Census{
-		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byNamespace: map[string][]*Pod{}, owners: map[types.UID]*metav1.OwnerReference{},
-		groups: map[string]*schedv1alpha1.PodGroup{}, natives: map[string]*kinds.NativePodGroup{}, members: map[string][]*Pod{}, finished: map[string][]types.UID{},
+		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byNamespace: map[string][]*Pod{},
+		owners: map[types.UID]*metav1.OwnerReference{},
+		groups: map[string]*schedv1alpha1.PodGroup{}, natives: map[string]*kinds.NativePodGroup{},
+		members: map[string][]*Pod{}, finished: map[string][]types.UID{},
 	}
 	c.index = sync.OnceValue(c.newIndex)
 	if c.Now.IsZero() {

@@ -21,7 +21,8 @@ type kind struct {
 
 func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 	tell := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { l.signalChange() }, UpdateFunc: func(_, _ any) { l.signalChange() }, DeleteFunc: func(any) { l.signalChange() },
+		AddFunc: func(any) { l.signalChange() }, UpdateFunc: func(_, _ any) { l.signalChange() },
+		DeleteFunc: func(any) { l.signalChange() },
 	}
 	k := &kind{resource: described.Resource, needed: described.Needed}
 	k.Watcher = watcher.New(watcher.Config{

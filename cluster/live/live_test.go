@@ -133,15 +133,19 @@ func TestTroubles(t *testing.T) {
 		refused = errors.New("connection\nrefused")
 		time.Sleep(2 * time.Minute)
 		require.Len(t, l.Troubles(), 1)
-		require.Regexp(t, `^the cluster has not been read since \d\d:\d\d:\d\d UTC, what you see may be older: pods: .*connection refused$`, l.Troubles()[0])
+		require.Regexp(
+			t,
+			`^the cluster has not been read since \d\d:\d\d:\d\d UTC, what you see may be older: pods: .*connection refused$`,
+			l.Troubles()[0],
+		)
 		refused = nil
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, []string{"you may list but not watch pods: changes show half a minute late"}, l.Troubles())
 	})
 }
 
-// TestAKindThatIsNotAnsweredIsMissing: whatever keeps the API server from answering about one kind, the rest is known soon, and the snapshot says
-// what it lacks.
+// TestAKindThatIsNotAnsweredIsMissing: whatever keeps the API server from answering about one kind, the rest is known
+// soon, and the snapshot says what it lacks.
 func TestAKindThatIsNotAnsweredIsMissing(t *testing.T) {
 	broken := apierrors.NewInternalError(errors.New("no\ndisk"))
 	for _, tc := range []struct {
@@ -149,14 +153,18 @@ func TestAKindThatIsNotAnsweredIsMissing(t *testing.T) {
 		list func(ctx context.Context) ([]corev1.Pod, error)
 		want string
 	}{
-		{"errors", func(context.Context) ([]corev1.Pod, error) { return nil, broken }, "pods could not be read: Internal error occurred: no disk"},
+		{"errors", func(context.Context) ([]corev1.Pod, error) {
+			return nil, broken
+		}, "pods could not be read: Internal error occurred: no disk"},
 		{"silence", func(ctx context.Context) ([]corev1.Pod, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, "pods could not be read: the API server does not answer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := followPods(t, 50*time.Millisecond, false, &server{list: tc.list, watch: func() (watch.Interface, error) { return nil, broken }})
+			l := followPods(t, 50*time.Millisecond, false, &server{list: tc.list, watch: func() (watch.Interface, error) {
+				return nil, broken
+			}})
 			require.Equal(t, []string{"pods have not been read yet"}, l.Lacks())
 			require.NoError(t, l.Sync(t.Context()))
 			require.Equal(t, []string{tc.want}, l.Lacks())
@@ -166,8 +174,8 @@ func TestAKindThatIsNotAnsweredIsMissing(t *testing.T) {
 	}
 }
 
-// TestAKindThatIsNoLongerAnsweredIsOutdated: what is known stays, and the snapshot says since when it is of the past. When the API server answers
-// again, it says so no more.
+// TestAKindThatIsNoLongerAnsweredIsOutdated: what is known stays, and the snapshot says since when it is of the past.
+// When the API server answers again, it says so no more.
 func TestAKindThatIsNoLongerAnsweredIsOutdated(t *testing.T) {
 	var broken atomic.Bool
 	var streams sync.Mutex // guards stream

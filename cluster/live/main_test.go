@@ -8,7 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The second handler of client-go's errors sleeps until a millisecond after the last error, which the clock of another bubble gave.
+	// The second handler of client-go's errors sleeps until a millisecond after the last error, which the clock of
+	// another bubble gave.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())
 }

@@ -54,7 +54,10 @@ var codecs = serializer.NewCodecFactory(kinds.Scheme)
 // Encode writes a snapshot as JSON documents, one on each line: a head, and the objects as in manifests.
 func Encode(w io.Writer, s *Snapshot) error {
 	out, objects := bufio.NewWriterSize(w, 1<<20), s.objectsOf(readable)
-	first := head{TypeMeta: metav1.TypeMeta{APIVersion: fileVersion, Kind: fileKind}, TakenAt: s.TakenAt, Missing: s.Missing, Objects: len(objects)}
+	first := head{
+		TypeMeta: metav1.TypeMeta{APIVersion: fileVersion, Kind: fileKind}, TakenAt: s.TakenAt, Missing: s.Missing,
+		Objects: len(objects),
+	}
 	if err := json.NewEncoder(out).Encode(first); err != nil {
 		return err
 	}
@@ -98,7 +101,10 @@ func Decode(r io.Reader) (*Snapshot, error) {
 		return nil, fmt.Errorf("not a snapshot: %w", err)
 	}
 	if first.APIVersion != fileVersion || first.Kind != fileKind {
-		return nil, fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, first.APIVersion, first.Kind)
+		return nil, fmt.Errorf(
+			"not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, first.APIVersion,
+			first.Kind,
+		)
 	}
 	s := New(first.TakenAt)
 	s.Missing = first.Missing

@@ -20,8 +20,9 @@ import (
 	"zonewise.dev/cluster/snapshot"
 )
 
-// TestCopiesKeepWhatIsDecidedBy reads the source of the plugins and of all that looks at copies: an annotation that they read has to be among
-// those that a snapshot keeps, or every answer about a copy is about another cluster. All labels are kept.
+// TestCopiesKeepWhatIsDecidedBy reads the source of the plugins and of all that looks at copies: an annotation that
+// they read has to be among those that a snapshot keeps, or every answer about a copy is about another cluster. All
+// labels are kept.
 func TestCopiesKeepWhatIsDecidedBy(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
@@ -39,17 +40,23 @@ func TestCopiesKeepWhatIsDecidedBy(t *testing.T) {
 	require.Contains(t, read, "deployment.kubernetes.io/desired-replicas", "the test finds what is read")
 	require.Contains(t, read, corev1.PodDeletionCost, "the test finds what is read")
 	for key, where := range read {
-		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}, Labels: map[string]string{key: "x"}}}
+		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{key: "x"}, Labels: map[string]string{key: "x"},
+		}}
 		snapshot.Trim(obj)
-		require.Contains(t, obj.Annotations, key, "%s reads an annotation that copies of clusters do not have: add it to keptAnnotations", where)
+		require.Contains(
+			t, obj.Annotations, key,
+			"%s reads an annotation that copies of clusters do not have: add it to keptAnnotations", where,
+		)
 		require.Contains(t, obj.Labels, key)
 	}
 }
 
 // elsewhere are the constants of other modules that this one uses as keys.
 var elsewhere = map[string]string{
-	"MirrorPodAnnotationKey": corev1.MirrorPodAnnotationKey, "BetaStorageClassAnnotation": corev1.BetaStorageClassAnnotation,
-	"PodDeletionCost": corev1.PodDeletionCost, "JobIndexFailureCountAnnotation": batchv1.JobIndexFailureCountAnnotation,
+	"MirrorPodAnnotationKey":     corev1.MirrorPodAnnotationKey,
+	"BetaStorageClassAnnotation": corev1.BetaStorageClassAnnotation,
+	"PodDeletionCost":            corev1.PodDeletionCost, "JobIndexFailureCountAnnotation": batchv1.JobIndexFailureCountAnnotation,
 	"AnnSelectedNode": volume.AnnSelectedNode,
 }
 
@@ -110,7 +117,8 @@ func (s *source) value(path string, file *ast.File, x ast.Expr) (string, error) 
 			imported, _ := strconv.Unquote(spec.Path.Value)
 			local, inside := strings.CutPrefix(imported, "zonewise.dev/")
 			pkg, ok := x.X.(*ast.Ident)
-			if inside && ok && (spec.Name == nil && filepath.Base(local) == pkg.Name || spec.Name != nil && spec.Name.Name == pkg.Name) {
+			if inside && ok &&
+				(spec.Name == nil && filepath.Base(local) == pkg.Name || spec.Name != nil && spec.Name.Name == pkg.Name) {
 				folder = filepath.Join(s.root, local)
 			}
 		}

@@ -60,7 +60,9 @@ func List[T client.Object](s *Snapshot) []T {
 
 // Sorted returns the objects of a kind in a namespace (all if it is empty) by namespace and name.
 func Sorted[T client.Object](s *Snapshot, namespace string) []T {
-	objects := slices.DeleteFunc(List[T](s), func(obj T) bool { return namespace != "" && obj.GetNamespace() != namespace })
+	objects := slices.DeleteFunc(List[T](s), func(obj T) bool {
+		return namespace != "" && obj.GetNamespace() != namespace
+	})
 	slices.SortFunc(objects, func(a, b T) int {
 		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 	})
@@ -104,7 +106,8 @@ func (m Missing) Message() string {
 func (s *Snapshot) Notes() []string {
 	var out []string
 	for _, m := range s.Missing {
-		if m.Reason != NotInstalled || strings.Contains(m.Resource, ".zonewise.dev") || strings.Contains(m.Resource, ".x-k8s.io") {
+		if m.Reason != NotInstalled || strings.Contains(m.Resource, ".zonewise.dev") ||
+			strings.Contains(m.Resource, ".x-k8s.io") {
 			out = append(out, m.Message())
 		}
 	}
@@ -113,7 +116,9 @@ func (s *Snapshot) Notes() []string {
 
 // Has reports whether a kind was read, now or before.
 func (s *Snapshot) Has(resource string) bool {
-	return !slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.Resource == resource && m.Reason != Outdated })
+	return !slices.ContainsFunc(s.Missing, func(m Missing) bool {
+		return m.Resource == resource && m.Reason != Outdated
+	})
 }
 
 // Unread returns the first of some kinds that the cluster has, as far as is known, and that were not read; empty if

@@ -40,7 +40,9 @@ func TestFilesKeepSnapshots(t *testing.T) {
 			require.Equal(t, clitest.Now, got.TakenAt)
 			require.Equal(t, encoded(t, want), encoded(t, got))
 			for _, obj := range kinds.All() {
-				require.True(t, slices.ContainsFunc(got.Objects(), func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(obj) }), "%T", obj)
+				require.True(t, slices.ContainsFunc(got.Objects(), func(o client.Object) bool {
+					return reflect.TypeOf(o) == reflect.TypeOf(obj)
+				}), "%T", obj)
 			}
 		})
 	}
@@ -70,7 +72,9 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 	spec.Containers[0].Command = []string{"private"}
 	spec.Containers[0].Image = "private"
 	spec.InitContainers = []corev1.Container{{Name: "init", Args: []string{"private"}}}
-	spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "private"}}}}
+	spec.Volumes = []corev1.Volume{
+		{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "private"}}},
+	}
 	pod := c.Pod("pod", "node", spec, map[string]string{"app": "web"})
 	pod.Annotations = map[string]string{"note": "private", corev1.MirrorPodAnnotationKey: "mirror"}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "private"}}
@@ -82,21 +86,30 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 	c.Add(
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: "driver", VolumeHandle: "private", VolumeAttributes: map[string]string{"a": "private"}, NodePublishSecretRef: &corev1.SecretReference{Name: "private"},
+				Driver: "driver", VolumeHandle: "private", VolumeAttributes: map[string]string{"a": "private"},
+				NodePublishSecretRef: &corev1.SecretReference{Name: "private"},
 			}},
 		}},
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "private"}}, MountOptions: []string{"private"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "private"}},
+			MountOptions:           []string{"private"},
 		}},
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Parameters: map[string]string{"a": "private"}},
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "s"}, Parameters: map[string]string{"a": "private"},
+		},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{ExternalName: "private"}},
 		&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
-			Config: []resourcev1.DeviceClaimConfiguration{{DeviceConfiguration: resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: "private"}}}},
+			Config: []resourcev1.DeviceClaimConfiguration{{DeviceConfiguration: resourcev1.DeviceConfiguration{
+				Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: "private"},
+			}}},
 		}}, Status: resourcev1.ResourceClaimStatus{Devices: []resourcev1.AllocatedDeviceStatus{{
-			Driver: "private", Data: &runtime.RawExtension{Raw: []byte(`{"a": "private"}`)}, NetworkData: &resourcev1.NetworkDeviceData{IPs: []string{"private"}},
+			Driver: "private", Data: &runtime.RawExtension{Raw: []byte(`{"a": "private"}`)},
+			NetworkData: &resourcev1.NetworkDeviceData{IPs: []string{"private"}},
 		}}}},
 	)
-	c.Node("images", "a", "1", "1Gi").Status.Images = []corev1.ContainerImage{{Names: []string{"private", "private:latest", "private:2"}, SizeBytes: 7}}
+	c.Node("images", "a", "1", "1Gi").Status.Images = []corev1.ContainerImage{
+		{Names: []string{"private", "private:latest", "private:2"}, SizeBytes: 7},
+	}
 	before := census.Requests(pod)
 	for _, obj := range c.Objects() {
 		snapshot.Trim(obj)
@@ -112,7 +125,8 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 	require.NotEqual(t, names[0], names[2])
 }
 
-// TestSaveReplacesTheWholeFile: whoever reads the old file still reads all of it, and nobody but the owner reads the new one.
+// TestSaveReplacesTheWholeFile: whoever reads the old file still reads all of it, and nobody but the owner reads the
+// new one.
 func TestSaveReplacesTheWholeFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.json")
 	require.NoError(t, os.WriteFile(file, []byte("the old one"), 0o644)) //nolint:gosec // what Save mends
@@ -131,12 +145,15 @@ func TestSaveReplacesTheWholeFile(t *testing.T) {
 	require.Len(t, left, 1, "no temporary file stays")
 }
 
-// TestTrimKeepsDisksApart: filters count disks, and keep pods apart that share one, also those of drivers that Kubernetes has itself.
+// TestTrimKeepsDisksApart: filters count disks, and keep pods apart that share one, also those of drivers that
+// Kubernetes has itself.
 func TestTrimKeepsDisksApart(t *testing.T) {
 	source := func(name string) []corev1.VolumeSource {
 		return []corev1.VolumeSource{
 			{ISCSI: &corev1.ISCSIVolumeSource{IQN: name, TargetPortal: "private"}},
-			{RBD: &corev1.RBDVolumeSource{CephMonitors: []string{"private"}, RBDPool: "private", RBDImage: name, RadosUser: "private"}},
+			{RBD: &corev1.RBDVolumeSource{
+				CephMonitors: []string{"private"}, RBDPool: "private", RBDImage: name, RadosUser: "private",
+			}},
 			{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: name, DataDiskURI: name}},
 			{Cinder: &corev1.CinderVolumeSource{VolumeID: name}},
 		}

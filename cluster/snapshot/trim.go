@@ -17,24 +17,30 @@ import (
 )
 
 // Trim removes from an object what no scheduler plugin uses and what does not belong in a file: environment variables,
-// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields but who has given a pod its deletion cost. The names of images
-// and of volumes become hashes, which are equal if the names are equal and are not comparable between processes.
+// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields but who has given a
+// pod its deletion cost. The names of images and of volumes become hashes, which are equal if the names are equal and
+// are not comparable between processes.
 func Trim(obj client.Object) {
 	obj.SetManagedFields(costManagers(obj))
 	obj.SetAnnotations(keptAnnotationsOf(obj.GetAnnotations()))
 	switch o := obj.(type) {
 	case *v1.Pod:
 		trimPod(&o.Spec)
-		if !slices.ContainsFunc(o.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress }) {
+		if !slices.ContainsFunc(o.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress
+		}) {
 			// What its containers have is what its spec says.
 			o.Status.ContainerStatuses, o.Status.InitContainerStatuses = nil, nil
 		}
 		o.Status = v1.PodStatus{
-			Phase: o.Status.Phase, Conditions: o.Status.Conditions, Reason: o.Status.Reason, QOSClass: o.Status.QOSClass,
+			Phase: o.Status.Phase, Conditions: o.Status.Conditions, Reason: o.Status.Reason,
+			QOSClass:          o.Status.QOSClass,
 			NominatedNodeName: o.Status.NominatedNodeName, StartTime: o.Status.StartTime, Resize: o.Status.Resize,
 			AllocatedResources: o.Status.AllocatedResources, Resources: o.Status.Resources,
-			ResourceClaimStatuses: o.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: o.Status.ExtendedResourceClaimStatus,
-			ContainerStatuses: resized(o.Status.ContainerStatuses), InitContainerStatuses: resized(o.Status.InitContainerStatuses),
+			ResourceClaimStatuses:       o.Status.ResourceClaimStatuses,
+			ExtendedResourceClaimStatus: o.Status.ExtendedResourceClaimStatus,
+			ContainerStatuses:           resized(o.Status.ContainerStatuses),
+			InitContainerStatuses:       resized(o.Status.InitContainerStatuses),
 		}
 	case *v1.Node:
 		o.Spec = v1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints}
@@ -98,20 +104,24 @@ func costManagers(obj client.Object) []metav1.ManagedFieldsEntry {
 // keptAnnotations are the annotations by which schedulers, volume controllers and those that evict pods decide.
 var keptAnnotations = []string{
 	v1.MirrorPodAnnotationKey, resourcev1.PodResourceClaimAnnotation, "deployment.kubernetes.io/desired-replicas",
-	"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class", "storage.alpha.kubernetes.io/migrated-plugins",
-	batchv1.JobIndexFailureCountAnnotation, "controller.kubernetes.io/pod-deletion-cost", "cluster-autoscaler.kubernetes.io/safe-to-evict",
+	"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class",
+	"storage.alpha.kubernetes.io/migrated-plugins",
+	batchv1.JobIndexFailureCountAnnotation, "controller.kubernetes.io/pod-deletion-cost",
+	"cluster-autoscaler.kubernetes.io/safe-to-evict",
 }
 
 // keptPrefixes are the same for groups of annotations.
 var keptPrefixes = []string{
-	"zonewise.dev/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "karpenter.sh/", "descheduler.alpha.kubernetes.io/",
+	"zonewise.dev/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "karpenter.sh/",
+	"descheduler.alpha.kubernetes.io/",
 }
 
 // keptAnnotationsOf returns those of the annotations that are kept.
 func keptAnnotationsOf(annotations map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range annotations {
-		if slices.Contains(keptAnnotations, key) || slices.ContainsFunc(keptPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+		if slices.Contains(keptAnnotations, key) ||
+			slices.ContainsFunc(keptPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 			out[key] = value
 		}
 	}
@@ -152,7 +162,10 @@ func trimPod(spec *v1.PodSpec) {
 	trim := func(list []v1.Container) {
 		for i := range list {
 			c := &list[i]
-			list[i] = v1.Container{Name: c.Name, Image: hashedImage(c.Image), Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
+			list[i] = v1.Container{
+				Name: c.Name, Image: hashedImage(c.Image), Resources: c.Resources, Ports: c.Ports,
+				RestartPolicy: c.RestartPolicy,
+			}
 		}
 	}
 	trim(spec.Containers)
@@ -171,7 +184,8 @@ func trimPod(spec *v1.PodSpec) {
 // returns an empty source for volumes that take part in neither.
 func keptSource(v v1.VolumeSource) v1.VolumeSource {
 	out := v1.VolumeSource{
-		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: v.GCEPersistentDisk, AWSElasticBlockStore: v.AWSElasticBlockStore,
+		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: v.GCEPersistentDisk,
+		AWSElasticBlockStore: v.AWSElasticBlockStore,
 	}
 	if d := v.ISCSI; d != nil {
 		out.ISCSI = &v1.ISCSIVolumeSource{IQN: hashed(d.IQN), ReadOnly: d.ReadOnly}
@@ -196,14 +210,18 @@ func resized(statuses []v1.ContainerStatus) []v1.ContainerStatus {
 	var out []v1.ContainerStatus
 	for i := range statuses {
 		if s := &statuses[i]; s.Resources != nil || s.AllocatedResources != nil {
-			out = append(out, v1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources})
+			out = append(
+				out, v1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources},
+			)
 		}
 	}
 	return out
 }
 
 func trimVolume(spec *v1.PersistentVolumeSpec) {
-	source := v1.PersistentVolumeSource{GCEPersistentDisk: spec.GCEPersistentDisk, AWSElasticBlockStore: spec.AWSElasticBlockStore}
+	source := v1.PersistentVolumeSource{
+		GCEPersistentDisk: spec.GCEPersistentDisk, AWSElasticBlockStore: spec.AWSElasticBlockStore,
+	}
 	if d := spec.AzureDisk; d != nil {
 		source.AzureDisk = &v1.AzureDiskVolumeSource{DiskName: hashed(d.DiskName), DataDiskURI: hashed(d.DataDiskURI)}
 	}

@@ -95,20 +95,36 @@ delete pods of the fullest zone first. It deletes no pod.`
 
 // NewCommand returns the program's command; see Main.
 func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
-	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe(), rebalance.Describe(), gangbudgets.Describe(), deletioncosts.Describe()}}
+	f := flags{registry: registry, parts: []parts.Description{
+		survival.Describe(), buy.Describe(), rebalance.Describe(), gangbudgets.Describe(), deletioncosts.Describe(),
+	}}
 	cmd := &cobra.Command{
-		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	set := cmd.Flags()
-	set.StringVar(&f.config, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, config/zonewise.yaml)")
+	set.StringVar(
+		&f.config, "config", "",
+		"the scheduler's KubeSchedulerConfiguration (default: the shipped one, config/zonewise.yaml)",
+	)
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: the pod's ServiceAccount)")
 	set.StringVar(&f.address, "address", ":8080", "address of /metrics, /livez and /readyz, over HTTP; none when empty")
 	set.StringVar(&f.leaseNamespace, "lease-namespace", metav1.NamespaceSystem, "namespace of the lease "+LeaseName)
-	set.Float64Var(&f.cpuFraction, "cpu-fraction", 0.2, "how much of a core all parts together use at most, in the mean")
-	set.StringSliceVar(&f.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
-	set.StringVar(&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false")
-	set.BoolVar(&f.callExtenders, "call-extenders", false, "ask the extenders of the configuration, which are programs elsewhere and may act on it")
+	set.Float64Var(
+		&f.cpuFraction, "cpu-fraction", 0.2, "how much of a core all parts together use at most, in the mean",
+	)
+	set.StringSliceVar(
+		&f.controllers, "controllers", nil,
+		"kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io",
+	)
+	set.StringVar(
+		&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false",
+	)
+	set.BoolVar(
+		&f.callExtenders, "call-extenders", false,
+		"ask the extenders of the configuration, which are programs elsewhere and may act on it",
+	)
 	set.DurationVar(&f.settle, "settle-time", 5*time.Second, "how long after a change the cluster is read")
 	for _, p := range f.parts {
 		f.on = append(f.on, set.Bool(p.Name, false, p.Help))
@@ -211,7 +227,9 @@ func (f *flags) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		shared := parts.Shared{Client: c, Sim: scheduler, CPUFraction: f.cpuFraction, MemoryLimit: parts.LimitMemory(memoryMax)}
+		shared := parts.Shared{
+			Client: c, Sim: scheduler, CPUFraction: f.cpuFraction, MemoryLimit: parts.LimitMemory(memoryMax),
+		}
 		var running []parts.Part
 		for _, p := range f.chosen() {
 			running = append(running, p.New(shared))

@@ -14,7 +14,10 @@ import (
 func TestBadFlags(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"), 0o600))
+	require.NoError(t, os.WriteFile(
+		file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"),
+		0o600,
+	))
 	for args, want := range map[string]string{
 		"--cpu-fraction=0":          "--cpu-fraction: must be above 0 and at most 64, got 0",
 		"--cpu-fraction=65":         "--cpu-fraction: must be above 0 and at most 64, got 65",
@@ -33,9 +36,18 @@ func TestBadFlags(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-			require.NoError(t, os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"), 0o600))
+			require.NoError(
+				t,
+				os.WriteFile(
+					kubeconfig,
+					[]byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"),
+					0o600,
+				),
+			)
 			cmd := NewCommand(nil)
-			cmd.SetArgs(append([]string{"--survival"}, strings.Fields(strings.ReplaceAll(args, "KUBECONFIG", kubeconfig))...))
+			cmd.SetArgs(append(
+				[]string{"--survival"}, strings.Fields(strings.ReplaceAll(args, "KUBECONFIG", kubeconfig))...,
+			))
 			require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
 		})
 	}

@@ -54,7 +54,9 @@ func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 
 // processMetrics are the prefixes of the metrics about the process. Those of the scheduler and of its plugins are not
 // about the cluster here, but about copies of it.
-var processMetrics = []string{"go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info", "zonewise_build_info"}
+var processMetrics = []string{
+	"go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info", "zonewise_build_info",
+}
 
 // serve serves health, and the metrics with these prefixes, until stop is called.
 func serve(address string, h *health, prefixes []string) (stop func(), err error) {

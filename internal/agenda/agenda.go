@@ -1,5 +1,5 @@
-// Package agenda is a work queue of keys with times, on a clock of the caller's. Unlike a workqueue it knows for certain
-// whether there is nothing to do, which a simulation on virtual time has to ask.
+// Package agenda is a work queue of keys with times, on a clock of the caller's. Unlike a workqueue it knows for
+// certain whether there is nothing to do, which a simulation on virtual time has to ask.
 package agenda
 
 import (
@@ -58,10 +58,10 @@ func New[K comparable](c clock.WithTicker) *Agenda[K] {
 	}
 }
 
-// NewFair is New, but the keys that are due are looked at in turns of their owners: however many keys of one owner are due, a
-// key of another waits for one of each owner. Within an owner they are looked at in the order of their times. Those for which AddAt was
-// given the zero time are urgent: they come before all others, in turns among themselves. This is start-time fair queueing (Goyal,
-// Vin and Cheng, 1996) with looks of equal cost.
+// NewFair is New, but the keys that are due are looked at in turns of their owners: however many keys of one owner are
+// due, a key of another waits for one of each owner. Within an owner they are looked at in the order of their times.
+// Those for which AddAt was given the zero time are urgent: they come before all others, in turns among themselves.
+// This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with looks of equal cost.
 func NewFair[K comparable](c clock.WithTicker, owner func(key K) string) *Agenda[K] {
 	a := New[K](c)
 	a.owner, a.turns = owner, [2]turns{{next: map[string]uint64{}}, {next: map[string]uint64{}}}

@@ -11,8 +11,8 @@ import (
 const clockSlack = time.Millisecond
 
 // timerAt returns a timer that fires at a time. A clock's own NewTimer takes a duration: if the clock is moved by hand
-// between the computation of that duration and the call, the timer fires too late by that much. Its waiter then waits until
-// the clock is moved again, which may never happen.
+// between the computation of that duration and the call, the timer fires too late by that much. Its waiter then waits
+// until the clock is moved again, which may never happen.
 func timerAt(c clock.WithTicker, at time.Time) clock.Timer {
 	for {
 		now := c.Now()

@@ -43,7 +43,9 @@ func Decode[T any](plugin string, obj runtime.Object, into *T) error {
 	switch unknown.ContentType {
 	case "", runtime.ContentTypeJSON, runtime.ContentTypeYAML:
 	default:
-		return fmt.Errorf("plugin %s: args: unsupported content type %q, want JSON or YAML", plugin, unknown.ContentType)
+		return fmt.Errorf(
+			"plugin %s: args: unsupported content type %q, want JSON or YAML", plugin, unknown.ContentType,
+		)
 	}
 	if len(unknown.Raw) == 0 {
 		return nil
@@ -66,8 +68,8 @@ func Decode[T any](plugin string, obj runtime.Object, into *T) error {
 	return nil
 }
 
-// nameField finds the field of a document that does not decode into a T: it tries the fields one by one, then the fields of
-// the one that fails, and so on. It returns nil if the document as a whole does not decode.
+// nameField finds the field of a document that does not decode into a T: it tries the fields one by one, then the
+// fields of the one that fails, and so on. It returns nil if the document as a whole does not decode.
 func nameField[T any](raw []byte) error {
 	document := mapping(raw)
 	decode := func(document any) error {
@@ -87,13 +89,17 @@ func nameField[T any](raw []byte) error {
 		switch v := value.(type) {
 		case map[string]any:
 			for _, key := range slices.Sorted(maps.Keys(v)) {
-				if named := within(path.Child(key), v[key], func(part any) any { return around(map[string]any{key: part}) }); named != nil {
+				if named := within(path.Child(key), v[key], func(part any) any {
+					return around(map[string]any{key: part})
+				}); named != nil {
 					return named
 				}
 			}
 		case []any:
 			for i := range v {
-				if named := within(path.Index(i), v[i], func(part any) any { return around([]any{part}) }); named != nil {
+				if named := within(path.Index(i), v[i], func(part any) any {
+					return around([]any{part})
+				}); named != nil {
 					return named
 				}
 			}
@@ -135,7 +141,10 @@ func Invalid(plugin string, errs field.ErrorList) error {
 func oneLine(err error) string {
 	msg := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	msg = strings.Join(strings.Fields(msg), " ")
-	for _, noise := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: ", "yaml: unmarshal errors:; ", "json: "} {
+	for _, noise := range []string{
+		"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: ",
+		"yaml: unmarshal errors:; ", "json: ",
+	} {
 		msg = strings.ReplaceAll(msg, noise, "")
 	}
 	return msg

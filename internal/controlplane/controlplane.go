@@ -1,5 +1,5 @@
-// Package controlplane starts etcd and kube-apiserver on the loopback interface, for tests and for the demo. It
-// wraps controller-runtime's envtest and adds what all control planes here have in common: the paths of the programs, nodes
+// Package controlplane starts etcd and kube-apiserver on the loopback interface, for tests and for the demo. It wraps
+// controller-runtime's envtest and adds what all control planes here have in common: the paths of the programs, nodes
 // without kubelets, and kubeconfigs in files.
 //
 // It is not part of the product's binaries.
@@ -89,7 +89,10 @@ func Start(o Options) (*ControlPlane, error) {
 	noteProgram(server.Path)
 	noteProgram(env.ControlPlane.Etcd.Path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another: %w", err), env.Stop())
+		return nil, errors.Join(
+			fmt.Errorf("no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another: %w", err),
+			env.Stop(),
+		)
 	}
 	// envtest makes this directory for webhooks of its own, of which there are none.
 	if err := os.RemoveAll(env.WebhookInstallOptions.LocalServingCertDir); err != nil {
@@ -102,12 +105,12 @@ func Start(o Options) (*ControlPlane, error) {
 	return c, nil
 }
 
-// noteProgram tells the go command, which records the files that a test looks at, that a test's result depends on a program: it
-// is not taken from the cache once the program has changed.
+// noteProgram tells the go command, which records the files that a test looks at, that a test's result depends on a
+// program: it is not taken from the cache once the program has changed.
 func noteProgram(path string) { _, _ = os.Stat(path) }
 
-// setPorts takes ports of FreePort, if the API server has none given. envtest would take them from those that the kernel may give to an
-// outgoing connection before the program listens.
+// setPorts takes ports of FreePort, if the API server has none given. envtest would take them from those that the
+// kernel may give to an outgoing connection before the program listens.
 func setPorts(server *envtest.APIServer, etcd *envtest.Etcd, port int) error {
 	clients, err := FreePort()
 	if err == nil && port == 0 {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Ports below those that Linux and others give out by themselves, from 32768 on, for outgoing connections and for listeners without a
-// port, and above those of well-known servers.
+// Ports below those that Linux and others give out by themselves, from 32768 on, for outgoing connections and for
+// listeners without a port, and above those of well-known servers.
 const (
 	firstPort = 15000
 	lastPort  = 31999
@@ -22,8 +22,9 @@ const (
 // promised is how long a port is given to nobody else: longer than any program takes until it listens.
 const promised = 5 * time.Minute
 
-// FreePort returns a port of 127.0.0.1 that is not in use, for a program that is started with a port. Until the program listens nobody
-// can see that the port is taken, so FreePort gives no port to two callers within five minutes, in whichever processes they are.
+// FreePort returns a port of 127.0.0.1 that is not in use, for a program that is started with a port. Until the program
+// listens nobody can see that the port is taken, so FreePort gives no port to two callers within five minutes, in
+// whichever processes they are.
 func FreePort() (int, error) {
 	return freePort(filepath.Join(os.TempDir(), fmt.Sprintf("zonewise-ports-%d", os.Getuid())), firstPort, lastPort)
 }

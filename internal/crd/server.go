@@ -39,8 +39,8 @@ type Server struct{ client client.WithWatch }
 
 var _ Source = &Server{}
 
-// Connect makes a client of the API server behind config. It makes no request: an API server that cannot be reached shows as a kind that
-// is not available. An error says that config cannot be used.
+// Connect makes a client of the API server behind config. It makes no request: an API server that cannot be reached
+// shows as a kind that is not available. An error says that config cannot be used.
 func Connect(config *rest.Config) (*Server, error) {
 	adoptLogger()
 	metrics.MustRegister(available)

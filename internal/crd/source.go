@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/internal/informer"
 )
 
-// Scheme returns a new scheme with the custom resources of the pack: its own, and PodGroup. PriorityClass is there as well, a
-// built-in kind that a scheduler's role may not let it read, which must not keep the scheduler from starting.
+// Scheme returns a new scheme with the custom resources of the pack: its own, and PodGroup. PriorityClass is there as
+// well, a built-in kind that a scheduler's role may not let it read, which must not keep the scheduler from starting.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))

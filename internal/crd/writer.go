@@ -23,8 +23,8 @@ const (
 	writers = 4
 )
 
-// Writer keeps the status of the objects of one kind as want says. It looks at those of several namespaces in turns, so that
-// thousands of one tenant do not keep those of another waiting. Make one with NewWriter; its methods may be called
+// Writer keeps the status of the objects of one kind as want says. It looks at those of several namespaces in turns, so
+// that thousands of one tenant do not keep those of another waiting. Make one with NewWriter; its methods may be called
 // from several goroutines.
 type Writer[T client.Object] struct {
 	kind    string
@@ -41,19 +41,21 @@ type status struct {
 	uid       types.UID
 }
 
-// NewWriter returns a writer for a kind, whose name is for the log. Until Run it only remembers what to look at, with no bound: a
-// process that may never lead should say nothing until it does.
+// NewWriter returns a writer for a kind, whose name is for the log. Until Run it only remembers what to look at, with
+// no bound: a process that may never lead should say nothing until it does.
 //
-// want returns an object as last seen and a copy of it with the status that it should have; ok is false for an object that is
-// gone or whose status is not to be touched. It is called again for a later write, so it must not remember that it was
-// called. written, which may be nil, is called after each status that was written. Both are called from the writer's
-// goroutines.
+// want returns an object as last seen and a copy of it with the status that it should have; ok is false for an object
+// that is gone or whose status is not to be touched. It is called again for a later write, so it must not remember that
+// it was called. written, which may be nil, is called after each status that was written. Both are called from the
+// writer's goroutines.
 func NewWriter[T client.Object](source Source, kind string, want func(uid types.UID) (was, is T, ok bool), written func(was, is T), options ...WriterOption) *Writer[T] {
 	o := writerOptions{clock: clock.RealClock{}}
 	for _, option := range options {
 		option(&o)
 	}
-	return &Writer[T]{kind: kind, source: source, want: want, written: written, clock: o.clock, agenda: agenda.NewFair(o.clock, func(s status) string { return s.namespace })}
+	return &Writer[T]{kind: kind, source: source, want: want, written: written, clock: o.clock, agenda: agenda.NewFair(o.clock, func(s status) string {
+		return s.namespace
+	})}
 }
 
 // WriterOption changes what NewWriter makes.
@@ -64,8 +66,8 @@ type writerOptions struct{ clock clock.WithTicker }
 // WithClock has the pauses and retries of a Writer go by c instead of the system's clock.
 func WithClock(c clock.WithTicker) WriterOption { return func(o *writerOptions) { o.clock = c } }
 
-// Now has the status of an object in a namespace looked at at once, before those of Later: something rests on it. Namespaces take turns
-// with these, too. The namespace of a cluster-scoped object is empty.
+// Now has the status of an object in a namespace looked at at once, before those of Later: something rests on it.
+// Namespaces take turns with these, too. The namespace of a cluster-scoped object is empty.
 func (w *Writer[T]) Now(namespace string, uid types.UID) {
 	w.agenda.AddAt(status{namespace, uid}, time.Time{})
 }

@@ -61,13 +61,16 @@ func texts(t *testing.T, b Block) []string {
 func TestBlocksAndCommands(t *testing.T) {
 	blocks := blocks(t, document)
 	require.Len(t, blocks, 3)
-	require.Equal(t, []string{"sh", "console", ""}, []string{blocks[0].Language, blocks[1].Language, blocks[2].Language})
+	require.Equal(
+		t, []string{"sh", "console", ""}, []string{blocks[0].Language, blocks[1].Language, blocks[2].Language},
+	)
 	require.Equal(t, []string{"One", "Two", "Two"}, []string{blocks[0].Section, blocks[1].Section, blocks[2].Section})
 	require.Equal(t, "just text\n", blocks[2].Text)
 	require.False(t, blocks[2].Shell())
 
 	require.Equal(t, []string{
-		"kubectl get pods \\\n  --all-namespaces", "cat > file <<'EOF'\nresources: [a]   # \"b\nEOF", "echo 'one\ntwo'             # three", "make it",
+		"kubectl get pods \\\n  --all-namespaces", "cat > file <<'EOF'\nresources: [a]   # \"b\nEOF",
+		"echo 'one\ntwo'             # three", "make it",
 	}, texts(t, blocks[0]))
 	require.Equal(t, []string{"kubectl get nodes", "date"}, texts(t, blocks[1]), "what they print is left out")
 
@@ -90,7 +93,9 @@ func TestBlocksThatAreWrong(t *testing.T) {
 
 func TestAllDocumentsAreRead(t *testing.T) {
 	root := t.TempDir()
-	for _, path := range []string{"README.md", "docs/b.md", "docs/adr/0001.md", "manifests/charts/c/README.md", "docs/images/x.svg"} {
+	for _, path := range []string{
+		"README.md", "docs/b.md", "docs/adr/0001.md", "manifests/charts/c/README.md", "docs/images/x.svg",
+	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
 		text := strings.ReplaceAll("~~~sh\nmake "+path+"\n~~~\n~~~console\n$ date\n~~~\n", "~~~", fence)
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))

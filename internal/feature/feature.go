@@ -1,6 +1,7 @@
 // Package feature reads kube-scheduler's feature gates.
 //
-// The gates are read by name, since plugins do not import the package that declares them, k8s.io/kubernetes/pkg/features.
+// The gates are read by name, since plugins do not import the package that declares them,
+// k8s.io/kubernetes/pkg/features.
 package feature
 
 import (

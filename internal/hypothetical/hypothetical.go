@@ -1,5 +1,6 @@
-// Package hypothetical tells questions about pods from their scheduling cycles. A plugin that runs the filters of a profile for a pod
-// that is not being scheduled marks the state with which it does; plugins that record what a cycle shows then record nothing.
+// Package hypothetical tells questions about pods from their scheduling cycles. A plugin that runs the filters of a
+// profile for a pod that is not being scheduled marks the state with which it does; plugins that record what a cycle
+// shows then record nothing.
 package hypothetical
 
 import fwk "k8s.io/kube-scheduler/framework"

@@ -1,5 +1,5 @@
-// Package informer turns the events of an informer into calls with typed objects. It handles what an informer may deliver: a
-// deletion whose last object is unknown, and an update that hides a deletion.
+// Package informer turns the events of an informer into calls with typed objects. It handles what an informer may
+// deliver: a deletion whose last object is unknown, and an update that hides a deletion.
 package informer
 
 import (
@@ -9,8 +9,8 @@ import (
 
 // Funcs handles the events of objects of type T, one at a time. A function that is nil is not called.
 //
-// An update that changes the UID means that the informer missed a deletion, and another object has the name now: it arrives
-// as Delete and Add.
+// An update that changes the UID means that the informer missed a deletion, and another object has the name now: it
+// arrives as Delete and Add.
 type Funcs[T metav1.Object] struct {
 	// Add gets a new object. initial is true for the objects of the first list.
 	Add func(obj T, initial bool)

@@ -36,7 +36,9 @@ func TestEvents(t *testing.T) {
 		{"update", func() { f.OnUpdate(pod("1"), pod("1")) }, []string{"update 1 1"}},
 		{"another object of the name", func() { f.OnUpdate(pod("1"), pod("2")) }, []string{"delete 1", "add 2"}},
 		{"delete", func() { f.OnDelete(pod("1")) }, []string{"delete 1"}},
-		{"delete, last state unknown", func() { f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "p", Obj: pod("1")}) }, []string{"delete 1"}},
+		{"delete, last state unknown", func() {
+			f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "p", Obj: pod("1")})
+		}, []string{"delete 1"}},
 		{"tombstone without an object", func() { f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "p"}) }, nil},
 		{"another type", func() { f.OnAdd(&v1.Node{}, false) }, nil},
 	} {
@@ -57,7 +59,10 @@ func TestEvents(t *testing.T) {
 
 func TestLatest(t *testing.T) {
 	var got []string
-	f := informer.Latest(func(p *v1.Pod) { got = append(got, "seen "+string(p.UID)) }, func(p *v1.Pod) { got = append(got, "gone "+string(p.UID)) })
+	f := informer.Latest(
+		func(p *v1.Pod) { got = append(got, "seen "+string(p.UID)) },
+		func(p *v1.Pod) { got = append(got, "gone "+string(p.UID)) },
+	)
 	f.OnAdd(pod("1"), true)
 	f.OnUpdate(pod("1"), pod("1"))
 	f.OnUpdate(pod("1"), pod("2"))

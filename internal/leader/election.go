@@ -67,8 +67,8 @@ func configured() election {
 	return published["componentconfig"].LeaderElection
 }
 
-// Lease returns the namespace and name of the lease that the scheduler of this process asks for, as "namespace/name"; empty without leader
-// election. It is known once the scheduler starts its informers.
+// Lease returns the namespace and name of the lease that the scheduler of this process asks for, as "namespace/name";
+// empty without leader election. It is known once the scheduler starts its informers.
 func Lease() string {
 	e := configured()
 	if !e.LeaderElect {

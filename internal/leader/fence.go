@@ -42,12 +42,12 @@ var (
 //
 // The proof is the lease itself, read from the API server: it names this process, and was renewed at a time by this
 // process's own clock, so that clocks need not agree. No other process takes it before leaseDuration has passed since.
-// Writes go through until renewDeadline has passed, for which time a leader may rely on a lease without renewing it; the
-// rest of leaseDuration is for requests under way. Then the lease is read again, before the next write. So a process
-// that was stopped needs not notice it: its proof is too old, by whatever goroutine runs first.
+// Writes go through until renewDeadline has passed, for which time a leader may rely on a lease without renewing it;
+// the rest of leaseDuration is for requests under way. Then the lease is read again, before the next write. So a
+// process that was stopped needs not notice it: its proof is too old, by whatever goroutine runs first.
 //
-// A proof in use is renewed at half of its time, and costs a write an atomic read. Its methods may be called from several
-// goroutines.
+// A proof in use is renewed at half of its time, and costs a write an atomic read. Its methods may be called from
+// several goroutines.
 type fence struct {
 	ctx   context.Context // the scheduler's
 	clock clock.PassiveClock
@@ -74,8 +74,8 @@ type answer struct {
 	span time.Duration
 }
 
-// age is how much time has passed, by the clock that says more: the monotonic one stands still while the machine sleeps, the
-// other can be set.
+// age is how much time has passed, by the clock that says more: the monotonic one stands still while the machine
+// sleeps, the other can be set.
 func age(from, now time.Time) time.Duration {
 	return max(now.Sub(from), now.Round(0).Sub(from.Round(0)))
 }
@@ -87,11 +87,13 @@ func (a *answer) old(now time.Time) bool { return a.err == nil && age(a.from, no
 
 func newFence(ctx context.Context, c clock.PassiveClock, lease func(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error)) *fence {
 	metrics.MustRegister(fencedWrites)
-	return &fence{ctx: ctx, clock: c, election: sync.OnceValue(configured), leads: leaseHeld, lease: lease, free: c.Now()}
+	return &fence{
+		ctx: ctx, clock: c, election: sync.OnceValue(configured), leads: leaseHeld, lease: lease, free: c.Now(),
+	}
 }
 
-// confirm returns nil when this process may write to the API server: it has no leader election, has not led yet (what it
-// writes then has nothing to do with leading), or leads. It returns early when ctx ends.
+// confirm returns nil when this process may write to the API server: it has no leader election, has not led yet (what
+// it writes then has nothing to do with leading), or leads. It returns early when ctx ends.
 func (f *fence) confirm(ctx context.Context) error {
 	if !f.election().LeaderElect {
 		return nil
@@ -209,8 +211,8 @@ func (f *fence) identifyLocked(e election, holder string, now time.Time) string 
 	return f.self
 }
 
-// look finds out the name of this process in the lease, when its elector begins to lead. leading is what Leader says, which
-// is never before the configuration is published.
+// look finds out the name of this process in the lease, when its elector begins to lead. leading is what Leader says,
+// which is never before the configuration is published.
 func (f *fence) look(leading func() bool) {
 	_ = wait.PollUntilContextCancel(f.ctx, pollInterval, true, func(context.Context) (bool, error) {
 		return leading() && !f.election().LeaderElect || f.known(), nil

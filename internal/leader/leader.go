@@ -7,8 +7,8 @@
 // cycle is a proof of its own, since standby replicas run none. A process that loses its lease exits, so
 // that leading, once true, stays true.
 //
-// It exits late when it was stopped: from the time that it goes on to the time that its elector notices, a second leader is
-// there already. Fence keeps what such a process would write away from the API server.
+// It exits late when it was stopped: from the time that it goes on to the time that its elector notices, a second
+// leader is there already. Fence keeps what such a process would write away from the API server.
 package leader
 
 import (
@@ -39,12 +39,13 @@ type Leader struct {
 	once    sync.Once
 	led     chan struct{}
 	leading atomic.Bool
-	// held reports whether the lease is held. Fence replaces it, so that a standby gathers its metrics once per pollInterval, not twice.
+	// held reports whether the lease is held. Fence replaces it, so that a standby gathers its metrics once per
+	// pollInterval, not twice.
 	held atomic.Pointer[func() bool]
 }
 
-// Of returns the Leader of the scheduler behind h: one for all plugins and profiles, with one goroutine that looks until
-// the scheduler leads or ctx, which is the scheduler's, ends.
+// Of returns the Leader of the scheduler behind h: one for all plugins and profiles, with one goroutine that looks
+// until the scheduler leads or ctx, which is the scheduler's, ends.
 func Of(ctx context.Context, h Handle) *Leader {
 	return perscheduler.Get(ctx, h, "leader", func() *Leader {
 		l := &Leader{led: make(chan struct{})}
@@ -54,8 +55,8 @@ func Of(ctx context.Context, h Handle) *Leader {
 	})
 }
 
-// Leading returns a channel that is closed once this scheduler leads: when its informers have synced and, with leader election,
-// it holds the lease.
+// Leading returns a channel that is closed once this scheduler leads: when its informers have synced and, with leader
+// election, it holds the lease.
 func (l *Leader) Leading() <-chan struct{} { return l.led }
 
 // Cycle is called by a plugin in each scheduling cycle, which only a leader runs. It costs an atomic read, and makes

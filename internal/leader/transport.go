@@ -24,14 +24,14 @@ type ClientHandle interface {
 }
 
 // Fence has the clients of the scheduler behind h write to the API server only while the process can show that it holds
-// the lease: a leader that was stopped, and goes on when another one leads already, binds, patches and evicts nothing. It
-// concerns the handle's clientset, and every client that is made from the handle's configuration after the call; a
-// write is looked at when it leaves, behind all limits and queues. What is held back fails with an error. Without leader
-// election nothing is held back.
+// the lease: a leader that was stopped, and goes on when another one leads already, binds, patches and evicts nothing.
+// It concerns the handle's clientset, and every client that is made from the handle's configuration after the call; a
+// write is looked at when it leaves, behind all limits and queues. What is held back fails with an error. Without
+// leader election nothing is held back.
 //
-// It changes the clientset and the configuration, which must be the scheduler's own and not in use yet, as they are in a
-// plugin's factory under app.NewSchedulerCommand. Further calls for one scheduler do nothing. Without an API server it
-// does nothing. An error says that the configuration cannot be used.
+// It changes the clientset and the configuration, which must be the scheduler's own and not in use yet, as they are in
+// a plugin's factory under app.NewSchedulerCommand. Further calls for one scheduler do nothing. Without an API server
+// it does nothing. An error says that the configuration cannot be used.
 func Fence(ctx context.Context, h ClientHandle) error {
 	l := Of(ctx, h)
 	return perscheduler.Get(ctx, h, "fence", func() *raised { return &raised{raise(ctx, h, l)} }).err
@@ -94,7 +94,9 @@ func writes(request *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	for _, group := range []string{"/apis/coordination.k8s.io/", "/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"} {
+	for _, group := range []string{
+		"/apis/coordination.k8s.io/", "/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/",
+	} {
 		if strings.Contains(request.URL.Path, group) {
 			return false
 		}

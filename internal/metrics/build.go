@@ -20,8 +20,8 @@ func ExportBuildInfo() {
 	buildInfo.WithLabelValues(zonewise, kubernetes, info.GitCommit, info.GoVersion).Set(1)
 }
 
-// SplitVersion takes the version that hack/version.sh stamps, v1.37.2+zonewise.0.1.0, apart: v1.37.2 and 0.1.0. Without a stamp the
-// second is "unknown".
+// SplitVersion takes the version that hack/version.sh stamps, v1.37.2+zonewise.0.1.0, apart: v1.37.2 and 0.1.0. Without
+// a stamp the second is "unknown".
 func SplitVersion(stamped string) (kubernetes, zonewise string) {
 	kubernetes, zonewise, found := strings.Cut(stamped, "+zonewise.")
 	if !found {

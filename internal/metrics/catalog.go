@@ -46,7 +46,10 @@ func Catalog() []Entry {
 	return entries
 }
 
-func declare(kind Kind, namespace, subsystem, name, help string, labels []string, stability metrics.StabilityLevel, buckets []float64) {
+func declare(
+	kind Kind, namespace, subsystem, name, help string, labels []string, stability metrics.StabilityLevel,
+	buckets []float64,
+) {
 	e := Entry{
 		Name: metrics.BuildFQName(namespace, subsystem, name), Kind: kind, Help: help,
 		Labels: slices.Clone(labels), Stability: stability, Buckets: slices.Clone(buckets),

@@ -9,8 +9,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Collector reads metrics from live objects, one per scheduler of the process, when metrics are gathered. So no series must be
-// deleted when what it describes is gone. Make one with NewCollector.
+// Collector reads metrics from live objects, one per scheduler of the process, when metrics are gathered. So no series
+// must be deleted when what it describes is gone. Make one with NewCollector.
 type Collector[T comparable] struct {
 	metrics.BaseStableCollector
 
@@ -22,8 +22,8 @@ type Collector[T comparable] struct {
 	live map[T]struct{}
 }
 
-// Send gets the value of a gauge with the values of its labels. If a series is sent twice, the larger value counts: only in
-// tests does a process have two schedulers, which then see one cluster.
+// Send gets the value of a gauge with the values of its labels. If a series is sent twice, the larger value counts:
+// only in tests does a process have two schedulers, which then see one cluster.
 type Send func(desc *metrics.Desc, value float64, labels ...string)
 
 // NewCollector returns a collector of the described gauges. collect sends those of one object; it may be called from

@@ -27,13 +27,17 @@ func TestCollector(t *testing.T) {
 		if want != "" {
 			want = "# HELP zonewise_test_height_meters [ALPHA] A height of a test.\n# TYPE zonewise_test_height_meters gauge\n" + want
 		}
-		return testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "zonewise_test_height_meters")
+		return testutil.GatherAndCompare(
+			legacyregistry.DefaultGatherer, strings.NewReader(want), "zonewise_test_height_meters",
+		)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	c.Export(ctx, 2)
 	c.Export(t.Context(), 1)
 	c.Export(t.Context(), 1)
-	require.NoError(t, compare("zonewise_test_height_meters{of=\"all\"} 2\nzonewise_test_height_meters{of=\"tall\"} 2\n"))
+	require.NoError(
+		t, compare("zonewise_test_height_meters{of=\"all\"} 2\nzonewise_test_height_meters{of=\"tall\"} 2\n"),
+	)
 	cancel()
 	require.Eventually(t, func() bool { return c.Live() == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, compare("zonewise_test_height_meters{of=\"all\"} 1\n"))
@@ -42,9 +46,12 @@ func TestCollector(t *testing.T) {
 // TestCatalog has each metric as it was declared.
 func TestCatalog(t *testing.T) {
 	metrics.NewHistogramVec(&compbasemetrics.HistogramOpts{
-		Namespace: metrics.Namespace, Subsystem: "test", Name: "catalog_seconds", Help: "A time of a test.", Buckets: []float64{1, 2}, StabilityLevel: compbasemetrics.BETA,
+		Namespace: metrics.Namespace, Subsystem: "test", Name: "catalog_seconds", Help: "A time of a test.",
+		Buckets: []float64{1, 2}, StabilityLevel: compbasemetrics.BETA,
 	}, []string{"result"})
-	metrics.NewCounter(&compbasemetrics.CounterOpts{Namespace: metrics.Namespace, Subsystem: "test", Name: "catalog_total", Help: "A count of a test."})
+	metrics.NewCounter(&compbasemetrics.CounterOpts{
+		Namespace: metrics.Namespace, Subsystem: "test", Name: "catalog_total", Help: "A count of a test.",
+	})
 	var found []metrics.Entry
 	for _, e := range metrics.Catalog() {
 		if strings.HasPrefix(e.Name, "zonewise_test_catalog") {
@@ -52,7 +59,13 @@ func TestCatalog(t *testing.T) {
 		}
 	}
 	require.Equal(t, []metrics.Entry{
-		{Name: "zonewise_test_catalog_seconds", Kind: metrics.Histogram, Help: "A time of a test.", Labels: []string{"result"}, Stability: compbasemetrics.BETA, Buckets: []float64{1, 2}},
-		{Name: "zonewise_test_catalog_total", Kind: metrics.Counter, Help: "A count of a test.", Stability: compbasemetrics.ALPHA},
+		{
+			Name: "zonewise_test_catalog_seconds", Kind: metrics.Histogram, Help: "A time of a test.",
+			Labels: []string{"result"}, Stability: compbasemetrics.BETA, Buckets: []float64{1, 2},
+		},
+		{
+			Name: "zonewise_test_catalog_total", Kind: metrics.Counter, Help: "A count of a test.",
+			Stability: compbasemetrics.ALPHA,
+		},
 	}, found)
 }

@@ -1,9 +1,9 @@
 // Package metrics declares and registers the pack's metrics where kube-scheduler serves its own.
 //
 // Each package declares its metrics beside the code that sets them, as package-level variables made by the constructors
-// here. They have the signatures of k8s.io/component-base/metrics, and record each metric in a [Catalog], from
-// which docs/metrics.md is generated and against which alerts and dashboards are checked. All names start with [Namespace], and
-// they appear at the scheduler's /metrics.
+// here. They have the signatures of k8s.io/component-base/metrics, and record each metric in a [Catalog], from which
+// docs/metrics.md is generated and against which alerts and dashboards are checked. All names start with [Namespace],
+// and they appear at the scheduler's /metrics.
 package metrics
 
 import (

@@ -43,7 +43,8 @@ func Condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// SpreadConstraints returns the pod's topologySpreadConstraints without the one that only shows a policy to autoscalers.
+// SpreadConstraints returns the pod's topologySpreadConstraints without the one that only shows a policy to
+// autoscalers.
 func SpreadConstraints(pod *v1.Pod) []v1.TopologySpreadConstraint {
 	key, shown := pod.Annotations[v1alpha1.ShownToAutoscalersAnnotation]
 	if !shown {

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces a file by what write writes. Only its owner may read it, whoever might read the old one. Readers see the whole old
-// file or the whole new one, also if the process ends meanwhile. What is there and no regular file is not replaced: it is an error.
-// Errors name the path.
+// WriteFile replaces a file by what write writes. Only its owner may read it, whoever might read the old one. Readers
+// see the whole old file or the whole new one, also if the process ends meanwhile. What is there and no regular file is
+// not replaced: it is an error. Errors name the path.
 func WriteFile(path string, write func(w io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", path)

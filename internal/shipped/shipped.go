@@ -1,5 +1,5 @@
-// Package shipped has the identities, the permissions and the custom resources as manifests has them, for tests and for the
-// demo. It is not part of the product's binaries.
+// Package shipped has the identities, the permissions and the custom resources as manifests has them, for tests and for
+// the demo. It is not part of the product's binaries.
 package shipped
 
 import (

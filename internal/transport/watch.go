@@ -29,10 +29,11 @@ type WatchHandle interface {
 	SharedInformerFactory() informers.SharedInformerFactory
 }
 
-// RetryWatches has the watches of the scheduler behind h wait for an API server that cannot be reached, with an attempt every
-// second, for up to a minute. An informer of client-go that is refused a watch waits instead for a time that doubles, up to a
-// minute, and goes on with that pause when the API server is back: the scheduler places pods by an old view meanwhile. For a
-// while after the API server could not be reached, it may also refuse a watch because it is starting.
+// RetryWatches has the watches of the scheduler behind h wait for an API server that cannot be reached, with an attempt
+// every second, for up to a minute. An informer of client-go that is refused a watch waits instead for a time that
+// doubles, up to a minute, and goes on with that pause when the API server is back: the scheduler places pods by an old
+// view meanwhile. For a while after the API server could not be reached, it may also refuse a watch because it is
+// starting.
 //
 // It concerns the clients that [Wrap] does, with the same conditions. Further calls for one scheduler do nothing.
 func RetryWatches(ctx context.Context, h WatchHandle) {
@@ -45,7 +46,8 @@ func RetryWatches(ctx context.Context, h WatchHandle) {
 // retries is what all watches of a scheduler know together.
 type retries struct {
 	ctx context.Context // the scheduler's
-	// lost is when the API server could not be reached for the last time, in nanoseconds since 1970; away says that this was logged.
+	// lost is when the API server could not be reached for the last time, in nanoseconds since 1970; away says that
+	// this was logged.
 	lost atomic.Int64
 	away atomic.Bool
 }
@@ -105,8 +107,8 @@ func (r *retries) again(response *http.Response, err error) bool {
 	return starting(response.StatusCode) && time.Since(time.Unix(0, r.lost.Load())) < startGrace
 }
 
-// starting reports whether an API server that is starting may answer so: it does not know its users, nor their roles, nor what it
-// has stored yet.
+// starting reports whether an API server that is starting may answer so: it does not know its users, nor their roles,
+// nor what it has stored yet.
 func starting(code int) bool {
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// server answers one request after the other: a status, or 0 for a connection that is refused. The last answer is for all that come later.
+// server answers one request after the other: a status, or 0 for a connection that is refused. The last answer is for
+// all that come later.
 type server struct {
 	answers []int
 	asked   []time.Time
@@ -71,7 +72,8 @@ func TestRetryWatches(t *testing.T) {
 	}
 }
 
-// TestRetryWatchesEnds: an informer hears of an API server that stays away, of one that goes on refusing, and ends at once.
+// TestRetryWatchesEnds: an informer hears of an API server that stays away, of one that goes on refusing, and ends at
+// once.
 func TestRetryWatchesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watch := httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)

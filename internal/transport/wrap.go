@@ -14,8 +14,9 @@ type Handle interface {
 }
 
 // Wrap puts a RoundTripper around the transport of the scheduler's clientset, and of every client that is made from the
-// scheduler's configuration after the call. Both must be the scheduler's own and not in use yet, as they are in a plugin's factory
-// under app.NewSchedulerCommand. It reports whether there is an API server to talk to; otherwise it does nothing.
+// scheduler's configuration after the call. Both must be the scheduler's own and not in use yet, as they are in a
+// plugin's factory under app.NewSchedulerCommand. It reports whether there is an API server to talk to; otherwise it
+// does nothing.
 func Wrap(h Handle, around func(http.RoundTripper) http.RoundTripper) bool {
 	config := h.KubeConfig()
 	if config == nil {

@@ -6,5 +6,6 @@
 //   - A request that gets no answer ends.
 //   - [Watcher.State] says how the reading went: what has been listed, what is refused, since when there has been no answer.
 //
-// There is one goroutine and one copy of the objects for each kind. Handlers are called by that goroutine, with no queue between.
+// There is one goroutine and one copy of the objects for each kind. Handlers are called by that goroutine, with no
+// queue between.
 package watcher

@@ -7,12 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// store is what the reflector of a Watcher writes to. It trims the objects that come through a watch. Handlers are called without the lock.
+// store is what the reflector of a Watcher writes to. It trims the objects that come through a watch. Handlers are
+// called without the lock.
 type store struct{ *Watcher }
 
 var _ cache.TransformingStore = store{}
 
-// Transformer implements cache.TransformingStore. The reflector trims by it what it collects of a list that comes through a watch.
+// Transformer implements cache.TransformingStore. The reflector trims by it what it collects of a list that comes
+// through a watch.
 func (s store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		s.config.Trim(obj.(client.Object)) //nolint:forcetypeassert // the reflector refuses other kinds

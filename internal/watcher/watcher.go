@@ -22,11 +22,11 @@ import (
 const (
 	// pageSize is how many objects one request asks for.
 	pageSize = 1000
-	// requestTimeout is how long the API server may take for a page, and to begin a watch. A scheduler's transport repeats watches for a
-	// minute, which is no fault of one kind.
+	// requestTimeout is how long the API server may take for a page, and to begin a watch. A scheduler's transport
+	// repeats watches for a minute, which is no fault of one kind.
 	requestTimeout = 90 * time.Second
-	// While a kind is not served, the API server is asked at intervals that grow from missingInterval to missingIntervalLimit. That costs it
-	// one request for what it serves.
+	// While a kind is not served, the API server is asked at intervals that grow from missingInterval to
+	// missingIntervalLimit. That costs it one request for what it serves.
 	missingInterval      = 200 * time.Millisecond
 	missingIntervalLimit = 10 * time.Second
 )
@@ -71,10 +71,13 @@ func New(config Config) *Watcher {
 	return &Watcher{config: config, objects: map[string]client.Object{}}
 }
 
-// Run watches until the context ends. Handlers and StateChanged are called by it, one at a time. It logs nothing: State keeps the errors.
+// Run watches until the context ends. Handlers and StateChanged are called by it, one at a time. It logs nothing: State
+// keeps the errors.
 func (w *Watcher) Run(ctx context.Context) {
 	source := &cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}
-	reflector := cache.NewReflectorWithOptions(source, w.config.Example, store{w}, cache.ReflectorOptions{Name: "zonewise"})
+	reflector := cache.NewReflectorWithOptions(
+		source, w.config.Example, store{w}, cache.ReflectorOptions{Name: "zonewise"},
+	)
 	reflector.WatchListPageSize = pageSize
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Logger{}))
 }
@@ -86,7 +89,8 @@ func (w *Watcher) State() State {
 	return w.state
 }
 
-// Objects returns the objects by namespace and name. They must not be changed. Those of a kind that is refused are as they were last seen.
+// Objects returns the objects by namespace and name. They must not be changed. Those of a kind that is refused are as
+// they were last seen.
 func (w *Watcher) Objects() []client.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +101,8 @@ func (w *Watcher) Objects() []client.Object {
 	return out
 }
 
-// list reads a page, once the API server serves the kind. Its objects are trimmed at once, so that a large cluster is never in memory as a
-// whole.
+// list reads a page, once the API server serves the kind. Its objects are trimmed at once, so that a large cluster is
+// never in memory as a whole.
 func (w *Watcher) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	backoff := wait.Backoff{Duration: missingInterval, Factor: 1.5, Jitter: 0.1, Steps: 20, Cap: missingIntervalLimit}
 	for {
@@ -122,7 +126,9 @@ func (w *Watcher) page(ctx context.Context, options metav1.ListOptions) (client.
 	limited, cancel := context.WithTimeoutCause(ctx, requestTimeout, errNoAnswer)
 	defer cancel()
 	page := w.emptyList()
-	err := w.config.Client.List(limited, page, &client.ListOptions{Raw: &options, Limit: options.Limit, Continue: options.Continue})
+	err := w.config.Client.List(
+		limited, page, &client.ListOptions{Raw: &options, Limit: options.Limit, Continue: options.Continue},
+	)
 	if err == nil {
 		err = meta.EachListItem(page, func(item runtime.Object) error {
 			w.config.Trim(item.(client.Object)) //nolint:forcetypeassert // the kind is of objects

@@ -48,7 +48,8 @@ func (s *server) Watch(ctx context.Context, _ client.ObjectList, options ...clie
 
 func pod(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: name, ResourceVersion: version, UID: types.UID(name), Annotations: map[string]string{"large": "text"},
+		Namespace: "shop", Name: name, ResourceVersion: version, UID: types.UID(name),
+		Annotations: map[string]string{"large": "text"},
 	}}
 }
 
@@ -109,7 +110,8 @@ func names(w *Watcher) []string {
 	return out
 }
 
-// TestAKindComesAndGoes: it is followed from the time that it is served, is as it was while it is not, and what has changed meanwhile is told.
+// TestAKindComesAndGoes: it is followed from the time that it is served, is as it was while it is not, and what has
+// changed meanwhile is told.
 func TestAKindComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type reply struct {
@@ -173,7 +175,8 @@ func TestAKindComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestAListThroughAWatch: the first list may be the beginning of a watch, whose end a bookmark marks. Its objects are trimmed as well.
+// TestAListThroughAWatch: the first list may be the beginning of a watch, whose end a bookmark marks. Its objects are
+// trimmed as well.
 func TestAListThroughAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stream := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 2})
@@ -182,7 +185,9 @@ func TestAListThroughAWatch(t *testing.T) {
 			ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 		}})
 		var e events
-		w := follow(t, &server{watch: func(context.Context) (watch.Interface, error) { return stream, nil }, streams: true}, &e)
+		w := follow(t, &server{watch: func(context.Context) (watch.Interface, error) {
+			return stream, nil
+		}, streams: true}, &e)
 		synctest.Wait()
 		require.Equal(t, []string{"first a1"}, e.take())
 		require.True(t, w.State().Listed)

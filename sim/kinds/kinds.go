@@ -29,12 +29,16 @@ import (
 func All() []client.Object {
 	return slices.Concat([]client.Object{
 		&v1.Namespace{}, &schedulingv1.PriorityClass{}, &v1.Node{},
-		&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
+		&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{},
+		&storagev1.VolumeAttachment{},
 		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
-		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, newDeviceTaintRule(), &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
-		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
+		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, newDeviceTaintRule(),
+		&resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
+		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
+		&appsv1.DaemonSet{}, &batchv1.Job{},
 		&policyv1.PodDisruptionBudget{},
-		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &v1alpha1.ZoneRebalance{}, &schedulingv1alpha1.PodGroup{},
+		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &v1alpha1.ZoneRebalance{},
+		&schedulingv1alpha1.PodGroup{},
 	}, nativePodGroups(), []client.Object{
 		&v1.Pod{}, // last, so that its handlers find everything else
 	})

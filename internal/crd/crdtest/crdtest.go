@@ -18,8 +18,8 @@ import (
 	"zonewise.dev/internal/crd"
 )
 
-// Source is a crd.Source in memory, which serves every kind from the start. Make one with New. Its methods may be called
-// from several goroutines. Events are delivered by the goroutine that causes them, before its call returns.
+// Source is a crd.Source in memory, which serves every kind from the start. Make one with New. Its methods may be
+// called from several goroutines. Events are delivered by the goroutine that causes them, before its call returns.
 type Source struct {
 	mu      sync.Mutex // guards everything below
 	objects map[key]client.Object
@@ -50,8 +50,8 @@ func New(objects ...client.Object) *Source {
 
 var _ crd.Source = &Source{}
 
-// Put creates or replaces an object, as the API server does: it gets a new resource version, a UID if it has none, and a
-// new generation if anything but its metadata and status has changed. A status that is set in obj is taken.
+// Put creates or replaces an object, as the API server does: it gets a new resource version, a UID if it has none, and
+// a new generation if anything but its metadata and status has changed. A status that is set in obj is taken.
 func (s *Source) Put(obj client.Object) {
 	obj = obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	k := keyOf(obj)
@@ -85,8 +85,8 @@ func (s *Source) Delete(obj client.Object) {
 	}
 }
 
-// Serve installs or takes away the kind of obj. Objects that exist stay, as those of a CRD that is installed again do in
-// an informer, which learns of their end only when it lists them again.
+// Serve installs or takes away the kind of obj. Objects that exist stay, as those of a CRD that is installed again do
+// in an informer, which learns of their end only when it lists them again.
 func (s *Source) Serve(obj client.Object, served bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
