@@ -3,12 +3,10 @@ package permitgate
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
@@ -90,106 +88,59 @@ func (c *sharedClaims) unprovisioned(namespace, name string) bool {
 }
 
 // claims knows which claims of members do not exist. A scheduling cycle of such a member ends before it reaches this
-// plugin, or another plugin keeps it out of the queue. Its methods may be called from several goroutines.
+// plugin, or another plugin keeps it out of the queue.
 type claims struct {
 	volumes corelisters.PersistentVolumeClaimLister
 	devices resourcelisters.ResourceClaimLister // nil without dynamic resource allocation
-
-	mu      sync.Mutex                                      // guards everything below
-	waiting map[claimRef]map[types.UID]types.NamespacedName // members without the claim, with their gangs
-	absent  map[types.UID]claimRef                          // by member
 }
 
-// claimRef names a PersistentVolumeClaim or a ResourceClaim.
+// claimRef names a PersistentVolumeClaim or a ResourceClaim. One that is to be made for a pod, and has not been, has no
+// name; the pod changes when it has been.
 type claimRef struct{ kind, namespace, name string }
+
+// String describes the claim of a pod.
+func (r claimRef) String() string {
+	if r.name == "" {
+		return r.kind + " that is made for it"
+	}
+	return r.kind + " " + r.name
+}
 
 func newClaims(h fwk.Handle) *claims {
 	factory := h.SharedInformerFactory()
-	c := &claims{
-		volumes: factory.Core().V1().PersistentVolumeClaims().Lister(),
-		waiting: map[claimRef]map[types.UID]types.NamespacedName{}, absent: map[types.UID]claimRef{},
-	}
+	c := &claims{volumes: factory.Core().V1().PersistentVolumeClaims().Lister()}
 	if h.SharedDRAManager() != nil { // otherwise kube-scheduler does not watch them
 		c.devices = factory.Resource().V1().ResourceClaims().Lister()
 	}
 	return c
 }
 
-// watch calls created with the members that have waited for a claim when it exists. It returns functions that report
-// whether the first lists have been seen.
-func (c *claims) watch(factory informers.SharedInformerFactory, created func(map[types.UID]types.NamespacedName)) ([]toolscache.InformerSynced, error) {
-	seen := func(ref claimRef) {
-		if waiting := c.take(ref); len(waiting) > 0 {
-			created(waiting)
-		}
-	}
+// watch calls created with each claim that comes to exist. It returns functions that report whether the first lists have
+// been seen.
+func (c *claims) watch(factory informers.SharedInformerFactory, created func(claimRef)) ([]toolscache.InformerSynced, error) {
 	volumes, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(informer.Funcs[*v1.PersistentVolumeClaim]{
-		Add: func(pvc *v1.PersistentVolumeClaim, _ bool) { seen(claimRef{volumeClaim, pvc.Namespace, pvc.Name}) },
+		Add: func(pvc *v1.PersistentVolumeClaim, _ bool) { created(claimRef{volumeClaim, pvc.Namespace, pvc.Name}) },
 	})
 	if err != nil || c.devices == nil {
 		return []toolscache.InformerSynced{volumes.HasSynced}, err
 	}
 	devices, err := factory.Resource().V1().ResourceClaims().Informer().AddEventHandler(informer.Funcs[*resourcev1.ResourceClaim]{
-		Add: func(rc *resourcev1.ResourceClaim, _ bool) { seen(claimRef{deviceClaim, rc.Namespace, rc.Name}) },
+		Add: func(rc *resourcev1.ResourceClaim, _ bool) { created(claimRef{deviceClaim, rc.Namespace, rc.Name}) },
 	})
 	return []toolscache.InformerSynced{volumes.HasSynced, devices.HasSynced}, err
 }
 
-func (c *claims) take(ref claimRef) map[types.UID]types.NamespacedName {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	waiting := c.waiting[ref]
-	delete(c.waiting, ref)
-	for uid := range waiting {
-		delete(c.absent, uid)
-	}
-	return waiting
-}
-
-// noteAbsent names a claim of a member without a node that does not exist; empty if all do. The member is looked at
-// again when it does.
-func (c *claims) noteAbsent(pod *v1.Pod, gang types.NamespacedName) string {
-	c.forget(pod.UID)
+// absentOf returns a claim of a member without a node that does not exist; zero if all do.
+func (c *claims) absentOf(pod *v1.Pod) claimRef {
 	if pod.Spec.NodeName != "" {
-		return ""
+		return claimRef{}
 	}
 	for _, ref := range claimsOf(pod) {
-		if ref.name == "" {
-			return ref.kind + " that is made for it" // the pod changes when it has been
+		if ref.name == "" || !c.exists(ref) {
+			return ref
 		}
-		// First to the list, then the look: the claim may be created in between.
-		c.wait(ref, pod.UID, gang)
-		if c.exists(ref) {
-			c.forget(pod.UID)
-			continue
-		}
-		return ref.kind + " " + ref.name
 	}
-	return ""
-}
-
-func (c *claims) wait(ref claimRef, uid types.UID, gang types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiting[ref] == nil {
-		c.waiting[ref] = map[types.UID]types.NamespacedName{}
-	}
-	c.waiting[ref][uid] = gang
-	c.absent[uid] = ref
-}
-
-// forget drops a member.
-func (c *claims) forget(uid types.UID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ref, waits := c.absent[uid]
-	if !waits {
-		return
-	}
-	delete(c.absent, uid)
-	if delete(c.waiting[ref], uid); len(c.waiting[ref]) == 0 {
-		delete(c.waiting, ref)
-	}
+	return claimRef{}
 }
 
 func (c *claims) exists(ref claimRef) bool {
@@ -202,7 +153,7 @@ func (c *claims) exists(ref claimRef) bool {
 	return err == nil
 }
 
-// claimsOf lists the claims of a pod. A claim that is to be made for the pod, and has not been, has no name.
+// claimsOf lists the claims of a pod.
 func claimsOf(pod *v1.Pod) (all []claimRef) {
 	for i := range pod.Spec.Volumes {
 		source := &pod.Spec.Volumes[i]

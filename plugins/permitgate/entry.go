@@ -29,6 +29,7 @@ type gangEntry struct {
 	priorities        map[int32]int
 	foreign           map[string]int
 	unbound, arrivals int
+	claimless         int // how many wait for a claim that does not exist
 	nominated         int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
@@ -59,8 +60,8 @@ type member struct {
 	amounts   []proposal.Amount
 	// foreign is true if the pod names a scheduler without the plugin.
 	foreign bool
-	// absent names a claim of the pod that does not exist; empty without one.
-	absent string
+	// absent is a claim of the pod that does not exist; zero without one.
+	absent claimRef
 	// node is the node of its last Permit, in case its bind fails.
 	node string
 }
@@ -145,6 +146,9 @@ func (e *gangEntry) countPod(m *member, n int) {
 		return
 	}
 	e.unbound += n
+	if m.absent != (claimRef{}) {
+		e.claimless += n
+	}
 	if m.pod.Status.NominatedNodeName != "" {
 		e.nominated += n
 	}
@@ -180,7 +184,7 @@ func (e *gangEntry) highestPriority() int32 {
 func (e *gangEntry) absentClaim() string {
 	first := (*member)(nil)
 	for _, m := range e.pods {
-		if m.absent != "" && (first == nil || m.pod.Name < first.pod.Name) {
+		if m.absent != (claimRef{}) && (first == nil || m.pod.Name < first.pod.Name) {
 			first = m
 		}
 	}

@@ -25,6 +25,7 @@ type gangs struct {
 	byKey          map[types.NamespacedName]*gangEntry
 	planning       map[*gangEntry]struct{} // those with plans for members, or that preempt
 	lackRoom       map[*gangEntry]struct{} // those that were refused for it
+	lackClaims     map[*gangEntry]struct{} // those with members whose claims do not exist
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
@@ -42,7 +43,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: a, collecting: newCollecting(a),
 		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{},
-		failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
+		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
 	}
 }
 
@@ -59,7 +60,7 @@ func (g *gangs) read(key types.NamespacedName, f func(e *gangEntry)) bool {
 }
 
 // update runs f on the gang if it exists, and does what follows from the change. f must not call anything that blocks
-// or takes another lock.
+// or takes another lock, but for those of informers' stores.
 func (g *gangs) update(key types.NamespacedName, f func(e *gangEntry, now time.Time)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,6 +99,21 @@ func (g *gangs) each(f func(e *gangEntry)) {
 	}
 }
 
+// keysWithout lists the gangs with members that wait for a claim.
+func (g *gangs) keysWithout(claim claimRef) (keys []types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for e := range g.lackClaims {
+		for _, m := range e.pods {
+			if m.absent == claim {
+				keys = append(keys, e.key)
+				break
+			}
+		}
+	}
+	return keys
+}
+
 // actOnAll has the worker look at all gangs.
 func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) }
 
@@ -110,6 +126,7 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 	e.woken, e.awaitsHint = e.woken && lacksRoom, e.awaitsHint && lacksRoom
 	setIn(g.lackRoom, e, lacksRoom)
+	setIn(g.lackClaims, e, e.claimless > 0)
 	setIn(g.failedSearches, e, e.searchedInVain())
 	if _, gathers := g.unplanned[e]; gathers && e.gang.RoundNumber() == 0 {
 		delete(g.unplanned, e)
@@ -189,7 +206,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*gangEntry]struct{}{g.planning, g.lackRoom, g.failedSearches, g.unplanned} {
+	for _, set := range []map[*gangEntry]struct{}{g.planning, g.lackRoom, g.lackClaims, g.failedSearches, g.unplanned} {
 		delete(set, e)
 	}
 	return true

@@ -82,17 +82,15 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 }
 
 // claimCreated has members looked at again that lacked a claim.
-func (f *eventHandlers) claimCreated(waiting map[types.UID]types.NamespacedName) {
-	for uid, key := range waiting {
-		var pod *v1.Pod
-		f.gangs.read(key, func(e *gangEntry) {
-			if m := e.pods[uid]; m != nil {
-				pod = m.pod
+func (f *eventHandlers) claimCreated(ref claimRef) {
+	for _, key := range f.gangs.keysWithout(ref) {
+		f.gangs.change(key, func(e *gangEntry, now time.Time) {
+			for _, m := range e.pods {
+				if m.absent == ref {
+					f.take(e, m.pod, now)
+				}
 			}
 		})
-		if pod != nil {
-			f.podSeen(pod)
-		}
 	}
 }
 
@@ -128,35 +126,40 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		f.memberGone(pod)
 		return
 	}
-	foreign := !f.ours(pod.Spec.SchedulerName)
-	absent, kept := f.claims.noteAbsent(pod, key), ""
+	kept := ""
 	f.gangs.change(key, func(e *gangEntry, now time.Time) {
-		m := &member{pod: pod, foreign: foreign, absent: absent}
-		switch old := e.pods[pod.UID]; {
-		case old == nil:
-			m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
-		case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
-			m.node, m.signature, m.amounts = old.node, old.signature, old.amounts
-		default:
-			m.node, m.signature, m.amounts = old.node, proposal.Signature(pod), proposal.Requests(pod)
-			if old.signature != m.signature {
-				e.gang.Changed(now)
-			}
-		}
-		inherits := e.pods[pod.UID] == nil && e.inheritNode(pod.UID, m)
-		e.add(pod.UID, m)
-		if inherits {
-			f.gangs.noteReturning(e, pod.UID, now)
-		}
-		e.gang.SetPod(pod.UID, gang.Pod{
-			Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != "", Template: m.template(),
-		}, now)
-		e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
+		f.take(e, pod, now)
 		kept = e.keptNode(pod.UID)
 	})
 	if pod.Spec.NodeName == "" && (pod.Status.NominatedNodeName != "" || kept != "") {
 		f.nominatedMember(key)
 	}
+}
+
+// take takes the current state of a live pod into its gang. Its claims are looked at on the lock, so that the event of one
+// that is created now finds the member.
+func (f *eventHandlers) take(e *gangEntry, pod *v1.Pod, now time.Time) {
+	m := &member{pod: pod, foreign: !f.ours(pod.Spec.SchedulerName), absent: f.claims.absentOf(pod)}
+	switch old := e.pods[pod.UID]; {
+	case old == nil:
+		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
+	case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
+		m.node, m.signature, m.amounts = old.node, old.signature, old.amounts
+	default:
+		m.node, m.signature, m.amounts = old.node, proposal.Signature(pod), proposal.Requests(pod)
+		if old.signature != m.signature {
+			e.gang.Changed(now)
+		}
+	}
+	inherits := e.pods[pod.UID] == nil && e.inheritNode(pod.UID, m)
+	e.add(pod.UID, m)
+	if inherits {
+		f.gangs.noteReturning(e, pod.UID, now)
+	}
+	e.gang.SetPod(pod.UID, gang.Pod{
+		Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || m.foreign || m.absent != (claimRef{}), Template: m.template(),
+	}, now)
+	e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
 }
 
 // whyNotScheduled returns what kube-scheduler says of a pod; empty if it says nothing.
@@ -193,7 +196,6 @@ func (f *eventHandlers) wakePreemptors() {
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
-	f.claims.forget(pod.UID)
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.update(key, func(e *gangEntry, now time.Time) {
 		f.gangs.noteReturning(e, pod.UID, now) // until another replaces it
