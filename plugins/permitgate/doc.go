@@ -44,8 +44,8 @@
 //	gangs.go        the state of all gangs, each with its objects (entry.go), behind one lock
 //	handlers.go     the informers' events; claims.go: claims of members that do not exist
 //	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again
-//	worker.go       releases, sends back and activates members
-//	victims.go      preemption (package preempt); returning.go: kept nodes whose nominations are missing for a moment
+//	worker.go       has done what the gangs decide (package execute)
+//	victims.go      preemption (package preempt); keptroom.go: kept nodes whose nominations are missing for a moment
 //	collect.go      room that a starving gang collects
 //	native          gangs of Kubernetes' own API, with the same state machine
 //	serve           statuses, events and conditions

@@ -62,8 +62,6 @@ type member struct {
 	foreign bool
 	// absent is a claim of the pod that does not exist; zero without one.
 	absent claimRef
-	// node is the node of its last Permit, in case its bind fails.
-	node string
 }
 
 // template tells which members are its copies: those of the same controller that ask for the same.
@@ -86,8 +84,13 @@ type preemption struct {
 	cleared bool                        // the informers show that the victims are gone
 }
 
-// preemptedNode is a node that a member gets by a preemption, with what the member asks for (see member).
-type preemptedNode struct{ name, signature string }
+// preemptedNode is a node that a member gets by a preemption.
+type preemptedNode struct {
+	name string
+	// gone is the member if it has left the gang, and keptUntil until when another that asks for the same is awaited.
+	gone      *member
+	keptUntil time.Time
+}
 
 // waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and any that becomes free
 // may help it: none is being made for it, and no filter is to see it first.
@@ -126,6 +129,14 @@ func (e *gangEntry) add(uid types.UID, m *member) {
 	e.remove(uid)
 	e.pods[uid] = m
 	e.countPod(m, 1)
+}
+
+// podOf returns the pod of a member, nil if it is gone.
+func (e *gangEntry) podOf(uid types.UID) *v1.Pod {
+	if m := e.pods[uid]; m != nil {
+		return m.pod
+	}
+	return nil
 }
 
 // remove drops a pod.
@@ -202,8 +213,8 @@ func (e *gangEntry) awaitsReplacement() bool {
 // keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has
 // failed, or the gang preempts, or it has preempted and gathers.
 func (e *gangEntry) keptNode(uid types.UID) string {
-	if m := e.pods[uid]; m != nil && e.gang.KeepsNode(uid) {
-		return m.node
+	if node := e.gang.KeptNode(uid); node != "" {
+		return node
 	}
 	if e.preempting != nil {
 		return e.preempting.nodes[uid].name
@@ -238,20 +249,28 @@ func (e *gangEntry) keepsRoomUntil() time.Time {
 	return e.gang.PendingSince().Add(replacementGrace)
 }
 
-// inheritNode gives a new member the node that a preemption keeps for one that is gone and asked for the same. It reports
-// whether there is one.
-func (e *gangEntry) inheritNode(uid types.UID, m *member) bool {
+// awaitReplacement keeps the node that a member gets by a preemption for another, as the member leaves the gang.
+func (e *gangEntry) awaitReplacement(uid types.UID, now time.Time) {
+	if e.preempting == nil || e.pods[uid] == nil {
+		return
+	}
+	if node, gets := e.preempting.nodes[uid]; gets {
+		e.preempting.nodes[uid] = preemptedNode{node.name, e.pods[uid], now.Add(replacementGrace)}
+	}
+}
+
+// inheritNode gives a new member the node that a preemption keeps for one that is gone and asked for the same.
+func (e *gangEntry) inheritNode(uid types.UID, m *member) {
 	if e.preempting == nil {
-		return false
+		return
 	}
 	for gone, node := range e.preempting.nodes {
-		if e.pods[gone] == nil && node.signature == m.signature {
+		if node.gone != nil && node.gone.signature == m.signature {
 			delete(e.preempting.nodes, gone)
-			e.preempting.nodes[uid] = node
-			return true
+			e.preempting.nodes[uid] = preemptedNode{name: node.name}
+			return
 		}
 	}
-	return false
 }
 
 // endPreemption has the gang preempt no longer.

@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +30,10 @@ type gangs struct {
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
-	returning returning
+	// keeping are those with members for which nodes are kept; keepsNodes is whether there are any, for scheduling
+	// cycles, which need no lock for a look.
+	keeping    map[*gangEntry]struct{}
+	keepsNodes atomic.Bool
 	// roomLeft is called when a gang's round has ended without all of its members, for whose room other gangs may wait.
 	roomLeft func(key types.NamespacedName)
 	// abandon ends a gang's preemption.
@@ -43,7 +47,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: a, collecting: newCollecting(a),
 		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{},
-		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
+		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{}, keeping: map[*gangEntry]struct{}{},
 	}
 }
 
@@ -114,6 +118,13 @@ func (g *gangs) keysWithout(claim claimRef) (keys []types.NamespacedName) {
 	return keys
 }
 
+// actAt has the worker look at a gang at a time; zero means never.
+func (g *gangs) actAt(key types.NamespacedName, at time.Time) {
+	if !at.IsZero() {
+		g.agenda.AddAt(key, at)
+	}
+}
+
 // actOnAll has the worker look at all gangs.
 func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) }
 
@@ -122,6 +133,8 @@ func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) 
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.settlePlanLocked(e)
+	setIn(g.keeping, e, e.keepsNodes())
+	g.keepsNodes.Store(len(g.keeping) > 0)
 	setIn(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
 	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 	e.woken, e.awaitsHint = e.woken && lacksRoom, e.awaitsHint && lacksRoom
@@ -206,7 +219,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*gangEntry]struct{}{g.planning, g.lackRoom, g.lackClaims, g.failedSearches, g.unplanned} {
+	for _, set := range []map[*gangEntry]struct{}{g.planning, g.lackRoom, g.lackClaims, g.failedSearches, g.unplanned, g.keeping} {
 		delete(set, e)
 	}
 	return true

@@ -84,7 +84,7 @@ func (s gangView) SetSucceeded(key types.NamespacedName, begin, end []types.UID)
 func (s gangView) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string) {
 	s.read(key, func(e *gangEntry) {
 		if m := e.pods[r.UID]; m != nil && e.gang.Rehearsing(r) {
-			pod, node = m.pod, m.node
+			pod, node = m.pod, e.gang.Node(r.UID)
 		}
 	})
 	return pod, node

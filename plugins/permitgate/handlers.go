@@ -143,19 +143,16 @@ func (f *eventHandlers) take(e *gangEntry, pod *v1.Pod, now time.Time) {
 	switch old := e.pods[pod.UID]; {
 	case old == nil:
 		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
+		e.inheritNode(pod.UID, m)
 	case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
-		m.node, m.signature, m.amounts = old.node, old.signature, old.amounts
+		m.signature, m.amounts = old.signature, old.amounts
 	default:
-		m.node, m.signature, m.amounts = old.node, proposal.Signature(pod), proposal.Requests(pod)
+		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
 		if old.signature != m.signature {
 			e.gang.Changed(now)
 		}
 	}
-	inherits := e.pods[pod.UID] == nil && e.inheritNode(pod.UID, m)
 	e.add(pod.UID, m)
-	if inherits {
-		f.gangs.noteReturning(e, pod.UID, now)
-	}
 	e.gang.SetPod(pod.UID, gang.Pod{
 		Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || m.foreign || m.absent != (claimRef{}), Template: m.template(),
 	}, now)
@@ -198,7 +195,7 @@ func (f *eventHandlers) wakePreemptors() {
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.update(key, func(e *gangEntry, now time.Time) {
-		f.gangs.noteReturning(e, pod.UID, now) // until another replaces it
+		e.awaitReplacement(pod.UID, now)
 		e.remove(pod.UID)
 		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)

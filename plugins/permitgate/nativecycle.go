@@ -63,7 +63,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		return &nativePlan{}
 	}
 	if ask.MovesOn {
-		return &nativePlan{refused: p.refusal(ask.Key, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
+		return &nativePlan{refused: p.refusal(gangID{ask.Key, true}, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	}
 	if !ask.Preempting {
 		if c := p.gangs.collecting.claim.Load(); c != nil && c.concerns(pod) {
@@ -100,7 +100,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		p.native.Planned(ask.Key, &answer)
 	}
 	if answer.Refusal.Cause != "" {
-		return &nativePlan{refused: p.refusal(ask.Key, gang.ReasonBackoff, answer.Refusal.ConditionMessage())}
+		return &nativePlan{refused: p.refusal(gangID{ask.Key, true}, gang.ReasonBackoff, answer.Refusal.ConditionMessage())}
 	}
 	if plan.confined.value == "" {
 		return &nativePlan{}

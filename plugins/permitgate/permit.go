@@ -7,33 +7,41 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
+
+// step runs f on the gang of a member that takes a step of its way, of either API. placed says that it has been given a
+// node. It reports false, and runs nothing, for a pod that is in no gang.
+func (p *PermitGate) step(pod *v1.Pod, placed bool, f func(g *gang.Gang, b *barrier.Barrier, now time.Time)) (id gangID, ok bool) {
+	id, ok = gangOf(pod)
+	switch {
+	case !ok:
+	case id.native:
+		ok = p.native.Step(pod, placed, f)
+	default:
+		p.gangs.change(id.key, func(e *gangEntry, now time.Time) { f(e.gang, &e.barrier, now) })
+	}
+	return id, ok
+}
 
 // Permit makes a member wait for the quorum. The member that completes it waits like the others: the
 // worker releases all together, once it has seen that no other plugin keeps any of them. The gang has its own
 // deadline, so the framework's timeout is the longest possible.
 func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
-	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {
-		return p.native.Permit(pod, nodeName)
-	}
-	key, ok := podgroup.Of(pod)
-	if !ok || state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() {
 		return nil, 0
 	}
-	wait, reason, detail := false, gang.ReasonNotFound, ""
-	p.gangs.change(key, func(e *gangEntry, now time.Time) {
-		if m := e.pods[pod.UID]; m != nil {
-			m.node = nodeName
-		}
-		wait, reason, detail = e.gang.Permit(pod.UID, now)
+	wait, reason, detail := false, gang.ReasonNone, ""
+	id, _ := p.step(pod, true, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) {
+		wait, reason, detail = g.Permit(pod.UID, nodeName, now)
 	})
-	if status := p.refusal(key, reason, detail); status != nil {
+	if status := p.refusal(id, reason, detail); status != nil {
 		return status, 0
 	}
 	if wait {
-		return fwk.NewStatus(fwk.Wait, "PodGroup "+key.String()+": waits for the other members"), podgroup.MaxTimeout
+		return fwk.NewStatus(fwk.Wait, "PodGroup "+id.key.String()+": waits for the other members"), podgroup.MaxTimeout
 	}
 	return nil, 0
 }

@@ -25,12 +25,12 @@ import (
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/internal/upstream"
+	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
-	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // syncLimit is the longest that the first scheduling cycle waits for the plugin's informers.
@@ -192,9 +192,8 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		waiting: s.waitingPods(), gangs: s.gangs, freed: s.freed, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
-		rehearse: func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
-		report:   s.server.Report,
+		executor: s.executor(), gangs: s.gangs, freed: s.freed, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
+		report: s.server.Report,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.act(ctx, key) })
 	go func() {
@@ -209,13 +208,13 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 
 func (s *Shared) nativeConfig() native.Config {
 	return native.Config{
-		Clock: s.clock, Gang: s.gangs.config, Pods: s.waitingPods(),
-		Pause: lookPause, Acted: observe, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.collecting.stop(gangID{key, true}) },
+		Clock: s.clock, Gang: s.gangs.config, Executor: s.executor(),
+		Pause: lookPause, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.collecting.stop(gangID{key, true}) },
 	}
 }
 
-func (s *Shared) waitingPods() waiting.Pods {
-	return waiting.Pods{Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all}
+func (s *Shared) executor() execute.Executor {
+	return execute.Executor{Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all, Rehearse: s.rehearser.Begin, Observe: observe}
 }
 
 func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {

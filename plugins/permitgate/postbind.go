@@ -7,18 +7,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/barrier"
+	"zonewise.dev/plugins/permitgate/gang"
 )
 
 // PostBind records that a member has been bound.
 func (p *PermitGate) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if p.native.Has(pod) {
-		p.native.PostBind(pod)
-		return
+	if !state.IsPodGroupSchedulingCycle() {
+		p.step(pod, false, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) { g.Bound(pod.UID, now) })
 	}
-	key, ok := podgroup.Of(pod)
-	if !ok || state.IsPodGroupSchedulingCycle() {
-		return
-	}
-	p.gangs.change(key, func(e *gangEntry, now time.Time) { e.gang.Bound(pod.UID, now) })
 }

@@ -8,15 +8,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/barrier"
-	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/gang"
 )
 
 // PreBindPreFlight returns Skip for pods that are not members.
 func (p *PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {
-		return p.native.PreBindPreFlight(pod)
-	}
-	if _, ok := podgroup.Of(pod); !ok || state.IsPodGroupSchedulingCycle() {
+	id, ok := gangOf(pod)
+	if !ok || state.IsPodGroupSchedulingCycle() || id.native && !p.native.Guards(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -24,16 +22,15 @@ func (p *PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, p
 
 // PreBind has a member wait at the barrier.
 func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
-	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {
-		return p.native.PreBind(ctx, p.handle, pod)
-	}
-	key, ok := podgroup.Of(pod)
-	if !ok || state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
 	var answer <-chan barrier.Answer
-	p.gangs.change(key, func(e *gangEntry, now time.Time) { answer = e.barrier.Arrive(ctx, p.handle, key, pod.UID, now) })
-	return barrier.Wait(ctx, key, answer, func() {
-		p.gangs.change(key, func(e *gangEntry, _ time.Time) { e.barrier.Leave(pod.UID) })
+	id, ok := p.step(pod, false, func(_ *gang.Gang, b *barrier.Barrier, now time.Time) { answer = b.Arrive(ctx, p.handle, pod, now) })
+	if !ok {
+		return nil
+	}
+	return barrier.Wait(ctx, id.key, answer, func() {
+		p.step(pod, false, func(_ *gang.Gang, b *barrier.Barrier, _ time.Time) { b.Leave(pod.UID) })
 	})
 }

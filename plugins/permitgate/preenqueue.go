@@ -5,24 +5,23 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // PreEnqueue keeps a member out of the queue until its PodGroup and minMember live members exist, and it is the gang's
 // scout or part of its round. It runs under the scheduling queue's lock and looks only at memory.
 func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if p.native.Has(pod) && pod.Spec.NodeName == "" {
-		return p.native.PreEnqueue(pod)
-	}
-	key, ok := podgroup.Of(pod)
+	id, ok := gangOf(pod)
 	if !ok || pod.Spec.NodeName != "" {
 		return nil
 	}
-	reason, detail := gang.ReasonNotFound, ""
+	if id.native {
+		reason, detail := p.native.PreEnqueue(pod)
+		return p.refusal(id, reason, detail)
+	}
+	key, reason, detail := id.key, gang.ReasonNotFound, ""
 	p.gangs.update(key, func(e *gangEntry, now time.Time) {
 		var failed bool
 		reason, detail, failed = e.gang.Enqueue(pod.UID, now)
@@ -31,7 +30,6 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			p.gangs.agenda.Add(key)
 			return
 		}
-		p.gangs.noteReturning(e, pod.UID, now) // its cycle may have ended before this plugin's PreFilter
 		if last := e.gang.LastRollback(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change
 			// that may help. That may be what the other members gave back.
@@ -42,16 +40,16 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			p.gangs.agenda.Add(key)
 		}
 	})
-	return p.refusal(key, reason, detail)
+	return p.refusal(id, reason, detail)
 }
 
 // refusal returns the status for a reason, nil for none. Its code prevents preemption.
-func (p *PermitGate) refusal(key types.NamespacedName, reason gang.Reason, detail string) *fwk.Status {
+func (p *PermitGate) refusal(id gangID, reason gang.Reason, detail string) *fwk.Status {
 	if reason == gang.ReasonNone {
 		return nil
 	}
-	if reason == gang.ReasonNotFound {
+	if reason == gang.ReasonNotFound && !id.native {
 		_, detail = p.gangs.missing()
 	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": "+detail)
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.key.String()+": "+detail)
 }

@@ -125,7 +125,7 @@ func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key
 			entry, a, status = p.enterCycle(key, pod)
 		}
 		if status == nil && entry == gang.EnterPropose {
-			status = p.refusal(key, gang.ReasonQueued, "has changed while its proposal was made")
+			status = p.refusal(gangID{key: key}, gang.ReasonQueued, "has changed while its proposal was made")
 		}
 	}
 	if status != nil {
@@ -155,7 +155,7 @@ func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (entry ga
 		}
 		a.lifted = e.siblingsOn(a.hinted, pod.UID)
 	})
-	return entry, a, p.refusal(key, reason, detail)
+	return entry, a, p.refusal(gangID{key: key}, reason, detail)
 }
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
@@ -197,7 +197,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	if preempts {
 		p.victims.begin(ctx, key, &victims)
 	}
-	return p.refusal(key, gang.ReasonBackoff, result.refusal.ConditionMessage())
+	return p.refusal(gangID{key: key}, gang.ReasonBackoff, result.refusal.ConditionMessage())
 }
 
 // gather begins the gang's round, if it may.

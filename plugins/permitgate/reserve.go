@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/permitgate/barrier"
+	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -47,15 +49,7 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 		return
 	}
 	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound
-	if p.native.Has(pod) {
-		p.native.Unreserve(pod)
-	}
-	key, ok := podgroup.Of(pod)
-	if ok {
-		p.gangs.change(key, func(e *gangEntry, now time.Time) {
-			e.gang.Unreserved(pod.UID, now)
-			p.gangs.noteReturning(e, pod.UID, now) // the framework clears the nomination later, when it handles the failure
-		})
-	}
+	p.step(pod, true, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) { g.Unreserved(pod.UID, now) })
+	key, _ := podgroup.Of(pod)
 	p.shared.freed.note(key)
 }

@@ -69,7 +69,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 	v.gangs.update(req.key, func(e *gangEntry, now time.Time) {
 		e.searchAfter = time.Time{}
 		if found {
-			v.gangs.beginPreemptionLocked(e, &r, now)
+			e.beginPreemption(&r)
 			return
 		}
 		e.searchAfter = now.Add(searchPause(now.Sub(began), len(v.gangs.failedSearches)+1))
@@ -143,17 +143,15 @@ func (v *victimSearch) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuor
 	return c, known && c.MinMember > 0
 }
 
-// beginPreemptionLocked keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be
-// in no queue yet, and then a nomination keeps nothing.
-func (g *gangs) beginPreemptionLocked(e *gangEntry, r *preempt.Result, now time.Time) {
+// beginPreemption keeps the nodes that a gang gets by a preemption.
+func (e *gangEntry) beginPreemption(r *preempt.Result) {
 	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: map[types.UID]preemptedNode{}}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
 	}
 	for uid, name := range r.Nodes {
-		if m := e.pods[uid]; m != nil {
-			e.preempting.nodes[uid] = preemptedNode{name, m.signature}
-			g.noteReturning(e, uid, now)
+		if e.pods[uid] != nil {
+			e.preempting.nodes[uid] = preemptedNode{name: name}
 		}
 	}
 }

@@ -96,6 +96,9 @@ type promise struct {
 	amounts  []proposal.Amount
 }
 
+// promise returns what a member will take from its node.
+func (m *member) promise() promise { return promise{m.pod.UID, corev1.PodPriority(m.pod), m.amounts} }
+
 // promisedTo lists the promises of all nodes, for a gang: what other gangs plan, and nominated pods. It is called in a
 // scheduling cycle, without locks.
 func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
@@ -106,7 +109,7 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 		add := func(uid types.UID, node string) {
 			if m := e.pods[uid]; m != nil && (e.key != req.key || req.native) {
 				known[uid] = true
-				promised[node] = append(promised[node], promise{uid, corev1.PodPriority(m.pod), m.amounts})
+				promised[node] = append(promised[node], m.promise())
 			}
 		}
 		for uid, planned := range e.plan.members {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -44,21 +45,23 @@ type Answer struct {
 
 // Arrive records that a member has come to the barrier. If it was the last, those that wait are marked, after which no
 // preemptor can stop their binding cycles. The member's answer comes from the channel, for Wait.
-func (b *Barrier) Arrive(ctx context.Context, h fwk.Handle, key types.NamespacedName, uid types.UID, now time.Time) <-chan Answer {
+func (b *Barrier) Arrive(ctx context.Context, h fwk.Handle, pod *v1.Pod, now time.Time) <-chan Answer {
 	answer := make(chan Answer, 1)
-	if members := b.gang.Arrive(uid, now); len(members) > 0 {
-		b.commit(ctx, h, key, members, now)
+	if members := b.gang.Arrive(pod.UID, now); len(members) > 0 {
+		ready := b.commit(h, members, now)
+		klog.FromContext(ctx).V(3).Info("Gang at the barrier", "last", klog.KObj(pod), "ready", ready, "stopped", len(members)-ready)
 	}
-	if arrival, detail := b.gang.ArrivalOf(uid); arrival != gang.ArrivalWait {
+	if arrival, detail := b.gang.ArrivalOf(pod.UID); arrival != gang.ArrivalWait {
 		answer <- Answer{arrival, detail}
 	} else {
-		b.waiting[uid] = answer
+		b.waiting[pod.UID] = answer
 	}
 	return answer
 }
 
-// commit marks members. MarkPrebound fails for a pod that has already been stopped.
-func (b *Barrier) commit(ctx context.Context, h fwk.Handle, key types.NamespacedName, members []types.UID, now time.Time) {
+// commit marks members, and returns of how many nothing can stop the binds. MarkPrebound fails for a pod that has already
+// been stopped.
+func (b *Barrier) commit(h fwk.Handle, members []types.UID, now time.Time) (ready int) {
 	var sure, lost []types.UID
 	for _, uid := range members {
 		if preparing := h.GetPodInPreBind(uid); preparing != nil && preparing.MarkPrebound() {
@@ -68,7 +71,7 @@ func (b *Barrier) commit(ctx context.Context, h fwk.Handle, key types.Namespaced
 		}
 	}
 	b.gang.Commit(sure, lost, now)
-	klog.FromContext(ctx).V(3).Info("Gang at the barrier", "podGroup", key, "ready", len(sure), "stopped", len(lost))
+	return len(sure)
 }
 
 // Answer answers the members for which the gang has decided; call it when the gang has changed. Each channel has room

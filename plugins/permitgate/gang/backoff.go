@@ -33,9 +33,9 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 		rejectAt = now.Add(deletedPause)
 	}
 	g.endRound()
+	clear(g.keptNodes)
 	for _, m := range g.members {
 		m.stopTask(taskWake)
-		m.bindFailed = false
 		if m.mayBeSentBack() {
 			g.move(m, memberIdle)
 			g.startTask(m, taskReject, rejectAt)

@@ -22,7 +22,7 @@ func BenchmarkMembers(b *testing.B) {
 				}
 				for _, id := range ids {
 					g.Enter(id, start)
-					g.Permit(id, start)
+					g.Permit(id, "node", start)
 					g.Act(start)
 				}
 				released := g.Release(ids, start)

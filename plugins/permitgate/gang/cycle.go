@@ -207,14 +207,15 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 	return OutcomeWait
 }
 
-// Permit is called with the member's Permit: it has been given a node. wait is true when it must wait
+// Permit is called with the member's Permit: it has been given this node. wait is true when it must wait
 // there for the quorum; a reason other than ReasonNone means that it must be rejected.
-func (g *Gang) Permit(uid types.UID, now time.Time) (wait bool, reason Reason, detail string) {
+func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, reason Reason, detail string) {
 	g.settle(now)
 	if reason, detail := g.Refusal(uid); reason != ReasonNone {
 		return false, reason, detail
 	}
 	m := g.members[uid]
+	m.node = node
 	m.stopTask(taskWake)
 	m.noteResult()
 	if m.state == memberBound {
@@ -284,7 +285,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		return
 	case memberCommitted:
 		// The bind failed. The framework retries the member; those that were committed with it stay so.
-		m.resting, m.bindFailed = true, true
+		m.resting, g.keptNodes[uid] = true, m.node
 		g.report.BindFailed = append(g.report.BindFailed, uid)
 		g.move(m, memberIdle)
 	case memberIdle:

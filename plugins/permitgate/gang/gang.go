@@ -50,6 +50,8 @@ type Gang struct {
 	stranded     bool      // Actions.Stranded has been reported
 
 	departures int // how often members have left the barrier
+	// keptNodes are the nodes of members whose binds have failed, until their next bind or a rollback.
+	keptNodes map[types.UID]string
 
 	gate   gate  // of a native gang
 	probe  retry // of the look at who waits in Permit
@@ -77,6 +79,7 @@ const (
 type member struct {
 	uid      types.UID
 	state    memberState
+	node     string // that of its last Permit
 	template Template
 	// holds is true from Permit until the member's bind is on the way or it is unreserved: it has something
 	// reserved that a rejection would free.
@@ -93,8 +96,6 @@ type member struct {
 	// sentBack is true from the loss of the node that the member was given, or from a cycle that found none
 	// and may not preempt, to its next cycle.
 	sentBack bool
-	// bindFailed is true from a failed bind to the member's next bind or rollback.
-	bindFailed bool
 	// bindRefused is true from a rehearsal that was refused to one that passed, or to the bind.
 	bindRefused bool
 	// unanswered counts the steps of the member's cycles since the last one that had a result: each [Gang.Enqueue] that
@@ -111,7 +112,7 @@ type member struct {
 
 // New returns a gang without PodGroup and members.
 func New(config Config) *Gang {
-	return &Gang{config: config, members: map[types.UID]*member{}, rehearsals: map[Template]*rehearsal{}}
+	return &Gang{config: config, members: map[types.UID]*member{}, rehearsals: map[Template]*rehearsal{}, keptNodes: map[types.UID]string{}}
 }
 
 // Phase returns the gang's phase as of the last input.
@@ -157,6 +158,14 @@ func (g *Gang) HasNode(uid types.UID) bool {
 	return known && m.state >= memberWaiting && m.state <= memberBound
 }
 
+// Node returns the node that a member was given last, or empty.
+func (g *Gang) Node(uid types.UID) string {
+	if m, known := g.members[uid]; known {
+		return m.node
+	}
+	return ""
+}
+
 // AnyPlaced reports whether a live member is bound or has a node.
 func (g *Gang) AnyPlaced() bool { return g.releasedOrLater()-g.succeeded()+g.count[memberWaiting] > 0 }
 
@@ -164,7 +173,7 @@ func (g *Gang) AnyPlaced() bool { return g.releasedOrLater()-g.succeeded()+g.cou
 // cycle since: no node is meant for it now.
 func (g *Gang) SentBack(uid types.UID) bool {
 	m, known := g.members[uid]
-	return known && m.sentBack && !m.holds && !g.KeepsNode(uid) && (m.state == memberIdle || m.state == memberHeld)
+	return known && m.sentBack && !m.holds && g.KeptNode(uid) == "" && (m.state == memberIdle || m.state == memberHeld)
 }
 
 // LastRollback returns the last rollback; its Cause is empty when there was none.

@@ -81,7 +81,7 @@ func wait(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
 	}
 	for _, id := range ids {
 		enter(t, g, now, id)
-		waits, reason, detail := g.Permit(id, now)
+		waits, reason, detail := g.Permit(id, "node", now)
 		require.Equal(t, gang.ReasonNone, reason, detail)
 		require.True(t, waits, id)
 	}
@@ -261,7 +261,7 @@ func TestGangWithMembersToSpare(t *testing.T) {
 	g.Enter(ids[2], after(40))
 	require.Equal(t, gang.OutcomePreempt, g.Unschedulable(ids[2], "no room", "", after(40)), "beyond the quorum it is like any pod")
 	require.Equal(t, gang.Releasing, g.Phase())
-	waits, reason, _ := g.Permit(ids[3], after(50))
+	waits, reason, _ := g.Permit(ids[3], "node", after(50))
 	require.Equal(t, gang.ReasonNone, reason)
 	require.False(t, waits)
 }
@@ -320,7 +320,7 @@ func TestSingleMemberActsLikeAPod(t *testing.T) {
 	enter(t, g, after(10), ids[0])
 	require.Equal(t, gang.OutcomePreempt, g.Unschedulable(ids[0], "no room", "", after(10)))
 	require.Equal(t, gang.Gathering, g.Phase())
-	waits, reason, _ := g.Permit(ids[0], after(20))
+	waits, reason, _ := g.Permit(ids[0], "node", after(20))
 	require.Equal(t, gang.ReasonNone, reason)
 	require.False(t, waits)
 	require.Equal(t, gang.Releasing, g.Phase())
@@ -338,7 +338,7 @@ func TestReplacementInAWholeGang(t *testing.T) {
 	require.Equal(t, gang.Pending, g.Phase())
 	g.SetPod("new", gang.Pod{}, after(2000))
 	require.Equal(t, []types.UID{"new"}, g.Act(after(2000)).Activate)
-	waits, reason, _ := g.Permit("new", after(2010))
+	waits, reason, _ := g.Permit("new", "node", after(2010))
 	require.Equal(t, gang.ReasonNone, reason)
 	require.False(t, waits, "the others are bound")
 	g.Bound("new", after(2020))
@@ -361,7 +361,7 @@ func TestFailedBindIsRetriedAlone(t *testing.T) {
 
 	requireAdmits(t, g, ids[1], after(1000))
 	g.Enter(ids[1], after(1000))
-	waits, _, _ := g.Permit(ids[1], after(1000))
+	waits, _, _ := g.Permit(ids[1], "node", after(1000))
 	require.False(t, waits)
 	g.Bound(ids[1], after(1010))
 	require.Equal(t, gang.Whole, g.Phase())

@@ -39,7 +39,7 @@ func requireKept(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
 
 func requireWaits(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
 	t.Helper()
-	wait, reason, detail := g.Permit(uid, now)
+	wait, reason, detail := g.Permit(uid, "node", now)
 	require.Empty(t, reason, detail)
 	require.True(t, wait, "pod %s waits in Permit", uid)
 }
@@ -52,7 +52,7 @@ func TestNativeGateOpensInTwoSteps(t *testing.T) {
 	g.Unreserved("c", now) // another plugin refuses it
 	require.Equal(t, gang.Backoff, g.Phase())
 	requireKept(t, g, "c", now)
-	_, reason, _ := g.Permit("c", now)
+	_, reason, _ := g.Permit("c", "node", now)
 	require.Equal(t, gang.ReasonBackoff, reason, "no member takes a node of a round that has failed")
 
 	now = now.Add(time.Second / 5)
@@ -120,7 +120,7 @@ func TestNativeBindsThatFail(t *testing.T) {
 	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		g.Unreserved("c", now)
 		require.Equal(t, []types.UID{"c"}, g.Act(now).BindFailed)
-		require.True(t, g.KeepsNode("c"))
+		require.Equal(t, "node", g.KeptNode("c"))
 		requireKept(t, g, "c", now)
 		g.Act(now)
 		require.Equal(t, now.Add(pause), g.Act(now).Next, "the queue is closed for so long")
@@ -131,7 +131,7 @@ func TestNativeBindsThatFail(t *testing.T) {
 			now = now.Add(10 * time.Millisecond)
 		}
 		requireEnqueued(t, g, "c", now)
-		wait, reason, _ := g.Permit("c", now)
+		wait, reason, _ := g.Permit("c", "node", now)
 		require.False(t, wait, "it depends on no other member")
 		require.Empty(t, reason)
 		g.Commit(g.Arrive("c", now), nil, now)

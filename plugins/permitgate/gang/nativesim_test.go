@@ -190,7 +190,7 @@ func (w *world) submitNative(o outcome) bool {
 		return true
 	}
 	before := g.RoundNumber()
-	wait, reason, _ := g.Permit(p.uid, w.now)
+	wait, reason, _ := g.Permit(p.uid, "node", w.now)
 	if g.RoundNumber() != before {
 		w.passed[p.gang] = map[gang.Template]bool{}
 	}

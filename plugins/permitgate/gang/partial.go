@@ -46,11 +46,28 @@ func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.Par
 // ReportAgain has [Gang.Act] report again that the gang is stranded, if it is.
 func (g *Gang) ReportAgain() { g.stranded = false }
 
-// KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.
-func (g *Gang) KeepsNode(uid types.UID) bool {
-	m, known := g.members[uid]
-	if !known || !m.bindFailed || m.state != memberIdle {
-		return false
+// KeptNode returns the node of a member whose bind has failed and whose next attempt is to be for the same node; empty
+// for others.
+func (g *Gang) KeptNode(uid types.UID) string {
+	node, failed := g.keptNodes[uid]
+	if !failed || g.members[uid].state != memberIdle {
+		return ""
 	}
-	return g.phase == Gathering || g.phase == Waiting || g.phase == Releasing || g.phase == Queued && g.config.Native
+	if g.phase == Gathering || g.phase == Waiting || g.phase == Releasing || g.phase == Queued && g.config.Native {
+		return node
+	}
+	return ""
+}
+
+// KeepsNodes reports whether there may be such members.
+func (g *Gang) KeepsNodes() bool { return len(g.keptNodes) > 0 }
+
+// KeptOn lists such members of a node.
+func (g *Gang) KeptOn(node string) (members []types.UID) {
+	for uid := range g.keptNodes {
+		if g.KeptNode(uid) == node {
+			members = append(members, uid)
+		}
+	}
+	return members
 }

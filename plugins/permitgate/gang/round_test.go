@@ -67,7 +67,7 @@ func TestFirstsGoFirst(t *testing.T) {
 			entry, _, _ := g.Enter(id, after(1))
 			require.Equal(t, gang.EnterHinted, entry)
 		}
-		waits, _, _ := g.Permit(id, after(1))
+		waits, _, _ := g.Permit(id, "node", after(1))
 		require.True(t, waits)
 	}
 	require.ElementsMatch(t, []types.UID{ids[1], ids[3]}, g.Act(after(1)).Activate)
@@ -134,7 +134,7 @@ func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))
 	requireRefuses(t, g, ids[2], start, gang.ReasonSpare, "quorum")
 	for _, id := range ids[:2] {
-		waits, _, _ := g.Permit(id, after(1))
+		waits, _, _ := g.Permit(id, "node", after(1))
 		require.True(t, waits)
 	}
 	require.Len(t, g.Release(ids[:2], after(2)), 2)

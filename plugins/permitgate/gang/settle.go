@@ -66,7 +66,8 @@ func (g *Gang) move(m *member, to memberState) {
 		g.leave(m)
 	}
 	if to == memberCommitted || to == memberBound {
-		m.bindFailed, m.bindRefused = false, false
+		m.bindRefused = false
+		delete(g.keptNodes, m.uid)
 	}
 	m.state = to
 	g.count[to]++
@@ -107,6 +108,7 @@ func (g *Gang) forget(m *member) {
 	m.stopTask(taskWake)
 	m.stopTask(taskReject)
 	delete(g.members, m.uid)
+	delete(g.keptNodes, m.uid)
 }
 
 // wakeAt asks for the member to be moved to the active queue, once the gang lets it. Members of a native gang are

@@ -155,7 +155,7 @@ func (w *world) fit(o outcome) bool {
 		w.comeBack(p, true)
 		return true
 	}
-	wait, reason, _ := g.Permit(p.uid, w.now)
+	wait, reason, _ := g.Permit(p.uid, "node", w.now)
 	switch {
 	case reason != gang.ReasonNone:
 		g.Unreserved(p.uid, w.now)

@@ -167,10 +167,7 @@ type nomination struct {
 // has been sent back keeps none. kube-scheduler clears a nomination only if its informer has shown it by then.
 func (e *entry) wrongNominations() (wrong []nomination) {
 	for uid, m := range e.pods {
-		keeps, now := "", m.pod.Status.NominatedNodeName
-		if e.gang.KeepsNode(uid) {
-			keeps = m.node
-		}
+		keeps, now := e.gang.KeptNode(uid), m.pod.Status.NominatedNodeName
 		if m.pod.Spec.NodeName == "" && now != keeps && (keeps != "" || e.gang.SentBack(uid)) {
 			wrong = append(wrong, nomination{m.pod, keeps})
 		}

@@ -22,10 +22,11 @@ import (
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/events"
+	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
 	"zonewise.dev/plugins/permitgate/rehearse"
-	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // Config configures Gangs.
@@ -33,11 +34,10 @@ type Config struct {
 	Clock clock.WithTicker
 	// Gang is that of the gangs; Native is set.
 	Gang gang.Config
-	waiting.Pods
+	// Executor carries out what the gangs decide; its Rehearse is set.
+	execute.Executor
 	// Pause is how long a gang is not woken after a cycle that took so long was in vain, beside so many gangs that are refused.
 	Pause func(took time.Duration, refused int) time.Duration
-	// Acted hears what a gang has done, for metrics.
-	Acted func(actions *gang.Actions)
 	// NeedsNoRoom hears, again and again, of gangs that have their quorum or cannot have one. It is called on the lock.
 	NeedsNoRoom func(key types.NamespacedName)
 }
@@ -56,7 +56,7 @@ type Gangs struct {
 	mu      sync.Mutex // guards everything below, the gangs included
 	leads   bool
 	byKey   map[types.NamespacedName]*entry
-	kept    map[*entry]struct{}   // those with members that keep their nodes
+	keeping map[*entry]struct{}   // those with members that keep their nodes
 	cycling map[*entry]struct{}   // those whose cycle has not ended
 	refused map[*entry]*vainCycle // those whose last cycle was in vain
 	roomAt  time.Time             // when room became free last
@@ -92,16 +92,12 @@ type entry struct {
 	// changedAt is when the PodGroup was changed, arrivedAt when the last member came that has no node. succeeded is how many members had succeeded when too few were left.
 	changedAt, arrivedAt time.Time
 	succeeded            int
-
-	// kept are the members whose binds have failed and that keep their nodes.
-	kept map[types.UID]struct{}
 }
 
 // member is a live pod of a gang.
 type member struct {
 	pod      *v1.Pod // as the informer last showed it
 	template gang.Template
-	node     string // that of its last Permit
 }
 
 // Watch starts to follow the pods and the PodGroups of a scheduler until ctx ends. synced are functions that report whether the first
@@ -112,9 +108,10 @@ func Watch(ctx context.Context, c Config, factory informers.SharedInformerFactor
 	g = &Gangs{
 		config: c, podLister: factory.Core().V1().Pods().Lister(), lister: podGroups.Lister(),
 		agenda: agenda.New[types.NamespacedName](c.Clock), writes: agenda.New[types.NamespacedName](c.Clock),
-		byKey: map[types.NamespacedName]*entry{}, kept: map[*entry]struct{}{}, cycling: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
+		byKey: map[types.NamespacedName]*entry{}, keeping: map[*entry]struct{}{}, cycling: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
 	}
 	g.rehearser = rehearse.New(c.Clock, rehearsals{g})
+	g.config.Rehearse = g.rehearser.Begin
 	podsSeen, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Latest(g.podSeen, g.podGone))
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching pods: %w", err)
@@ -155,17 +152,12 @@ func (g *Gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	defer g.mu.Unlock()
 	e := g.byKey[key]
 	if e == nil {
-		e = &entry{
-			key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{},
-			kept: map[types.UID]struct{}{}, labelled: map[types.UID]struct{}{},
-		}
+		e = &entry{key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{}, labelled: map[types.UID]struct{}{}}
 		e.barrier = barrier.New(e.gang)
 		g.byKey[key] = e
 	}
 	f(e, g.config.Clock.Now())
-	e.barrier.Answer()
-	g.settleKeptLocked(e)
-	g.settleRoomLocked(e)
+	g.settleLocked(e)
 	g.agenda.Add(key)
 }
 
@@ -174,26 +166,19 @@ func (g *Gangs) Change(key types.NamespacedName, f func()) {
 	g.change(key, func(*entry, time.Time) { f() })
 }
 
-// settleRoomLocked tells of a gang that needs no room.
-func (g *Gangs) settleRoomLocked(e *entry) {
+// settleLocked does what follows when a gang has changed: it answers members at the barrier, notes whether nodes are kept
+// for some, and tells of a gang that needs no room.
+func (g *Gangs) settleLocked(e *entry) {
+	e.barrier.Answer()
+	if e.gang.KeepsNodes() {
+		g.keeping[e] = struct{}{}
+	} else {
+		delete(g.keeping, e)
+	}
+	g.keeps.Store(len(g.keeping) > 0)
 	if !e.guarded || !e.gang.LacksQuorum() {
 		g.config.NeedsNoRoom(e.key)
 	}
-}
-
-// settleKeptLocked forgets the members that keep their nodes no longer.
-func (g *Gangs) settleKeptLocked(e *entry) {
-	for uid := range e.kept {
-		if !e.gang.KeepsNode(uid) || e.pods[uid] == nil {
-			delete(e.kept, uid)
-		}
-	}
-	if len(e.kept) > 0 {
-		g.kept[e] = struct{}{}
-	} else {
-		delete(g.kept, e)
-	}
-	g.keeps.Store(len(g.kept) > 0)
 }
 
 // KeptOn lists the members of other groups than a pod's whose binds to a node have failed and that keep it. Their nominations in the API
@@ -205,25 +190,42 @@ func (g *Gangs) KeptOn(node string, pod *v1.Pod) (members []*v1.Pod) {
 	own, _ := GroupOf(pod)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for e := range g.kept {
+	for e := range g.keeping {
 		if e.key == own {
 			continue
 		}
-		for uid := range e.kept {
-			if m := e.pods[uid]; m.node == node {
-				members = append(members, m.pod)
+		for _, uid := range e.gang.KeptOn(node) {
+			if member := e.podOf(uid); member != nil {
+				members = append(members, member)
 			}
 		}
 	}
 	return members
 }
 
-// step is change for a step of a pod of a guarded group in the scheduler, which may have seen the objects before this package has: those
-// that are not known yet, or with scheduling gates that are gone, are taken from the informers' stores. Their events are on the way, those
-// of their ends too.
+// Step runs f for a step of a pod in the scheduler, if its group is guarded, and reports whether it is. placed says that the
+// pod has been given a node by the last cycle. kube-scheduler may have seen the objects before this package has: those that
+// are not known yet, or with scheduling gates that are gone, are taken from the informers' stores. Their events are on the
+// way, those of their ends too.
+func (g *Gangs) Step(pod *v1.Pod, placed bool, f func(g *gang.Gang, b *barrier.Barrier, now time.Time)) (guarded bool) {
+	g.step(pod, func(e *entry, now time.Time) {
+		guarded = true
+		if placed {
+			g.placedLocked(e)
+		}
+		f(e.gang, &e.barrier, now)
+	})
+	return guarded
+}
+
+// Guards reports whether a pod's group is guarded.
+func (g *Gangs) Guards(pod *v1.Pod) bool {
+	return g.Step(pod, false, func(*gang.Gang, *barrier.Barrier, time.Time) {})
+}
+
 func (g *Gangs) step(pod *v1.Pod, f func(e *entry, now time.Time)) {
 	key, ok := GroupOf(pod)
-	if !ok {
+	if g == nil || !ok {
 		return
 	}
 	g.change(key, func(e *entry, now time.Time) {
@@ -241,6 +243,15 @@ func (g *Gangs) step(pod *v1.Pod, f func(e *entry, now time.Time)) {
 			f(e, now)
 		}
 	})
+}
+
+// PreEnqueue says why a member may not enter the queue: from the moment that one has lost its node until all are back.
+func (g *Gangs) PreEnqueue(pod *v1.Pod) (reason gang.Reason, detail string) {
+	g.step(pod, func(e *entry, now time.Time) {
+		g.requeuedLocked(e, now)
+		reason, detail, _ = e.gang.Enqueue(pod.UID, now)
+	})
+	return reason, detail
 }
 
 func (g *Gangs) podSeen(pod *v1.Pod) {
@@ -303,6 +314,14 @@ func (e *entry) setGroup(group *schedulingv1beta1.PodGroup, now time.Time) (chan
 	return changed
 }
 
+// podOf returns the pod of a member, nil if it is gone.
+func (e *entry) podOf(uid types.UID) *v1.Pod {
+	if m := e.pods[uid]; m != nil {
+		return m.pod
+	}
+	return nil
+}
+
 func (e *entry) anyUnbound() bool {
 	for _, m := range e.pods {
 		if m.pod.Spec.NodeName == "" {
@@ -312,12 +331,17 @@ func (e *entry) anyUnbound() bool {
 	return false
 }
 
+// templateOf tells which pods are copies of each other: those of the same controller that ask for the same.
+func templateOf(pod *v1.Pod) gang.Template {
+	return gang.Template{Controller: pods.ControllerUID(pod), Needs: proposal.Signature(pod)}
+}
+
 // setPod takes the current state of a live pod. Whether it has scheduling gates is for kube-scheduler, which keeps the group then; here
 // such a pod cannot be awaited.
 func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 	m := &member{pod: pod}
 	if old := e.pods[pod.UID]; old != nil {
-		m.node, m.template = old.node, old.template
+		m.template = old.template
 		if old.pod.Generation != pod.Generation {
 			m.template = templateOf(pod)
 		}
@@ -345,9 +369,7 @@ func (r rehearsals) Rehearsing(key types.NamespacedName, rehearsal gang.Rehearsa
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.byKey[key]; e != nil && e.gang.Rehearsing(rehearsal) {
-		if m := e.pods[rehearsal.UID]; m != nil {
-			return m.pod, m.node
-		}
+		return e.podOf(rehearsal.UID), e.gang.Node(rehearsal.UID)
 	}
 	return nil, ""
 }

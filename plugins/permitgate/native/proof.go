@@ -82,7 +82,7 @@ func (g *Gangs) Request(pod *v1.Pod) (r Request, ok bool) {
 		case m.pod.Spec.NodeName != "":
 			r.PlacedOn = append(r.PlacedOn, m.pod.Spec.NodeName)
 		case e.gang.HasNode(uid):
-			r.PlacedOn = append(r.PlacedOn, m.node)
+			r.PlacedOn = append(r.PlacedOn, e.gang.Node(uid))
 		}
 	}
 	return r, true

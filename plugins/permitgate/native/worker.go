@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/events"
+	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -23,47 +24,21 @@ const reasonLabelIgnored = "PodGroupLabelIgnored"
 
 // job is what the worker takes out of the lock.
 type job struct {
-	actions  gang.Actions
-	failure  string // why the members that are sent back are
-	group    *schedulingv1beta1.PodGroup
-	pods     map[types.UID]*v1.Pod // those of the actions that are known
+	execute.Work
 	events   []events.Message
 	rewrites bool // the conditions or nominations may be wrong
 }
 
 // act carries out what a gang decides. Only the worker calls it; it holds no lock while it calls the scheduling queue and waiting pods.
 func (g *Gangs) act(ctx context.Context, key types.NamespacedName) {
-	logger := klog.FromContext(ctx).WithValues("podGroup", key)
 	j, ok := g.take(key)
 	if !ok {
 		return
 	}
-	if r := j.actions.Rollback; r != nil {
-		logger.V(2).Info("Native gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
-	}
-	if j.actions.BecameWhole {
-		logger.V(2).Info("Native gang is whole", "after", j.actions.TimeToWhole)
-	}
-	g.config.Acted(&j.actions)
-	g.config.SendBack(j.actions.Reject, j.pods, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
-	for _, r := range j.actions.Rehearse {
-		g.rehearser.Begin(key, r)
-	}
-	if len(j.actions.Probe) > 0 {
-		released := g.config.Release(j.actions.Probe, j.pods, func(ready []types.UID) (released []types.UID) {
-			g.change(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
-			return released
-		})
-		if released > 0 {
-			logger.V(3).Info("Native gang released", "members", released)
-		}
-	}
-	for _, uid := range j.actions.Activate {
-		if pod := j.pods[uid]; pod != nil {
-			logger.V(4).Info("Activating the group", "pod", klog.KObj(pod))
-			g.config.Handle(pod.Spec.SchedulerName).Activate(logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-		}
-	}
+	g.config.Do(klog.FromContext(ctx).WithValues("podGroup", key, "native", true), key, &j.Work, func(ready []types.UID) (released []types.UID) {
+		g.change(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
+		return released
+	})
 	if !g.leading() {
 		return
 	}
@@ -87,38 +62,27 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		delete(g.cycling, e)
 		return j, false
 	}
-	defer g.settleKeptLocked(e)
-	defer g.settleRoomLocked(e)
+	defer g.settleLocked(e)
 	now := g.config.Clock.Now()
 	if again := g.settleCycleLocked(e, now); !again.IsZero() {
 		g.agenda.AddAt(key, again)
 	}
-	j.actions = e.gang.Act(now)
-	e.barrier.Answer()
-	j.actions.Activate = append(j.actions.Activate, g.takeWokenLocked(e, now)...)
-	if r := j.actions.Rollback; r != nil {
+	actions := e.gang.Act(now)
+	actions.Activate = append(actions.Activate, g.takeWokenLocked(e, now)...)
+	if r := actions.Rollback; r != nil {
 		e.noteRolledBack(r.Cause)
 	}
 	if e.refusalDue {
-		j.actions.Rollbacks = addOne(j.actions.Rollbacks, e.refusal.Cause)
+		actions.Rollbacks = addOne(actions.Rollbacks, e.refusal.Cause)
 	}
-	j.failure, j.group = e.gang.LastRollback().Detail, e.group
-	j.pods = map[types.UID]*v1.Pod{}
-	for _, uid := range slices.Concat(j.actions.Probe, j.actions.Reject, j.actions.Activate) {
-		if m := e.pods[uid]; m != nil {
-			j.pods[uid] = m.pod
-		}
-	}
-	j.events = append(e.dueEvents(&j.actions, now), e.takeLabelled(g.leads)...)
+	j.Work = execute.NewWork(e.gang, actions, e.podOf)
+	j.events = append(e.dueEvents(&actions, now), e.takeLabelled(g.leads)...)
 	e.refusalDue = false
 	if e.tooFewSince(now) > 0 && now.Before(e.arrivedAt.Add(arrivalGrace)) {
 		g.agenda.AddAt(key, e.arrivedAt.Add(arrivalGrace))
 	}
-	j.rewrites = len(j.actions.BindFailed) > 0 || j.actions.Rollback != nil || len(e.wrongConditions(now)) > 0
-	if next := j.actions.Next; !next.IsZero() {
-		if soonest := now.Add(time.Millisecond); next.Before(soonest) {
-			next = soonest
-		}
+	j.rewrites = len(actions.BindFailed) > 0 || actions.Rollback != nil || len(e.wrongConditions(now)) > 0
+	if next := actions.Next; !next.IsZero() {
 		g.agenda.AddAt(key, next)
 	}
 	return j, true
@@ -159,22 +123,16 @@ func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Me
 			due = append(due, events.About(pod, reason, note))
 		}
 	}
-	pod := func(uid types.UID) *v1.Pod {
-		if m := e.pods[uid]; m != nil {
-			return m.pod
-		}
-		return nil
-	}
 	if r := actions.Rollback; r != nil {
-		add(string(r.Cause), events.ReasonRolledBack, e.rollbackNote(r), pod(r.Member))
+		add(string(r.Cause), events.ReasonRolledBack, e.rollbackNote(r), e.podOf(r.Member))
 	}
 	if e.refusalDue {
 		add(string(e.refusal.Cause), events.ReasonRolledBack, e.refusal.Detail, nil)
 	}
 	for _, uid := range actions.BindFailed {
-		if m := e.pods[uid]; m != nil {
+		if pod := e.podOf(uid); pod != nil {
 			add(events.ReasonBindFailed, events.ReasonBindFailed,
-				fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member", m.pod.Name, m.node), m.pod)
+				fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member", pod.Name, e.gang.Node(uid)), pod)
 		}
 	}
 	if actions.Stranded {

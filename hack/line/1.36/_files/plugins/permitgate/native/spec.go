@@ -10,12 +10,12 @@ import (
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"zonewise.dev/plugins/permitgate/barrier"
+	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
-	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // Feature is kube-scheduler's gate for pod groups of the API that this package knows, which 1.36 does not have.
@@ -34,9 +34,8 @@ const (
 type Config struct {
 	Clock clock.WithTicker
 	Gang  gang.Config
-	waiting.Pods
+	execute.Executor
 	Pause       func(took time.Duration, refused int) time.Duration
-	Acted       func(actions *gang.Actions)
 	NeedsNoRoom func(key types.NamespacedName)
 }
 
@@ -57,11 +56,14 @@ func (*Gangs) Idle() bool { return true }
 // Each calls nothing.
 func (*Gangs) Each(func(*gang.Gang)) {}
 
-// Has returns false, so that what follows is not called.
-func (*Gangs) Has(*v1.Pod) bool { return false }
+// Guards returns false.
+func (*Gangs) Guards(*v1.Pod) bool { return false }
 
-// PreEnqueue returns nil.
-func (*Gangs) PreEnqueue(*v1.Pod) *fwk.Status { return nil }
+// Step returns false.
+func (*Gangs) Step(*v1.Pod, bool, func(*gang.Gang, *barrier.Barrier, time.Time)) bool { return false }
+
+// PreEnqueue returns nothing.
+func (*Gangs) PreEnqueue(*v1.Pod) (reason gang.Reason, detail string) { return "", "" }
 
 // PreFilter returns false, so that what follows is not called.
 func (*Gangs) PreFilter(*v1.Pod) bool { return false }
@@ -102,21 +104,6 @@ func (*Gangs) Change(types.NamespacedName, func()) {}
 
 // SendEvent does nothing.
 func (*Gangs) SendEvent(context.Context, types.NamespacedName, string, string) {}
-
-// Permit returns nil.
-func (*Gangs) Permit(*v1.Pod, string) (*fwk.Status, time.Duration) { return nil, 0 }
-
-// PreBindPreFlight returns nil.
-func (*Gangs) PreBindPreFlight(*v1.Pod) (*fwk.PreBindPreFlightResult, *fwk.Status) { return nil, nil }
-
-// PreBind returns nil.
-func (*Gangs) PreBind(context.Context, fwk.Handle, *v1.Pod) *fwk.Status { return nil }
-
-// PostBind does nothing.
-func (*Gangs) PostBind(*v1.Pod) {}
-
-// Unreserve does nothing.
-func (*Gangs) Unreserve(*v1.Pod) {}
 
 // KeptOn returns nil.
 func (*Gangs) KeptOn(string, *v1.Pod) []*v1.Pod { return nil }
