@@ -25,12 +25,12 @@ type gangEntry struct {
 	settings settings           // what the PodGroup asks for besides a quorum
 	pods     map[types.UID]*member
 	// priorities counts the pods by priority, foreign those without a node by their scheduler if it lacks the plugin;
-	// unbound is how many have no node, arrivals how many pods there have ever been.
-	priorities        map[int32]int
-	foreign           map[string]int
-	unbound, arrivals int
-	claimless         int // how many wait for a claim that does not exist
-	nominated         int // how many without a node are nominated in the API
+	// unbound is how many have no node.
+	priorities map[int32]int
+	foreign    map[string]int
+	unbound    int
+	claimless  int // how many wait for a claim that does not exist
+	nominated  int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
 	// woken is true if room has become free for which the gang is looked at again when its pause is over.
@@ -123,9 +123,6 @@ func (e *gangEntry) rank() podgroup.Rank {
 
 // add stores the current state of a live pod.
 func (e *gangEntry) add(uid types.UID, m *member) {
-	if e.pods[uid] == nil {
-		e.arrivals++
-	}
 	e.remove(uid)
 	e.pods[uid] = m
 	e.countPod(m, 1)

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/rehearse"
@@ -28,7 +29,7 @@ func (s gangView) Get(key types.NamespacedName) (state serve.Gang, known bool) {
 		state.Group, state.Phase, state.Last, state.MinMember = e.group, e.gang.Phase(), e.gang.LastRollback(), e.gang.MinMember()
 		state.Reason, state.Detail = e.gang.BlockedBy()
 		state.Live, _, state.Bound = e.gang.Counts()
-		state.Unbound, state.Arrivals, state.Nominated = e.unbound, e.arrivals, e.nominated
+		state.Unbound, state.ShortSince, state.Nominated = e.unbound, e.gang.ShortSince(), e.nominated
 		state.PartlyBound = e.gang.PartlyBound(now)
 		state.Preempting = e.preempting != nil
 		state.LowestPriority, state.HighestPriority = e.lowestPriority(), e.highestPriority()
@@ -69,15 +70,17 @@ func (s gangView) Keys() (keys []types.NamespacedName) {
 }
 
 // SetSucceeded implements serve.Gangs.
-func (s gangView) SetSucceeded(key types.NamespacedName, begin, end []types.UID) {
-	s.change(key, func(e *gangEntry, now time.Time) {
-		for _, uid := range begin {
-			e.gang.SetSucceeded(uid, now)
+func (s gangView) SetSucceeded(key types.NamespacedName, pods sets.Set[types.UID]) {
+	set := func(e *gangEntry, now time.Time) {
+		if e.gang.SetSucceeded(pods, now) {
+			s.agenda.Add(key)
 		}
-		for _, uid := range end {
-			e.gang.DeleteSucceeded(uid, now)
-		}
-	})
+	}
+	if len(pods) > 0 {
+		s.change(key, set)
+	} else {
+		s.update(key, set)
+	}
 }
 
 // Rehearsing implements rehearse.Gangs.

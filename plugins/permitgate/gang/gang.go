@@ -134,6 +134,9 @@ func (g *Gang) LacksQuorum() bool {
 // PendingSince returns when the quorum ceased to exist last, zero if there has never been one.
 func (g *Gang) PendingSince() time.Time { return g.pendingSince }
 
+// ShortSince returns when the quorum ceased to exist last, or when a member came after that which has no node.
+func (g *Gang) ShortSince() time.Time { return later(g.arrivedAt, g.pendingSince) }
+
 // Empty reports whether nothing is known of the gang, neither PodGroup nor members.
 func (g *Gang) Empty() bool { return g.spec == nil && len(g.members) == 0 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // SetPod says how the API server shows a pod of the gang that is neither terminating nor finished.
@@ -54,29 +55,36 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	g.settle(now)
 }
 
-// SetSucceeded says that a pod of the gang has succeeded and goes on counting until [Gang.DeleteSucceeded]. The word
-// may come before or after that of [Gang.DeletePod], which then means nothing.
-func (g *Gang) SetSucceeded(uid types.UID, now time.Time) {
-	m, known := g.members[uid]
-	if !known {
-		m = &member{uid: uid, state: memberStates}
-		g.members[uid] = m
+// SetSucceeded says which pods of the gang have succeeded and count, until the next call. It reports whether that is new.
+// The word may come before or after that of [Gang.DeletePod], which then means nothing.
+func (g *Gang) SetSucceeded(pods sets.Set[types.UID], now time.Time) (changed bool) {
+	if g.count[memberSucceeded] > 0 {
+		for _, uid := range g.inState(memberSucceeded) {
+			if !pods.Has(uid) {
+				g.forget(g.members[uid])
+				changed = true
+			}
+		}
 	}
-	if m.state == memberSucceeded {
-		return
+	for uid := range pods {
+		m, known := g.members[uid]
+		if !known {
+			m = &member{uid: uid, state: memberStates}
+			g.members[uid] = m
+		}
+		if m.state == memberSucceeded {
+			continue
+		}
+		g.setHolds(m, false)
+		g.move(m, memberSucceeded)
+		g.noteFirstTried(m, now)
+		g.Changed(now)
+		changed = true
 	}
-	g.setHolds(m, false)
-	g.move(m, memberSucceeded)
-	g.noteFirstTried(m, now)
-	g.Changed(now)
-}
-
-// DeleteSucceeded says that a pod that had succeeded does not count any more.
-func (g *Gang) DeleteSucceeded(uid types.UID, now time.Time) {
-	if m, known := g.members[uid]; known && m.state == memberSucceeded {
-		g.forget(m)
+	if changed {
 		g.settle(now)
 	}
+	return changed
 }
 
 // DeletePod says that a pod is terminating, finished or deleted, or has left the gang.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"zonewise.dev/plugins/permitgate/gang"
 )
@@ -134,7 +135,7 @@ func TestGangThatLacksMembersStaysBoundInPart(t *testing.T) {
 // TestFinishedMembersAreNotBoundInPart: what has succeeded is not there to be waited for.
 func TestFinishedMembersAreNotBoundInPart(t *testing.T) {
 	g, ids := partlyBound(t)
-	g.SetSucceeded(ids[0], after(1_000))
+	g.SetSucceeded(sets.New(ids[0]), after(1_000))
 	g.DeletePod(ids[1], after(2_000))
 	require.False(t, g.PartlyBound(after(200_000)))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"zonewise.dev/plugins/permitgate/gang"
 )
@@ -183,8 +184,19 @@ func (w *world) finish(p *pod) {
 	w.deletePod(p)
 	w.history = append(w.history, func() {
 		p.toldDone = true
-		w.gang(p.gang).SetSucceeded(p.uid, w.now)
+		w.announceSucceeded(p.gang)
 	})
+}
+
+// announceSucceeded tells a gang which of its pods have succeeded.
+func (w *world) announceSucceeded(name string) {
+	done := sets.New[types.UID]()
+	for uid, p := range w.pods {
+		if p.gang == name && p.toldDone {
+			done.Insert(uid)
+		}
+	}
+	w.gang(name).SetSucceeded(done, w.now)
 }
 
 // purge deletes a pod that has succeeded.
@@ -194,7 +206,7 @@ func (w *world) purge(p *pod) {
 		if p.toldDone {
 			p.toldDone, p.toldLive, p.toldBound = false, false, false
 		}
-		w.gang(p.gang).DeleteSucceeded(p.uid, w.now)
+		w.announceSucceeded(p.gang)
 	})
 }
 
@@ -284,7 +296,7 @@ func (w *world) restart() {
 		if p.done {
 			w.history = append(w.history, func() {
 				p.toldDone = true
-				w.gang(p.gang).SetSucceeded(p.uid, w.now)
+				w.announceSucceeded(p.gang)
 			})
 		}
 	}

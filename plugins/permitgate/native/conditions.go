@@ -154,7 +154,7 @@ func (e *entry) tooFewSince(now time.Time) time.Duration {
 	if !e.anyUnbound() {
 		return 0
 	}
-	return max(now.Sub(e.arrivedAt), 1)
+	return max(now.Sub(e.gang.ShortSince()), 1)
 }
 
 // nomination is the node that a member is to be nominated to; empty for none.

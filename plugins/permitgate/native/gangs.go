@@ -89,9 +89,9 @@ type entry struct {
 	// tried are the domains in which the gang was tried in vain since the PodGroup was changed; domain is that of its last placement.
 	tried  map[string]bool
 	domain string
-	// changedAt is when the PodGroup was changed, arrivedAt when the last member came that has no node. succeeded is how many members had succeeded when too few were left.
-	changedAt, arrivedAt time.Time
-	succeeded            int
+	// changedAt is when the PodGroup was changed. succeeded is how many members had succeeded when too few were left.
+	changedAt time.Time
+	succeeded int
 }
 
 // member is a live pod of a gang.
@@ -348,7 +348,6 @@ func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 	} else {
 		m.template = templateOf(pod)
 		if pod.Spec.NodeName == "" {
-			e.arrivedAt = now
 			if pod.Labels[v1alpha1.PodGroupLabel] != "" {
 				e.labelled[pod.UID] = struct{}{}
 			}

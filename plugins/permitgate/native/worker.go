@@ -78,8 +78,8 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	j.Work = execute.NewWork(e.gang, actions, e.podOf)
 	j.events = append(e.dueEvents(&actions, now), e.takeLabelled(g.leads)...)
 	e.refusalDue = false
-	if e.tooFewSince(now) > 0 && now.Before(e.arrivedAt.Add(arrivalGrace)) {
-		g.agenda.AddAt(key, e.arrivedAt.Add(arrivalGrace))
+	if at := e.gang.ShortSince().Add(arrivalGrace); e.tooFewSince(now) > 0 && now.Before(at) {
+		g.agenda.AddAt(key, at)
 	}
 	j.rewrites = len(actions.BindFailed) > 0 || actions.Rollback != nil || len(e.wrongConditions(now)) > 0
 	if next := actions.Next; !next.IsZero() {

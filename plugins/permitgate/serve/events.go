@@ -37,11 +37,9 @@ type sentEvents struct {
 	complaints map[string]string // what is wrong with the PodGroup, by the event's reason
 	failures   events.Failures
 
-	waitsFor gang.Reason         // what the gang waits for
-	since    time.Time           // since when; reset when more members than ever exist, until an event has said so
-	most     int                 // the most live members since it waits for this
-	notified sets.Set[types.UID] // the PodGroup and the pods whose events have said so
-	arrivals int                 // how many pods had come by then
+	waitsFor   gang.Reason         // what the gang waits for
+	notified   sets.Set[types.UID] // the PodGroup and the pods whose events have said so
+	notifiedAt time.Time           // when the last of them did
 }
 
 // noteIfNew reports whether a complaint is new, and notes it.
@@ -151,20 +149,13 @@ func (t *sentEvents) noteWaiting(g *Gang, now time.Time) (due bool, again time.D
 	if reason == gang.ReasonBackoff {
 		reason = gang.ReasonNone // the rollback has its own event
 	}
-	switch {
-	case reason != t.waitsFor:
-		t.waitsFor, t.since, t.most = reason, now, g.Live
-		t.notified, t.arrivals = nil, 0
-	case g.Live > t.most:
-		t.most = g.Live
-		if len(t.notified) == 0 {
-			t.since = now // members still arrive
-		}
+	if reason != t.waitsFor {
+		t.waitsFor, t.notified, t.notifiedAt = reason, nil, time.Time{}
 	}
-	if reason == gang.ReasonNone || g.Unbound == 0 || t.arrivals == g.Arrivals {
+	if reason == gang.ReasonNone || g.Unbound == 0 || g.ShortSince.Before(t.notifiedAt) {
 		return false, 0
 	}
-	if wait := t.since.Add(reportGrace).Sub(now); wait > 0 && reason != gang.ReasonInvalid {
+	if wait := g.ShortSince.Add(reportGrace).Sub(now); wait > 0 && reason != gang.ReasonInvalid {
 		return false, wait
 	}
 	return true, 0
@@ -190,7 +181,7 @@ func (s *Server) waitingMessages(key types.NamespacedName, g *Gang) (msgs []even
 			add(m.Pod.UID, m.Pod)
 		}
 	}
-	t.notified, t.arrivals = notified, g.Arrivals
+	t.notified, t.notifiedAt = notified, s.Clock.Now()
 	return msgs
 }
 

@@ -143,22 +143,6 @@ func (s *Server) podChanged(pod *v1.Pod) {
 	}
 }
 
-// countSucceeded tells a gang which of its pods have succeeded and count towards the quorum from now on, and which no
-// longer do.
-func (s *Server) countSucceeded(key types.NamespacedName) {
-	now := succeeded(s.podsOf(key))
-	s.mu.Lock()
-	before := s.succeeded[key]
-	s.succeeded[key] = now
-	if len(now) == 0 {
-		delete(s.succeeded, key)
-	}
-	s.mu.Unlock()
-	if !now.Equal(before) {
-		s.Gangs.SetSucceeded(key, now.Difference(before).UnsortedList(), before.Difference(now).UnsortedList())
-	}
-}
-
 // boundAt is when a pod was bound, or when it was created if that is unknown.
 func boundAt(pod *v1.Pod) time.Time {
 	for i := range pod.Status.Conditions {

@@ -45,8 +45,8 @@ type Gangs interface {
 	Members(key types.NamespacedName) []Member
 	// Keys lists all gangs.
 	Keys() []types.NamespacedName
-	// SetSucceeded sets which succeeded pods of a gang count towards the quorum from now on, and which no longer do.
-	SetSucceeded(key types.NamespacedName, begin, end []types.UID)
+	// SetSucceeded sets which succeeded pods of a gang count towards the quorum.
+	SetSucceeded(key types.NamespacedName, pods sets.Set[types.UID])
 }
 
 // Gang is a gang at one moment.
@@ -61,8 +61,9 @@ type Gang struct {
 	Last gang.Rollback
 	// MinMember is the quorum, Live how many members there are for it, and Bound how many are bound.
 	MinMember, Live, Bound int
-	// Unbound is how many pods have no node, Arrivals how many pods there have ever been.
-	Unbound, Arrivals int
+	// Unbound is how many pods have no node. ShortSince is since when a gang that lacks members has had those it has.
+	Unbound    int
+	ShortSince time.Time
 	// PartlyBound: the gang stays bound in part; in phase Pending since members are missing.
 	PartlyBound bool
 	// Preempting: victims are being evicted for the gang.
@@ -116,14 +117,13 @@ type Server struct {
 	agenda *agenda.Agenda[job]
 	writer *crd.Writer[*v1alpha1.PodGroup] // nil when statuses are not written
 
-	mu        sync.Mutex // guards everything below
-	leads     bool
-	patcher   *podstatus.Patcher
-	pods      toolscache.Indexer                           // the pods of gangs, finished ones too; nil before this process leads
-	podsRead  func() bool                                  // all of them have been read
-	succeeded map[types.NamespacedName]sets.Set[types.UID] // succeeded pods that count, as the gangs were told
-	sent      map[types.NamespacedName]*sentEvents
-	groups    map[types.UID]types.NamespacedName // by the PodGroup's UID
+	mu       sync.Mutex // guards everything below
+	leads    bool
+	patcher  *podstatus.Patcher
+	pods     toolscache.Indexer // the pods of gangs, finished ones too; nil before this process leads
+	podsRead func() bool        // all of them have been read
+	sent     map[types.NamespacedName]*sentEvents
+	groups   map[types.UID]types.NamespacedName // by the PodGroup's UID
 }
 
 // job is something to be done for a gang.
@@ -145,7 +145,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
-		succeeded: map[types.NamespacedName]sets.Set[types.UID]{}, sent: map[types.NamespacedName]*sentEvents{},
+		sent:   map[types.NamespacedName]*sentEvents{},
 		groups: map[types.UID]types.NamespacedName{},
 	}
 	if c.ManageStatus && c.Source != nil {
@@ -232,7 +232,7 @@ func (s *Server) doJob(ctx context.Context, j job) {
 	case jobNominations:
 		s.correctNominations(ctx, j)
 	case jobSucceeded:
-		s.countSucceeded(j.gang)
+		s.Gangs.SetSucceeded(j.gang, succeeded(s.podsOf(j.gang)))
 	}
 }
 
