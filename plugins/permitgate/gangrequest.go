@@ -163,7 +163,7 @@ func (req *gangRequest) refusalOf(r *proposal.Result) gang.Rollback {
 
 // roundOf returns the round for a proposal.
 func (req *gangRequest) roundOf(result *proposalResult) gang.Round {
-	r := gang.Round{Hinted: result.proposal.Verdict == proposal.Proposed}
+	r := gang.Round{}
 	placed := map[types.UID]bool{}
 	for _, slot := range result.proposal.Slots {
 		placed[slot.Member] = true
@@ -171,7 +171,7 @@ func (req *gangRequest) roundOf(result *proposalResult) gang.Round {
 	for i := range req.proposal.Classes {
 		first := true
 		for _, uid := range req.proposal.Classes[i].Members {
-			if r.Hinted && !placed[uid] {
+			if result.planned() && !placed[uid] {
 				continue
 			}
 			r.Members = append(r.Members, uid)

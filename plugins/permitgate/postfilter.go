@@ -30,12 +30,13 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
-	outcome, failed := gang.OutcomeWait, gang.Rollback{}
+	hinted := a != nil && len(a.hinted) > 0
+	mayPreempt, failed := false, gang.Rollback{}
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
 		e.plan.addCost(a, now)
 		round, packed := e.gang.RoundNumber(), e.confined != domain{}
-		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
+		mayPreempt = e.gang.Unschedulable(pod.UID, hinted, detail, reason, now)
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
@@ -50,14 +51,13 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	if failed.Cause == gang.CauseUnschedulable {
 		p.preempt(ctx, state, key, pod, failed)
 	}
-	switch outcome {
-	case gang.OutcomePreempt:
+	if mayPreempt {
 		p.noteKeptOff(pod)
 		p.collector.collectForReplacement(key)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
-	case gang.OutcomeRetry:
+	}
+	if hinted {
 		hintedMembers.WithLabelValues("refused").Inc()
-	case gang.OutcomeWait:
 	}
 	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
 }

@@ -118,13 +118,13 @@ func (p *PermitGate) nominateAgain(a *attempt) {
 // beginAttempt returns what a member is tried on, or why it is refused. If it is the scout, it proposes for all members
 // first, and then enters once more, as one of the round that has begun.
 func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
-	entry, a, status := p.enterCycle(key, pod)
-	if entry == gang.EnterPropose {
+	scout, a, status := p.enterCycle(key, pod)
+	if scout {
 		status = p.propose(ctx, state, key, pod, nodes)
 		if status == nil {
-			entry, a, status = p.enterCycle(key, pod)
+			scout, a, status = p.enterCycle(key, pod)
 		}
-		if status == nil && entry == gang.EnterPropose {
+		if status == nil && scout {
 			status = p.refusal(gangID{key: key}, gang.ReasonQueued, "has changed while its proposal was made")
 		}
 	}
@@ -134,13 +134,14 @@ func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key
 	return a, nil
 }
 
-// enterCycle records that a member is in its cycle, and returns what it is tried on, or why it is refused.
-func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (entry gang.Entry, a *attempt, refused *fwk.Status) {
+// enterCycle records that a member is in its cycle, and returns what it is tried on, or why it is refused. Neither if it is
+// the scout.
+func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (scout bool, a *attempt, refused *fwk.Status) {
 	reason, detail := gang.ReasonNotFound, ""
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.update(key, func(e *gangEntry, now time.Time) {
-		entry, reason, detail = e.gang.Enter(pod.UID, now)
-		if entry == gang.EnterRefused || entry == gang.EnterPropose {
+		scout, reason, detail = e.gang.Enter(pod.UID, now)
+		if scout || reason != gang.ReasonNone {
 			return
 		}
 		if e.gang.RoundNumber() == 0 && (e.confined.key != e.settings.topology.Key || !e.gang.AnyPlaced()) {
@@ -149,13 +150,10 @@ func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (entry ga
 		if e.needsDomain() {
 			e.chooseDomain(infos, e.nodesInUse()...)
 		}
-		a = &attempt{confined: e.domainOfMembers()}
-		if entry == gang.EnterHinted {
-			a.hinted = e.plan.nodesFor(pod.UID)
-		}
+		a = &attempt{confined: e.domainOfMembers(), hinted: e.plan.nodesFor(pod.UID)}
 		a.lifted = e.siblingsOn(a.hinted, pod.UID)
 	})
-	return entry, a, p.refusal(gangID{key: key}, reason, detail)
+	return scout, a, p.refusal(gangID{key: key}, reason, detail)
 }
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
@@ -205,7 +203,7 @@ func (p *PermitGate) gather(key types.NamespacedName, req *gangRequest, result *
 	round := req.roundOf(result)
 	var astray []*v1.Pod
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
-		e.defers = !round.Hinted && p.gangs.defersLocked(e)
+		e.defers = !result.planned() && p.gangs.defersLocked(e)
 		if e.defers {
 			result.refusal = gang.Rollback{
 				Cause:  gang.CauseNoRoom,
@@ -216,7 +214,7 @@ func (p *PermitGate) gather(key types.NamespacedName, req *gangRequest, result *
 		if !e.gang.Gather(round, now) {
 			return
 		}
-		if !round.Hinted {
+		if !result.planned() {
 			p.gangs.unplanned[e] = struct{}{}
 		}
 		astray = e.startPlan(req, result)

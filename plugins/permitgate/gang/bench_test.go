@@ -17,7 +17,7 @@ func BenchmarkMembers(b *testing.B) {
 				g.Admit(start)
 				g.Act(start)
 				g.Enter(ids[0], start)
-				if !g.Gather(gang.Round{Members: ids, First: ids[:1], Hinted: true}, start) {
+				if !g.Gather(gang.Round{Members: ids, First: ids[:1]}, start) {
 					b.Fatal("no round")
 				}
 				for _, id := range ids {

@@ -102,23 +102,9 @@ func (g *Gang) letsIn(m *member) bool {
 	return m.letIn
 }
 
-// Entry is what a member does in its scheduling cycle.
-type Entry uint8
-
-// The answers of [Gang.Enter].
-const (
-	// EnterRefused: the member does not belong in a cycle now.
-	EnterRefused Entry = iota
-	// EnterPropose: the member is the scout; the caller answers with Gather or Refuse.
-	EnterPropose
-	// EnterHinted: the member is tried on the nodes that are proposed to it.
-	EnterHinted
-	// EnterAnywhere: the member is tried on all nodes.
-	EnterAnywhere
-)
-
-// Enter says that the member is in a scheduling cycle, in its PreFilter.
-func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, detail string) {
+// Enter says that the member is in a scheduling cycle, in its PreFilter, and returns why it does not belong there. scout is
+// true if it is the scout: the caller answers with Gather or Refuse.
+func (g *Gang) Enter(uid types.UID, now time.Time) (scout bool, reason Reason, detail string) {
 	g.settle(now)
 	reason, detail = g.Refusal(uid)
 	m, known := g.members[uid]
@@ -130,7 +116,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 		if known {
 			m.noteResult()
 		}
-		return EnterRefused, reason, detail
+		return false, reason, detail
 	}
 	m.unanswered++
 	m.entered = true
@@ -144,32 +130,17 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 		g.wakeAt(m, now.Add(retryMax)) // in case its cycle ends without a result
 	}
 	m.sentBack = false
-	switch {
-	case g.phase == Queued:
+	if g.phase == Queued {
 		g.scout.at = now.Add(retryMax) // while the proposal is made, no other scout is needed
-		return EnterPropose, ReasonNone, ""
-	case g.round != nil && g.round.hinted && m.inRound && !m.hintsRefused:
-		return EnterHinted, ReasonNone, ""
+		scout = true
 	}
-	return EnterAnywhere, ReasonNone, ""
+	return scout, ReasonNone, ""
 }
 
-// Outcome is what becomes of a member that found no node.
-type Outcome uint8
-
-// The answers of [Gang.Unschedulable].
-const (
-	// OutcomeWait: it waits until the gang wakes it.
-	OutcomeWait Outcome = iota
-	// OutcomeRetry: it is tried again, on all nodes.
-	OutcomeRetry
-	// OutcomePreempt: it may preempt, as any pod: the quorum does not depend on other members.
-	OutcomePreempt
-)
-
 // Unschedulable is called when a scheduling cycle found no node for the member; detail says why, and reason the same in
-// words that do not change with every look.
-func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time) Outcome {
+// words that do not change with every look. again says that the member is to be tried once more in this round. It reports
+// whether the member may preempt, as any pod: the quorum does not depend on other members.
+func (g *Gang) Unschedulable(uid types.UID, again bool, detail, reason string, now time.Time) (mayPreempt bool) {
 	g.settle(now)
 	m, known := g.members[uid]
 	if known {
@@ -179,12 +150,12 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 		if known {
 			m.sentBack = true
 		}
-		return OutcomeWait
+		return false
 	}
 	m.stopTask(taskWake)
 	switch g.phase {
 	case Releasing, Whole:
-		return OutcomePreempt
+		return true
 	case Queued:
 		// It was refused before it could scout.
 		m.sentBack = true
@@ -192,19 +163,18 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 		g.settle(now)
 	case Gathering, Waiting:
 		if g.round == nil {
-			return OutcomePreempt
+			return true
 		}
 		m.sentBack = true
 		g.round.stepAt = now
-		if g.round.hinted && !m.hintsRefused {
-			m.hintsRefused = true
+		if again {
 			g.wakeAt(m, now.Add(requeueInterval))
-			return OutcomeRetry
+			return false
 		}
 		g.failInRound(m, Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, now)
 	case Pending, Backoff:
 	}
-	return OutcomeWait
+	return false
 }
 
 // Permit is called with the member's Permit: it has been given this node. wait is true when it must wait

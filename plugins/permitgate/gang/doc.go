@@ -32,8 +32,7 @@
 // # Rounds
 //
 // A round begins with Gather and ends with the release or a rollback. One member for each pod template goes first; the
-// others follow when these have found nodes. A member is tried on the nodes that are proposed to it, then once on all
-// nodes. If it fits nowhere, it leaves the round. A member whose cycles end without a result ([Gang.Enqueue]) leaves it
+// others follow when these have found nodes. A member that fits nowhere leaves the round. A member whose cycles end without a result ([Gang.Enqueue]) leaves it
 // too. The round goes on as long as its members can make up the quorum. It also ends when members wait, and no other
 // makes a step for two seconds.
 //

@@ -88,8 +88,6 @@ type member struct {
 	letIn bool
 	// inRound is true for a member of the present round, until it has failed in it.
 	inRound bool
-	// hintsRefused is true for a member that has been tried on the proposed nodes, in this round.
-	hintsRefused bool
 	// resting is true from a failed bind until the next cycle: the framework's own backoff of the pod
 	// is not to be cut short.
 	resting bool

@@ -49,8 +49,8 @@ func gather(t *testing.T, g *gang.Gang, now time.Time) []types.UID {
 	require.True(t, g.Admit(now))
 	a := g.Act(now)
 	require.Len(t, a.Activate, 1, "the scout")
-	entry, reason, detail := g.Enter(a.Activate[0], now)
-	require.Equal(t, gang.EnterPropose, entry, "%s: %s", reason, detail)
+	scout, reason, detail := g.Enter(a.Activate[0], now)
+	require.True(t, scout, "%s: %s", reason, detail)
 	members, need := g.Missing(), g.Lacking()
 	require.GreaterOrEqual(t, len(members), need)
 	slices.Sort(members)
@@ -69,8 +69,8 @@ func gathering(t *testing.T, minMember, members int) (*gang.Gang, []types.UID) {
 // enter has a member come to a cycle.
 func enter(t *testing.T, g *gang.Gang, now time.Time, id types.UID) {
 	t.Helper()
-	entry, _, detail := g.Enter(id, now)
-	require.Equal(t, gang.EnterAnywhere, entry, detail)
+	_, reason, detail := g.Enter(id, now)
+	require.Empty(t, reason, detail)
 }
 
 // wait puts members into Permit, in a round that is begun if there is none.
@@ -91,7 +91,7 @@ func wait(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
 func full(t *testing.T, g *gang.Gang, now time.Time, id types.UID) {
 	t.Helper()
 	enter(t, g, now, id)
-	require.Equal(t, gang.OutcomeWait, g.Unschedulable(id, "no room", "no room", now))
+	require.False(t, g.Unschedulable(id, false, "no room", "no room", now))
 }
 
 func requireAdmits(t *testing.T, g *gang.Gang, id types.UID, now time.Time) {
@@ -182,7 +182,7 @@ func TestRollback(t *testing.T) {
 	}{
 		"a member fits nowhere": {3, 3, func(g *gang.Gang, ids []types.UID) {
 			g.Enter(ids[2], after(20))
-			g.Unschedulable(ids[2], "no room", "", after(20))
+			g.Unschedulable(ids[2], false, "no room", "", after(20))
 		}, gang.CauseUnschedulable, gang.Backoff},
 		"a waiting member is refused": {3, 3, func(g *gang.Gang, ids []types.UID) {
 			g.Unreserved(ids[1], after(20))
@@ -214,9 +214,9 @@ func TestRollback(t *testing.T) {
 		}, gang.CauseMembersLeft, gang.Pending},
 		"the last that could step in fails": {4, 3, func(g *gang.Gang, ids []types.UID) {
 			g.Enter(ids[2], after(20))
-			g.Unschedulable(ids[2], "no room", "", after(20))
+			g.Unschedulable(ids[2], false, "no room", "", after(20))
 			g.Enter(ids[3], after(20))
-			g.Unschedulable(ids[3], "no room", "", after(20))
+			g.Unschedulable(ids[3], false, "no room", "", after(20))
 		}, gang.CauseUnschedulable, gang.Backoff},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestGangWithMembersToSpare(t *testing.T) {
 	require.ElementsMatch(t, ids[2:4], g.Act(after(30)).Activate, "those that had failed may try again")
 
 	g.Enter(ids[2], after(40))
-	require.Equal(t, gang.OutcomePreempt, g.Unschedulable(ids[2], "no room", "", after(40)), "beyond the quorum it is like any pod")
+	require.True(t, g.Unschedulable(ids[2], false, "no room", "", after(40)), "beyond the quorum it is like any pod")
 	require.Equal(t, gang.Releasing, g.Phase())
 	waits, reason, _ := g.Permit(ids[3], "node", after(50))
 	require.Equal(t, gang.ReasonNone, reason)
@@ -318,7 +318,7 @@ func TestQuorumIsLowered(t *testing.T) {
 func TestSingleMemberActsLikeAPod(t *testing.T) {
 	g, ids := newGang(1, 1)
 	enter(t, g, after(10), ids[0])
-	require.Equal(t, gang.OutcomePreempt, g.Unschedulable(ids[0], "no room", "", after(10)))
+	require.True(t, g.Unschedulable(ids[0], false, "no room", "", after(10)))
 	require.Equal(t, gang.Gathering, g.Phase())
 	waits, reason, _ := g.Permit(ids[0], "node", after(20))
 	require.Equal(t, gang.ReasonNone, reason)

@@ -10,7 +10,7 @@ const (
 	// scoutInterval is how long a scout has to come to a cycle before another member is activated too. It doubles
 	// each time, up to retryMax.
 	scoutInterval = 20 * time.Millisecond
-	// requeueInterval is how long a member that failed on the proposed nodes is given to come back to the queue.
+	// requeueInterval is how long a member that is to be tried once more is given to come back to the queue.
 	requeueInterval = time.Millisecond
 	// firstsLimit is how long those that go first have to find a node before the others follow.
 	firstsLimit = 500 * time.Millisecond
@@ -29,8 +29,7 @@ type round struct {
 	stepAt time.Time
 	// paused is since when rehearsals alone keep the gang; zero when they do not.
 	paused time.Time
-	hinted bool // its members are tried on proposed nodes first
-	idle   int  // members of the round in the state memberIdle
+	idle   int // members of the round in the state memberIdle
 	// firsts are the members that go first and have neither found a node nor failed yet.
 	firsts map[types.UID]struct{}
 	// restAt is when the others follow in any case.
@@ -82,7 +81,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	g.admitted = false
 	clear(g.rehearsals)
 	g.round = &round{
-		id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, hinted: r.Hinted, idle: idle,
+		id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, idle: idle,
 		firsts: map[types.UID]struct{}{}, restAt: now.Add(firstsLimit),
 	}
 	for _, m := range g.members {
@@ -152,7 +151,7 @@ func (g *Gang) endRound() {
 	}
 	g.round, g.admitted = nil, false
 	for _, m := range g.members {
-		m.letIn, m.inRound, m.hintsRefused = false, false, false
+		m.letIn, m.inRound = false, false
 		m.noteResult()
 	}
 }

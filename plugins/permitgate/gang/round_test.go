@@ -19,8 +19,8 @@ func TestOneScout(t *testing.T) {
 	require.Equal(t, ids[:1], g.Act(start).Activate, "always the same")
 	requireAdmits(t, g, ids[0], start)
 	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "admitted")
-	entry, _, _ := g.Enter(ids[0], after(1))
-	require.Equal(t, gang.EnterPropose, entry)
+	scout, _, _ := g.Enter(ids[0], after(1))
+	require.True(t, scout)
 	require.Empty(t, g.Act(after(900)).Activate, "the proposal takes its time")
 
 	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, 0, after(901))
@@ -35,8 +35,8 @@ func TestScoutWithoutAnAnswer(t *testing.T) {
 	g, ids := newGang(3, 3)
 	require.True(t, g.Admit(start))
 	g.Act(start)
-	entry, _, _ := g.Enter(ids[0], after(1))
-	require.Equal(t, gang.EnterPropose, entry)
+	scout, _, _ := g.Enter(ids[0], after(1))
+	require.True(t, scout)
 	require.Len(t, g.Act(after(1001)).Activate, 1)
 }
 
@@ -59,13 +59,13 @@ func TestFirstsGoFirst(t *testing.T) {
 	require.True(t, g.Admit(start))
 	g.Act(start)
 	g.Enter(ids[0], start)
-	require.True(t, g.Gather(gang.Round{Members: ids, First: []types.UID{ids[0], ids[2]}, Hinted: true}, start))
+	require.True(t, g.Gather(gang.Round{Members: ids, First: []types.UID{ids[0], ids[2]}}, start))
 	require.ElementsMatch(t, []types.UID{ids[0], ids[2]}, g.Act(start).Activate)
 	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "")
 	for i, id := range []types.UID{ids[0], ids[2]} {
 		if i > 0 {
-			entry, _, _ := g.Enter(id, after(1))
-			require.Equal(t, gang.EnterHinted, entry)
+			_, reason, _ := g.Enter(id, after(1))
+			require.Empty(t, reason)
 		}
 		waits, _, _ := g.Permit(id, "node", after(1))
 		require.True(t, waits)
@@ -106,20 +106,19 @@ func TestFirstThatIsNoGuide(t *testing.T) {
 	}
 }
 
-// TestHintsAreOnlyHints: a member that the proposed nodes refuse is tried anywhere, after it has come back to the
-// queue; and then fails.
-func TestHintsAreOnlyHints(t *testing.T) {
+// TestMemberIsTriedAgain in the same round, after it has come back to the queue; and then fails.
+func TestMemberIsTriedAgain(t *testing.T) {
 	g, ids := newGang(2, 2)
 	require.True(t, g.Admit(start))
 	g.Act(start)
 	g.Enter(ids[0], start)
-	require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1], Hinted: true}, start))
-	require.Equal(t, gang.OutcomeRetry, g.Unschedulable(ids[0], "no device", "", start))
+	require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1]}, start))
+	require.False(t, g.Unschedulable(ids[0], true, "no device", "", start))
 	require.Empty(t, g.Act(start).Activate, "Activate would only mean the framework's backoff now")
 	require.Equal(t, ids[:1], g.Act(after(1)).Activate)
-	entry, _, _ := g.Enter(ids[0], after(2))
-	require.Equal(t, gang.EnterAnywhere, entry)
-	require.Equal(t, gang.OutcomeWait, g.Unschedulable(ids[0], "no device", "", after(2)))
+	_, reason, _ := g.Enter(ids[0], after(2))
+	require.Empty(t, reason)
+	require.False(t, g.Unschedulable(ids[0], false, "no device", "", after(2)))
 	require.Equal(t, gang.Backoff, g.Phase())
 	require.Zero(t, g.RoundNumber())
 }
@@ -139,8 +138,8 @@ func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 	}
 	require.Len(t, g.Release(ids[:2], after(2)), 2)
 	require.Equal(t, ids[2:], g.Act(after(2)).Activate)
-	entry, _, _ := g.Enter(ids[2], after(2))
-	require.Equal(t, gang.EnterAnywhere, entry)
+	_, reason, _ := g.Enter(ids[2], after(2))
+	require.Empty(t, reason)
 }
 
 // TestQuorumIsRaisedInARound: it begins again, with the members that were not part of it, and without a backoff.

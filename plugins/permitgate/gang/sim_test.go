@@ -90,8 +90,7 @@ type pod struct {
 	template  gang.Template
 	// noRoom: the plugin that counts resources refused it last, and moves it when room is made.
 	noRoom bool
-	entry  gang.Entry // of this cycle
-	hint   bool       // a node is proposed to it, and it has none
+	hint   bool // a node is proposed to it, and it has none
 	// what the plugin has been told
 	toldLive, toldBound, toldDone bool
 	done                          bool // succeeded; gone from the scheduler's view

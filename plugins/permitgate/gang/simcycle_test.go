@@ -48,39 +48,34 @@ func (w *world) pop() bool {
 	w.now = w.now.Add(time.Millisecond) // a cycle takes its time
 	w.cycle, p.place = p.uid, entered
 	g := w.gang(p.gang)
-	var reason gang.Reason
-	p.entry, reason, _ = g.Enter(p.uid, w.now)
-	if (p.entry == gang.EnterRefused) != (reason != gang.ReasonNone) {
-		w.check.Fatalf("%s enters with %d, and %q", p.uid, p.entry, reason)
-	}
-	if p.entry == gang.EnterPropose {
-		w.propose(p)
-	}
-	if p.entry == gang.EnterRefused {
+	scout, reason, _ := g.Enter(p.uid, w.now)
+	switch {
+	case scout && reason != gang.ReasonNone:
+		w.check.Fatalf("%s is the scout, and refused: %q", p.uid, reason)
+	case reason != gang.ReasonNone || scout && !w.propose(p):
 		w.comeBack(p, false)
 	}
 	return true
 }
 
-// propose answers a scout: a round where there is room for the quorum, or hope; or else a refusal.
-func (w *world) propose(p *pod) {
+// propose answers a scout: a round where there is room for the quorum, or hope; or else a refusal. It reports which.
+func (w *world) propose(p *pod) (gathers bool) {
 	g := w.gang(p.gang)
 	members, need := g.Missing(), g.Lacking()
 	slices.Sort(members)
 	room := max(0, min(len(members), w.capacity-w.used()-w.hints("")))
 	hopes := w.hopeful && len(members) >= need
-	p.entry = gang.EnterRefused
 	if room < need && !hopes {
 		g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Member: p.uid, Detail: "no room"}, 0, w.now)
 		if g.Phase() == gang.Queued {
 			w.check.Fatalf("gang %s is queued, and was refused", p.gang)
 		}
-		return
+		return false
 	}
 	if room < need {
 		room = len(members)
 	}
-	round := gang.Round{Members: members[:room], First: []types.UID{p.uid, members[0]}, Hinted: w.hinted}
+	round := gang.Round{Members: members[:room], First: []types.UID{p.uid, members[0]}}
 	if !slices.Contains(round.Members, p.uid) {
 		round.Members[room-1] = p.uid
 	}
@@ -91,10 +86,7 @@ func (w *world) propose(p *pod) {
 	for _, uid := range round.Members {
 		w.pods[uid].hint = w.hinted
 	}
-	p.entry = gang.EnterAnywhere
-	if w.hinted {
-		p.entry = gang.EnterHinted
-	}
+	return true
 }
 
 // hints is how many nodes are proposed to members that have none yet, but for one of them.
@@ -132,17 +124,15 @@ func (w *world) fit(o outcome) bool {
 		return false
 	}
 	g := w.gang(p.gang)
-	if o == refusedHints && p.entry != gang.EnterHinted {
+	hints := w.hints(p.uid)
+	if o == refusedHints && !p.hint {
 		o = fine
 	}
-	if o == refusedHints || w.used()+w.hints(p.uid) >= w.capacity {
-		phase := g.Phase()
+	if o == refusedHints || w.used()+hints >= w.capacity {
+		phase, again := g.Phase(), p.hint
 		p.hint = false
-		switch outcome := g.Unschedulable(p.uid, "no room", "no room", w.now); {
-		case outcome == gang.OutcomePreempt && phase == gang.Waiting:
+		if g.Unschedulable(p.uid, again, "no room", "no room", w.now) && phase == gang.Waiting {
 			w.check.Fatalf("%s may preempt while others wait", p.uid)
-		case outcome == gang.OutcomeRetry && p.entry != gang.EnterHinted:
-			w.check.Fatalf("%s is tried on all nodes twice", p.uid)
 		}
 		p.noRoom = true
 		w.comeBack(p, false)

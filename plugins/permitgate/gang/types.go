@@ -147,8 +147,6 @@ type Template struct {
 type Round struct {
 	// Members are those that are to be scheduled; First those of them that go first, the scout among them.
 	Members, First []types.UID
-	// Hinted tells that the members are tried on proposed nodes first.
-	Hinted bool
 }
 
 // Rollback tells of a gang that was refused, or of a round that failed.
