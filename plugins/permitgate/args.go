@@ -101,38 +101,34 @@ func decodeArgs(obj runtime.Object) (PermitGateArgs, error) {
 	return a, args.Invalid(Name, a.validate())
 }
 
-func (a *PermitGateArgs) validate() field.ErrorList {
-	var errs field.ErrorList
+func (a *PermitGateArgs) validate() (errs field.ErrorList) {
+	invalid := func(name string, value any, why string) {
+		errs = append(errs, field.Invalid(field.NewPath(name), value, why))
+	}
+	for _, positive := range []struct {
+		name  string
+		value metav1.Duration
+	}{
+		{"prepareTimeout", a.PrepareTimeout}, {"recoveryTimeout", a.RecoveryTimeout}, {"initialBackoff", a.InitialBackoff}, {"starvationAfter", a.StarvationAfter},
+	} {
+		if positive.value.Duration <= 0 {
+			invalid(positive.name, positive.value.Duration.String(), "must be more than 0")
+		}
+	}
 	if d := a.ScheduleTimeout.Duration; d <= 0 || d > podgroup.MaxTimeout {
-		errs = append(errs, field.Invalid(field.NewPath("scheduleTimeout"), d.String(), "must be more than 0 and at most "+podgroup.MaxTimeout.String()))
+		invalid("scheduleTimeout", d.String(), "must be more than 0 and at most "+podgroup.MaxTimeout.String())
 	}
-	if d := a.PrepareTimeout.Duration; d <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("prepareTimeout"), d.String(), "must be more than 0"))
+	if d := a.PreemptionDelay.Duration; d < 0 {
+		invalid("preemptionDelay", d.String(), "must be at least 0")
 	}
-	modes := []rehearse.Mode{rehearse.Auto, rehearse.Never}
-	switch path := field.NewPath("bindRehearsal"); {
-	case a.BindRehearsal == "Always":
-		errs = append(errs, field.Invalid(path, a.BindRehearsal, "is no longer supported: write Auto, which rehearses the bind of one member of each pod template, or Never"))
-	case !slices.Contains(modes, a.BindRehearsal):
-		errs = append(errs, field.NotSupported(path, a.BindRehearsal, modes))
+	if d := a.MaxBackoff.Duration; d < a.InitialBackoff.Duration {
+		invalid("maxBackoff", d.String(), "must be at least initialBackoff ("+a.InitialBackoff.Duration.String()+")")
+	}
+	if modes := []rehearse.Mode{rehearse.Auto, rehearse.Never}; !slices.Contains(modes, a.BindRehearsal) {
+		errs = append(errs, field.NotSupported(field.NewPath("bindRehearsal"), a.BindRehearsal, modes))
 	}
 	if modes := []native.Mode{native.Guard, native.Ignore}; !slices.Contains(modes, a.NativeGroups) {
 		errs = append(errs, field.NotSupported(field.NewPath("nativeGroups"), a.NativeGroups, modes))
-	}
-	if d := a.PreemptionDelay.Duration; d < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("preemptionDelay"), d.String(), "must be at least 0"))
-	}
-	if d := a.RecoveryTimeout.Duration; d <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("recoveryTimeout"), d.String(), "must be more than 0"))
-	}
-	if d := a.InitialBackoff.Duration; d <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("initialBackoff"), d.String(), "must be more than 0"))
-	}
-	if d := a.StarvationAfter.Duration; d <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("starvationAfter"), d.String(), "must be more than 0"))
-	}
-	if d := a.MaxBackoff.Duration; d < a.InitialBackoff.Duration {
-		errs = append(errs, field.Invalid(field.NewPath("maxBackoff"), d.String(), "must be at least initialBackoff ("+a.InitialBackoff.Duration.String()+")"))
 	}
 	return errs
 }

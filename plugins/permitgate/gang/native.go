@@ -18,8 +18,6 @@ type gate struct {
 	// unasked is true once it has opened with no member to activate: a pod that was kept out before it was known as a
 	// member is asked for as soon as it is.
 	unasked bool
-	// refused are the members that have failed since it was open last.
-	refused map[types.UID]struct{}
 	// openAt is before when it does not open again.
 	openAt time.Time
 	// probe spaces the activations that show who is back.
@@ -35,7 +33,7 @@ func (g *Gang) beginNative(now time.Time) {
 	clear(g.rehearsals)
 	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now}
 	for _, m := range g.members {
-		if m.state == memberIdle && !g.gate.hasRefused(m.uid) {
+		if m.state == memberIdle && !m.refused {
 			m.inRound = true
 			g.round.idle++
 		}
@@ -45,10 +43,10 @@ func (g *Gang) beginNative(now time.Time) {
 // noteRefused notes that a member has failed before its gang's round began, and rolls the gang back if the others are
 // too few for the quorum.
 func (g *Gang) noteRefused(m *member, now time.Time) {
-	g.gate.refuse(m)
+	m.refused = true
 	able := 0
-	for uid, other := range g.members {
-		if other.state == memberIdle && !g.gate.hasRefused(uid) {
+	for _, other := range g.members {
+		if other.state == memberIdle && !other.refused {
 			able++
 		}
 	}
@@ -57,28 +55,17 @@ func (g *Gang) noteRefused(m *member, now time.Time) {
 	}
 }
 
-func (t *gate) refuse(m *member) {
-	if t.refused == nil {
-		t.refused = map[types.UID]struct{}{}
-	}
-	t.refused[m.uid] = struct{}{}
-}
-
-func (t *gate) hasRefused(uid types.UID) bool {
-	_, refused := t.refused[uid]
-	return refused
-}
-
 // openGate lets the members into the queue again. Those that have failed take part in the round again, if it still goes
 // on.
 func (g *Gang) openGate() {
-	for uid := range g.gate.refused {
-		if m, known := g.members[uid]; known && m.state == memberIdle && !m.inRound && g.round != nil {
+	for _, m := range g.members {
+		if m.refused && m.state == memberIdle && !m.inRound && g.round != nil {
 			m.inRound = true
 			g.round.idle++
 		}
+		m.refused = false
 	}
-	g.gate.closed, g.gate.rolledBack, g.gate.refused = false, false, nil
+	g.gate.closed, g.gate.rolledBack = false, false
 }
 
 // closeGate keeps the members out of the queue until all that have no node have been seen there.

@@ -179,9 +179,7 @@ func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	default:
 		return
 	}
-	if g.config.Native {
-		g.gate.refuse(m)
-	}
+	m.refused = g.config.Native
 	g.noteFirstTried(m, now)
 	g.rollBackIfShort(r, now)
 }
