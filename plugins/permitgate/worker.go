@@ -86,8 +86,8 @@ func (w *worker) actOnGang(ctx context.Context, key types.NamespacedName) {
 
 // observe counts what a gang has done.
 func observe(actions *gang.Actions) {
-	for cause, n := range actions.Rollbacks {
-		rollbacks.WithLabelValues(string(cause)).Add(float64(n))
+	for _, cause := range actions.Rollbacks {
+		rollbacks.WithLabelValues(string(cause)).Inc()
 	}
 	if actions.BecameWhole {
 		timeToWhole.Observe(actions.TimeToWhole.Seconds())

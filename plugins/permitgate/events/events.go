@@ -3,15 +3,18 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/permitgate/gang"
 )
 
 // The reasons of events about gangs of either API.
@@ -46,6 +49,28 @@ func Send(ctx context.Context, handle func(profile string) fwk.Handle, key types
 		note := crd.Shortened("PodGroup " + key.String() + ": " + m.Note)
 		recorder.WithLogger(klog.FromContext(ctx)).Eventf(m.Regarding, nil, v1.EventTypeWarning, m.Reason, "Scheduling", "%s", note)
 	}
+}
+
+// PodGroup refers to a PodGroup.
+func PodGroup(api schema.GroupVersion, key types.NamespacedName, uid types.UID) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: api.String(), Kind: "PodGroup", Namespace: key.Namespace, Name: key.Name, UID: uid}
+}
+
+// RollbackNote describes a rollback. member is the pod that it names, nil if it is gone.
+func RollbackNote(r *gang.Rollback, member *v1.Pod) string {
+	note := r.Detail
+	if member != nil && r.Cause != gang.CauseNoRoom && r.Cause != gang.CauseSharedClaim {
+		note = fmt.Sprintf("member %s: %s", member.Name, note)
+	}
+	if r.Rejected > 0 {
+		note += fmt.Sprintf("; %d waiting members were sent back", r.Rejected)
+	}
+	return note
+}
+
+// BindFailedNote describes a bind that failed.
+func BindFailedNote(member *v1.Pod, node string) string {
+	return fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member, which is tried again first", member.Name, node)
 }
 
 // failurePause is the least time between two events about failures of one gang for one cause.

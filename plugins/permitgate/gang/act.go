@@ -135,6 +135,10 @@ func (g *Gang) Act(now time.Time) Actions {
 	g.settle(now)
 	actions := g.report
 	g.report = Actions{}
+	if len(actions.Rollbacks) > 0 {
+		last := g.last
+		actions.Rollback = &last
+	}
 	actions.Rehearse = due
 	if g.complete() {
 		if g.probe.takeDue(now) {

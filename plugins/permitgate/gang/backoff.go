@@ -47,11 +47,7 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 		g.closeGate(now)
 	}
 	g.last = r
-	g.report.Rollback = &r
-	if g.report.Rollbacks == nil {
-		g.report.Rollbacks = map[Cause]int{}
-	}
-	g.report.Rollbacks[r.Cause]++
+	g.report.Rollbacks = append(g.report.Rollbacks, r.Cause)
 }
 
 // nextBackoff doubles from InitialBackoff to MaxBackoff, less up to half of it by jitter.
@@ -102,9 +98,6 @@ func (g *Gang) PauseAtLeast(pause, idle time.Duration, now time.Time) {
 	g.notBeforeIfOwn = later(g.notBeforeIfOwn, now.Add(pause))
 	g.backoffUntil = later(g.backoffUntil, now.Add(idle))
 	g.last.Backoff = g.backoffUntil.Sub(now)
-	if g.report.Rollback != nil {
-		g.report.Rollback.Backoff = g.last.Backoff
-	}
 }
 
 func later(a, b time.Time) time.Time {

@@ -106,7 +106,7 @@ func TestMemberIsLostAtTheBarrier(t *testing.T) {
 			require.Zero(t, g.Preparing())
 			require.Equal(t, c.phase, g.Phase())
 			a := g.Act(after(30_000))
-			require.Equal(t, map[gang.Cause]int{c.cause: 1}, a.Rollbacks)
+			require.Equal(t, []gang.Cause{c.cause}, a.Rollbacks)
 			require.Contains(t, a.Reject, ids[1], "it may be in the middle of its preparation")
 		})
 	}

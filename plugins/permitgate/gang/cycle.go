@@ -305,11 +305,7 @@ func (g *Gang) cycleFailed(m *member, now time.Time) {
 // SetCycleFailure says why the member's cycles fail, for a person to read. It changes nothing unless that was what the
 // gang was rolled back for.
 func (g *Gang) SetCycleFailure(uid types.UID, detail string) {
-	if g.last.Cause != CauseCycleFailed || g.last.Member != uid || detail == "" {
-		return
-	}
-	g.last.Detail = detail
-	if r := g.report.Rollback; r != nil && r.Cause == CauseCycleFailed && r.Member == uid {
-		r.Detail = detail
+	if g.last.Cause == CauseCycleFailed && g.last.Member == uid && detail != "" {
+		g.last.Detail = detail
 	}
 }

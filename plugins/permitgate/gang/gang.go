@@ -56,7 +56,7 @@ type Gang struct {
 	gate   gate  // of a native gang
 	probe  retry // of the look at who waits in Permit
 	agenda agenda
-	report Actions // what has happened since the last Act: Rollback, Rollbacks, BecameWhole
+	report Actions // what has happened since the last Act: Rollbacks, BindFailed, BecameWhole
 }
 
 // memberState is where one member stands; see the package's documentation.

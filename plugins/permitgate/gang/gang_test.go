@@ -229,7 +229,7 @@ func TestRollback(t *testing.T) {
 			a := g.Act(now)
 			require.NotNil(t, a.Rollback)
 			require.Equal(t, tt.cause, a.Rollback.Cause)
-			require.Equal(t, map[gang.Cause]int{tt.cause: 1}, a.Rollbacks)
+			require.Equal(t, []gang.Cause{tt.cause}, a.Rollbacks)
 			require.Empty(t, a.Probe)
 			require.NotEmpty(t, a.Reject)
 			for _, id := range ids[:2] {

@@ -65,7 +65,7 @@ func TestRefusedRehearsalSendsTheGangBack(t *testing.T) {
 	g.Rehearsed(runs[0], "says another", after(30))
 
 	a := g.Act(after(200))
-	require.Equal(t, map[gang.Cause]int{gang.CauseBindRefused: 1}, a.Rollbacks)
+	require.Equal(t, []gang.Cause{gang.CauseBindRefused}, a.Rollbacks)
 	require.Equal(t, ids[1], a.Rollback.Member)
 	require.Equal(t, "says a policy", a.Rollback.Detail)
 	require.ElementsMatch(t, ids, a.Reject)

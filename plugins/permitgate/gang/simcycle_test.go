@@ -287,12 +287,13 @@ func (w *world) act() (did bool, next time.Time) {
 		slices.Sort(a.Reject)
 		slices.Sort(a.Probe)
 		slices.SortFunc(a.Rehearse, func(x, y gang.Rehearsal) int { return strings.Compare(string(x.UID), string(y.UID)) })
-		for cause, n := range a.Rollbacks {
-			if n < 1 || cause == "" {
-				w.check.Fatalf("rollback without a cause: %v", a.Rollbacks)
-			}
-			w.rollbacks[name] += n
+		if slices.Contains(a.Rollbacks, "") {
+			w.check.Fatalf("rollback without a cause: %v", a.Rollbacks)
 		}
+		if !a.Next.IsZero() && !a.Next.After(w.now) {
+			w.check.Fatalf("%s is to be looked at again at %v, which is not after %v", name, a.Next, w.now)
+		}
+		w.rollbacks[name] += len(a.Rollbacks)
 		for _, uid := range a.Reject {
 			switch p := w.pods[uid]; p.place {
 			case waiting:

@@ -187,8 +187,8 @@ type Actions struct {
 	Activate []types.UID
 	// Rollback is the last failure since the previous call, nil when there was none.
 	Rollback *Rollback
-	// Rollbacks counts, by cause, the failures since the previous call.
-	Rollbacks map[Cause]int
+	// Rollbacks are the causes of all failures since the previous call.
+	Rollbacks []Cause
 	// BindFailed lists the members whose binds have failed since the previous call.
 	BindFailed []types.UID
 	// Stranded is true once when the gang has become stranded; see [Gang.Stranded].

@@ -113,7 +113,7 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 	case phase == gang.Whole:
 		want(ConditionReleased, metav1.ConditionTrue, "Bound", fmt.Sprintf("%d members or more are bound", e.gang.MinMember()))
 	case last.Cause != "" && (phase == gang.Backoff || e.gang.Closed()):
-		want(ConditionReleased, metav1.ConditionFalse, events.ReasonRolledBack, e.rollbackNote(&last))
+		want(ConditionReleased, metav1.ConditionFalse, events.ReasonRolledBack, events.RollbackNote(&last, e.podOf(last.Member)))
 	}
 	switch {
 	case e.gang.Stranded(now):

@@ -73,7 +73,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		e.noteRolledBack(r.Cause)
 	}
 	if e.refusalDue {
-		actions.Rollbacks = addOne(actions.Rollbacks, e.refusal.Cause)
+		actions.Rollbacks = append(actions.Rollbacks, e.refusal.Cause)
 	}
 	j.Work = execute.NewWork(e.gang, actions, e.podOf)
 	j.events = append(e.dueEvents(&actions, now), e.takeLabelled(g.leads)...)
@@ -101,14 +101,6 @@ func (g *Gangs) SendEvent(ctx context.Context, key types.NamespacedName, reason,
 	}
 }
 
-func addOne(counts map[gang.Cause]int, cause gang.Cause) map[gang.Cause]int {
-	if counts == nil {
-		counts = map[gang.Cause]int{}
-	}
-	counts[cause]++
-	return counts
-}
-
 // dueEvents returns the due events about a gang.
 func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Message) {
 	if e.group == nil {
@@ -124,15 +116,14 @@ func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Me
 		}
 	}
 	if r := actions.Rollback; r != nil {
-		add(string(r.Cause), events.ReasonRolledBack, e.rollbackNote(r), e.podOf(r.Member))
+		add(string(r.Cause), events.ReasonRolledBack, events.RollbackNote(r, e.podOf(r.Member)), e.podOf(r.Member))
 	}
 	if e.refusalDue {
 		add(string(e.refusal.Cause), events.ReasonRolledBack, e.refusal.Detail, nil)
 	}
 	for _, uid := range actions.BindFailed {
 		if pod := e.podOf(uid); pod != nil {
-			add(events.ReasonBindFailed, events.ReasonBindFailed,
-				fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member", pod.Name, e.gang.Node(uid)), pod)
+			add(events.ReasonBindFailed, events.ReasonBindFailed, events.BindFailedNote(pod, e.gang.Node(uid)), pod)
 		}
 	}
 	if actions.Stranded {
@@ -165,17 +156,6 @@ func (e *entry) takeLabelled(leads bool) (due []events.Message) {
 	return due
 }
 
-func (e *entry) rollbackNote(r *gang.Rollback) string {
-	note := r.Detail
-	if m := e.pods[r.Member]; m != nil {
-		note = "member " + m.pod.Name + ": " + note
-	}
-	if r.Rejected > 0 {
-		note += fmt.Sprintf("; %d waiting members were sent back", r.Rejected)
-	}
-	return note
-}
-
 func (e *entry) partlyBoundNote() string {
 	live, _, settled := e.gang.Counts()
 	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; %s",
@@ -184,8 +164,5 @@ func (e *entry) partlyBoundNote() string {
 
 // reference refers to a PodGroup, for events.
 func reference(group *schedulingv1beta1.PodGroup) *v1.ObjectReference {
-	return &v1.ObjectReference{
-		APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup",
-		Namespace: group.Namespace, Name: group.Name, UID: group.UID,
-	}
+	return events.PodGroup(schedulingv1beta1.SchemeGroupVersion, podgroup.Key(group), group.UID)
 }

@@ -111,11 +111,14 @@ func (t *sentEvents) failureMessages(r Report, now time.Time) (msgs []events.Mes
 		}
 	}
 	if rb := r.Actions.Rollback; rb != nil && t.failures.NoteIfDue(string(rb.Cause), now) {
-		add(r.Member, events.ReasonRolledBack, rollbackNote(rb, r.Member))
+		note := events.RollbackNote(rb, r.Member)
+		if rb.Backoff > 0 {
+			note += fmt.Sprintf("; next attempt in %s or when something changes that may help", rb.Backoff.Round(time.Millisecond))
+		}
+		add(r.Member, events.ReasonRolledBack, note)
 	}
 	if r.BindFailed != nil && t.failures.NoteIfDue(events.ReasonBindFailed, now) {
-		add(r.BindFailed, events.ReasonBindFailed,
-			fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member, which is tried again first", r.BindFailed.Name, r.Node))
+		add(r.BindFailed, events.ReasonBindFailed, events.BindFailedNote(r.BindFailed, r.Node))
 	}
 	return msgs
 }
@@ -185,28 +188,7 @@ func (s *Server) waitingMessages(key types.NamespacedName, g *Gang) (msgs []even
 	return msgs
 }
 
-// rollbackNote describes a rollback.
-func rollbackNote(r *gang.Rollback, member *v1.Pod) string {
-	note := r.Detail
-	if member != nil && r.Cause != gang.CauseNoRoom && r.Cause != gang.CauseSharedClaim {
-		note = fmt.Sprintf("member %s: %s", member.Name, note)
-	}
-	if r.Rejected > 0 {
-		note += fmt.Sprintf("; %d waiting members were sent back", r.Rejected)
-	}
-	if r.Backoff > 0 {
-		note += fmt.Sprintf("; next attempt in %s or when something changes that may help", r.Backoff.Round(time.Millisecond))
-	}
-	return note
-}
-
 // reference refers to the PodGroup, for events.
 func reference(key types.NamespacedName, uid types.UID) *v1.ObjectReference {
-	return &v1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(),
-		Kind:       "PodGroup",
-		Namespace:  key.Namespace,
-		Name:       key.Name,
-		UID:        uid,
-	}
+	return events.PodGroup(v1alpha1.SchemeGroupVersion, key, uid)
 }
