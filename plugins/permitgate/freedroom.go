@@ -17,7 +17,8 @@ import (
 // gangs that were refused for lack of room before are looked at again, once their pauses are over.
 
 // freedAgain is how long after room has become free gangs are woken a second time: kube-scheduler hears of the same
-// events, and those that were looked at before it had are refused in vain.
+// events, and those that were looked at before it had are refused in vain. Nominated pods that are in no gang are tried
+// again only then.
 const freedAgain = 100 * time.Millisecond
 
 // clusterKey is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
@@ -31,21 +32,25 @@ type freedRoom struct {
 	// count says how often there was some.
 	count atomic.Int64
 
-	mu              sync.Mutex // guards everything below
-	pending, recent freedBy    // since the gangs were woken, and what they were woken for but once
-	again           time.Time  // when they are woken for that again
+	mu      sync.Mutex // guards everything below
+	pending freedBy    // since the gangs were woken
+	// recent and later are what they were woken for but once. They are woken again for recent at a time, and for later
+	// then comes the next.
+	recent, later freedBy
+	again         time.Time
 }
 
-// freedBy says by whom room has become free: by gangs, by others, or both.
+// freedBy says by whom room has become free: by gangs, by others, or both. preemptors is true if nominated pods that are in
+// no gang may be helped.
 type freedBy struct {
-	others bool
-	gangs  map[types.NamespacedName]bool
+	others, preemptors bool
+	gangs              map[types.NamespacedName]bool
 }
 
-func (f *freedBy) empty() bool { return !f.others && len(f.gangs) == 0 }
+func (f *freedBy) empty() bool { return !f.others && !f.preemptors && len(f.gangs) == 0 }
 
 func (f *freedBy) add(more freedBy) {
-	f.others = f.others || more.others
+	f.others, f.preemptors = f.others || more.others, f.preemptors || more.preemptors
 	if f.gangs == nil {
 		f.gangs = map[types.NamespacedName]bool{}
 	}
@@ -71,33 +76,44 @@ func (r *freedRoom) note(gang types.NamespacedName) {
 	r.gangs.agenda.Add(clusterKey)
 }
 
-// take returns what gangs are to be woken for now, and when to ask again; zero means not by time.
-func (r *freedRoom) take(now time.Time) (room freedBy, again time.Time) {
+// notePreemptors has nominated pods that are in no gang tried again.
+func (r *freedRoom) notePreemptors() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending.add(freedBy{preemptors: true})
+	r.gangs.agenda.Add(clusterKey)
+}
+
+// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again; zero
+// means not by time.
+func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.recent.empty() && !now.Before(r.again) {
-		room, r.recent = r.recent, freedBy{}
+		room, r.recent, r.later = r.recent, r.later, freedBy{}
+		preemptors, r.again = room.preemptors, now.Add(freedAgain)
 	}
 	if !r.pending.empty() {
 		room.add(r.pending)
 		if r.recent.empty() {
-			r.again = now.Add(freedAgain)
+			r.recent, r.again = r.pending, now.Add(freedAgain)
+		} else {
+			r.later.add(r.pending)
 		}
-		r.recent.add(r.pending)
 		r.pending = freedBy{}
 	}
-	if r.recent.empty() {
-		return room, time.Time{}
+	if !r.recent.empty() {
+		again = r.again
 	}
-	return room, r.again
+	return room, preemptors, again
 }
 
-// wake has the gangs looked at again that were refused for lack of room. It returns when to ask again; zero means not
-// by time.
-func (r *freedRoom) wake(now time.Time) (again time.Time) {
-	room, again := r.take(now)
+// wake has the gangs looked at again that were refused for lack of room. It returns whether preemptors are to be tried
+// again, and when to ask again; zero means not by time.
+func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
+	room, preemptors, again := r.take(now)
 	if room.empty() {
-		return again
+		return preemptors, again
 	}
 	r.gangs.mu.Lock()
 	defer r.gangs.mu.Unlock()
@@ -106,7 +122,7 @@ func (r *freedRoom) wake(now time.Time) (again time.Time) {
 			r.gangs.wakeLocked(e, room.others, now)
 		}
 	}
-	return again
+	return preemptors, again
 }
 
 // nodeMayFitMore reports whether the change of a node may let a pod fit that did not before.

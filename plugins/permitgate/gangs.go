@@ -218,9 +218,6 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 	if !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
 		return false
 	}
-	delete(g.byKey, e.key)
-	for _, set := range []map[*gangEntry]struct{}{g.planning, g.lackRoom, g.lackClaims, g.failedSearches, g.unplanned, g.keeping} {
-		delete(set, e)
-	}
+	delete(g.byKey, e.key) // it is in none of the sets
 	return true
 }

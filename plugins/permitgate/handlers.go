@@ -21,10 +21,6 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// informerLag is the time after which the scheduler has seen an event that the plugin has seen: both listen to the same
-// informer.
-const informerLag = 50 * time.Millisecond
-
 // eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type eventHandlers struct {
 	gangs       *gangs
@@ -117,7 +113,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		f.freed.note(key)
 	}
 	if came && f.gangs.collecting.hasRefused(pod.UID) { // perhaps on that node, which it is not kept off now
-		f.wakePreemptors()
+		f.freed.notePreemptors()
 	}
 	if !ok {
 		return
@@ -178,17 +174,10 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then. Nor is
 	// a deletion one for a pod that was only kept off by a gang which collects.
 	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" || f.gangs.collecting.hasRefused("") {
-		f.wakePreemptors()
+		f.freed.notePreemptors()
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)
-}
-
-// wakePreemptors has nominated pods that are in no gang tried again, when the scheduler has seen what has happened.
-func (f *eventHandlers) wakePreemptors() {
-	at := f.gangs.clock.Now().Add(informerLag)
-	f.nominations.wakeAt(at)
-	f.gangs.agenda.AddAt(clusterKey, at)
 }
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.

@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,10 +16,8 @@ import (
 // nominations has the pods that are nominated to nodes in the API, so that a proposal need not ask the framework about
 // every node. Its methods may be called from several goroutines.
 type nominations struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards pods
 	pods map[types.UID]*v1.Pod
-	// wakeFirst and wakeLast are when the pods that are in no gang are to be tried again, zero if they are not.
-	wakeFirst, wakeLast time.Time
 }
 
 func newNominations() *nominations { return &nominations{pods: map[types.UID]*v1.Pod{}} }
@@ -64,35 +61,17 @@ func (n *nominations) nodes() sets.Set[string] {
 	return nodes
 }
 
-// wakeAt has takePreemptors return pods at a time.
-func (n *nominations) wakeAt(at time.Time) {
+// preemptors returns the nominated pods that are in no gang, in the form of the handle's argument.
+func (n *nominations) preemptors() map[string]*v1.Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.wakeLast = at
-	if n.wakeFirst.IsZero() {
-		n.wakeFirst = at
-	}
-}
-
-// takePreemptors returns the nominated pods that are in no gang, in the form of the handle's argument, if it is time to
-// try them again. again is when to ask again; zero means not by time.
-func (n *nominations) takePreemptors(now time.Time) (pods map[string]*v1.Pod, again time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.wakeFirst.IsZero() || now.Before(n.wakeFirst) {
-		return nil, n.wakeFirst
-	}
-	n.wakeFirst = time.Time{}
-	if now.Before(n.wakeLast) {
-		n.wakeFirst = n.wakeLast
-	}
-	pods = map[string]*v1.Pod{}
+	pods := map[string]*v1.Pod{}
 	for _, pod := range n.pods {
 		if _, ok := podgroup.Of(pod); !ok {
 			pods[podgroup.Key(pod).String()] = pod
 		}
 	}
-	return pods, n.wakeFirst
+	return pods
 }
 
 // nomination is a pod and the node that it is to be nominated to.

@@ -87,24 +87,33 @@ func TestRoomIsNoticedTwice(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)
 	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
 	r := &freedRoom{gangs: newGangs(clock)}
-	room, again := r.take(start)
+	room, _, again := r.take(start)
 	require.True(t, room.empty())
 	require.Zero(t, again)
 
 	r.note(a)
-	room, again = r.take(start)
+	room, _, again = r.take(start)
 	require.False(t, room.concerns(a))
 	require.True(t, room.concerns(b))
 	require.Equal(t, start.Add(freedAgain), again)
 
 	r.note(clusterKey)
-	room, again = r.take(start.Add(freedAgain / 2))
+	r.notePreemptors()
+	half := start.Add(freedAgain / 2)
+	room, preemptors, again := r.take(half)
 	require.True(t, room.concerns(a))
+	require.False(t, preemptors)
 	require.Equal(t, start.Add(freedAgain), again, "a stream of events does not put it off")
 
-	room, again = r.take(again)
+	room, preemptors, again = r.take(again)
+	require.False(t, room.concerns(a), "what came later is not old enough")
+	require.True(t, room.concerns(b))
+	require.False(t, preemptors)
+	require.Equal(t, start.Add(2*freedAgain), again)
+	room, preemptors, again = r.take(again)
 	require.True(t, room.concerns(a))
+	require.True(t, preemptors)
 	require.Zero(t, again)
-	room, _ = r.take(start.Add(time.Second))
+	room, _, _ = r.take(start.Add(time.Second))
 	require.True(t, room.empty())
 }

@@ -49,9 +49,6 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 // actOnCluster wakes those that may be helped by what has changed for all.
 func (w *worker) actOnCluster(logger klog.Logger) {
 	now := w.gangs.clock.Now()
-	preemptors, again := w.nominations.takePreemptors(now)
-	w.profiles.any().Activate(logger, preemptors)
-	w.gangs.actAt(clusterKey, again)
 	ended, refused, again := w.gangs.collecting.takeEnded(now)
 	if ended {
 		logger.V(4).Info("No gang collects room any more", "pods", len(refused))
@@ -59,7 +56,11 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 		w.freed.note(clusterKey)
 	}
 	w.gangs.actAt(clusterKey, again)
-	w.gangs.actAt(clusterKey, w.freed.wake(now))
+	preemptors, again := w.freed.wake(now)
+	w.gangs.actAt(clusterKey, again)
+	if preemptors {
+		w.profiles.any().Activate(logger, w.nominations.preemptors())
+	}
 }
 
 // actOnGang carries out what a gang has decided.
