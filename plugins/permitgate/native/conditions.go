@@ -60,17 +60,14 @@ func (g *Gangs) leading() bool {
 	return g.leads
 }
 
-// sentConditions are those that a PodGroup was given last, and the version that it had then.
-type sentConditions struct {
-	version    string
-	conditions []metav1.Condition
-}
-
-// sentLater reports whether the conditions were sent after this version of the PodGroup, which therefore cannot show
-// them: the informer lags. GangScheduling's writes may come between.
-func (s *sentConditions) sentLater(group *schedulingv1beta1.PodGroup) bool {
-	order, err := resourceversion.CompareResourceVersion(group.ResourceVersion, s.version)
-	return err == nil && order < 0
+// latestGroup returns the PodGroup as the informer shows it, or as the last patch has left it if that is later.
+func (e *entry) latestGroup() *schedulingv1beta1.PodGroup {
+	if e.patched != nil && e.patched.UID == e.group.UID {
+		if order, err := resourceversion.CompareResourceVersion(e.group.ResourceVersion, e.patched.ResourceVersion); err == nil && order < 0 {
+			return e.patched
+		}
+	}
+	return e.group
 }
 
 // wrongConditions returns the conditions that the PodGroup should have and has not, but for times.
@@ -78,14 +75,11 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 	if e.group == nil {
 		return nil
 	}
+	has := e.latestGroup().Status.Conditions
 	want := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		wanted := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message), ObservedGeneration: e.group.Generation}
-		has := func(conditions []metav1.Condition) bool {
-			c := apimeta.FindStatusCondition(conditions, kind)
-			return c != nil && c.Status == status && c.Reason == reason && c.Message == wanted.Message
-		}
-		if !has(e.group.Status.Conditions) && (!e.sent.sentLater(e.group) || !has(e.sent.conditions)) {
-			wrong = append(wrong, wanted)
+		message = crd.Shortened(message)
+		if c := apimeta.FindStatusCondition(has, kind); c == nil || c.Status != status || c.Reason != reason || c.Message != message {
+			wrong = append(wrong, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: e.group.Generation})
 		}
 	}
 	switch {
@@ -101,12 +95,12 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 	phase, last := e.gang.Phase(), e.gang.LastRollback()
 	if reason, message := e.whyNotPlaced(now); reason != "" {
 		want(ConditionFits, metav1.ConditionFalse, reason, message)
-	} else if e.gang.Lacking() <= 0 && apimeta.IsStatusConditionFalse(e.group.Status.Conditions, ConditionFits) {
+	} else if e.gang.Lacking() <= 0 && apimeta.IsStatusConditionFalse(has, ConditionFits) {
 		want(ConditionFits, metav1.ConditionTrue, "Placed", "the gang has been placed")
 	}
 	if e.complaint != "" {
 		want(ConditionPacked, metav1.ConditionFalse, "Ignored", e.complaint)
-	} else if apimeta.IsStatusConditionFalse(e.group.Status.Conditions, ConditionPacked) {
+	} else if apimeta.IsStatusConditionFalse(has, ConditionPacked) {
 		want(ConditionPacked, metav1.ConditionTrue, "Accepted", "the annotation applies, if there is one")
 	}
 	switch {
@@ -118,7 +112,7 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 	switch {
 	case e.gang.Stranded(now):
 		want(ConditionPartlyBound, metav1.ConditionTrue, events.ReasonPartlyBound, e.partlyBoundNote())
-	case apimeta.IsStatusConditionTrue(e.group.Status.Conditions, ConditionPartlyBound) && phase != gang.Releasing:
+	case apimeta.IsStatusConditionTrue(has, ConditionPartlyBound) && phase != gang.Releasing:
 		want(ConditionPartlyBound, metav1.ConditionFalse, "Bound", "the gang is not bound in part any more")
 	}
 	return wrong
@@ -200,9 +194,13 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 	var errs []error
 	g.mu.Lock()
 	e.succeeded = succeeded
-	group, conditions, nominations := e.group, e.wrongConditions(now), e.wrongNominations()
-	g.mu.Unlock()
+	conditions, nominations := e.wrongConditions(now), e.wrongNominations()
+	var group *schedulingv1beta1.PodGroup
 	if len(conditions) > 0 {
+		group = e.latestGroup()
+	}
+	g.mu.Unlock()
+	if group != nil {
 		for i := range conditions {
 			c := &conditions[i]
 			c.LastTransitionTime = metav1.Time{Time: now}
@@ -210,16 +208,10 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 				c.LastTransitionTime = old.LastTransitionTime
 			}
 		}
-		version, err := patchConditions(ctx, client, group, conditions)
+		patched, err := patchConditions(ctx, client, group, conditions)
 		if errs = append(errs, err); err == nil {
 			g.mu.Lock()
-			if !e.sent.sentLater(group) {
-				e.sent.conditions = nil
-			}
-			e.sent.version = version
-			for i := range conditions {
-				apimeta.SetStatusCondition(&e.sent.conditions, conditions[i])
-			}
+			e.patched = patched
 			g.mu.Unlock()
 		}
 	}
@@ -242,25 +234,21 @@ func (g *Gangs) retryWrite(ctx context.Context, key types.NamespacedName, err er
 	}
 }
 
-// patchConditions gives a PodGroup conditions, and returns the version that it has then. It is not an error if the
-// PodGroup is gone.
-func patchConditions(ctx context.Context, client clientset.Interface, group *schedulingv1beta1.PodGroup, conditions []metav1.Condition) (version string, err error) {
+// patchConditions gives a PodGroup conditions, and returns it as it is then. It is not an error if the PodGroup is gone.
+func patchConditions(ctx context.Context, client clientset.Interface, group *schedulingv1beta1.PodGroup, conditions []metav1.Condition) (patched *schedulingv1beta1.PodGroup, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": group.UID},
 		"status":   map[string]any{"conditions": conditions},
 	})
 	if err != nil {
-		return "", fmt.Errorf("encoding a patch: %w", err)
+		return nil, fmt.Errorf("encoding a patch: %w", err)
 	}
-	patched, err := client.SchedulingV1beta1().PodGroups(group.Namespace).Patch(
+	patched, err = client.SchedulingV1beta1().PodGroups(group.Namespace).Patch(
 		ctx, group.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	switch {
-	case apierrors.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", err
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
 	}
-	return patched.ResourceVersion, nil
+	return patched, err
 }
 
 // countSucceeded counts the members that have succeeded, which the scheduler's informer leaves out.

@@ -18,7 +18,8 @@ func TestConditionsAreNotSentTwice(t *testing.T) {
 	}}
 	first := e.wrongConditions(time.Now())
 	require.Len(t, first, 1)
-	e.sent = sentConditions{version: "1212", conditions: first}
+	e.patched = e.group.DeepCopy()
+	e.patched.ResourceVersion, e.patched.Status.Conditions = "1212", first
 	for version, want := range map[string]int{"1199": 0, "1207": 0, "1212": 1, "1215": 1} {
 		e.group.ResourceVersion = version
 		require.Len(t, e.wrongConditions(time.Now()), want, "version %s, which lacks them", version)

@@ -75,8 +75,8 @@ type entry struct {
 	labelled map[types.UID]struct{}
 	barrier  barrier.Barrier
 	failures events.Failures
-	sent     sentConditions
-	cycle    cycle // the pod-group cycle that has not ended; zero without one
+	patched  *schedulingv1beta1.PodGroup // the group as the last patch has left it; nil before
+	cycle    cycle                       // the pod-group cycle that has not ended; zero without one
 
 	// vain is true if the last cycle has placed nobody. refusal is why, by a proof; its Cause is empty without one. refusalDue is true until the
 	// worker has taken it in.
