@@ -252,7 +252,6 @@ func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.rehearser.Lead(ctx, h.ClientSet())
 	s.native.Lead(ctx, h.ClientSet())
 	go s.preemptor.Run(ctx)
-	s.gangs.each(func(e *gangEntry) { e.gang.ReportAgain() })
 	s.gangs.actOnAll() // what could not be done or said before
 }
 

@@ -146,9 +146,6 @@ func (g *Gang) Act(now time.Time) Actions {
 		}
 		actions.askAgain(g.probe.at)
 	}
-	if g.Stranded(now) && !g.stranded {
-		g.stranded, actions.Stranded = true, true
-	}
 	if g.phase == Queued && g.admitted {
 		g.activateScout(now, &actions)
 	}
@@ -198,7 +195,7 @@ func (g *Gang) askAtDeadlines(now time.Time, actions *Actions) {
 	if g.phase == Backoff {
 		actions.askAgain(g.backoffUntil)
 	}
-	if at := g.strandedAt(); !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(at) {
+	if at := g.strandedAt(); !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(at) {
 		actions.askAgain(at)
 	}
 }

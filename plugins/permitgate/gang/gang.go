@@ -47,7 +47,6 @@ type Gang struct {
 	rehearsalsBegun int                     // ever
 
 	partialSince time.Time // when the gang came to be bound in part; zero when it is not
-	stranded     bool      // Actions.Stranded has been reported
 
 	departures int // how often members have left the barrier
 	// keptNodes are the nodes of members whose binds have failed, until their next bind or a rollback.

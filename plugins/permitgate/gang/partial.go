@@ -17,7 +17,7 @@ func (g *Gang) settleRecovery(now time.Time) {
 	case !g.partial():
 		// A release that is rolled back leaves the gang as it was.
 		if g.phase != Releasing {
-			g.partialSince, g.stranded = time.Time{}, false
+			g.partialSince = time.Time{}
 		}
 	case g.partialSince.IsZero():
 		g.partialSince = now
@@ -42,9 +42,6 @@ func (g *Gang) PartlyBound(now time.Time) bool {
 
 // Stranded reports whether the gang is partly bound although a quorum lives.
 func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.PartlyBound(now) }
-
-// ReportAgain has [Gang.Act] report again that the gang is stranded, if it is.
-func (g *Gang) ReportAgain() { g.stranded = false }
 
 // KeptNode returns the node of a member whose bind has failed and whose next attempt is to be for the same node; empty
 // for others.

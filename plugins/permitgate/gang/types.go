@@ -191,8 +191,6 @@ type Actions struct {
 	Rollbacks []Cause
 	// BindFailed lists the members whose binds have failed since the previous call.
 	BindFailed []types.UID
-	// Stranded is true once when the gang has become stranded; see [Gang.Stranded].
-	Stranded bool
 	// BecameWhole is true when the quorum has been bound through this gang's own release since the
 	// previous call; TimeToWhole is then the time from the quorum's existence to that.
 	BecameWhole bool

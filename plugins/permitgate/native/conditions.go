@@ -45,8 +45,7 @@ func (g *Gangs) Lead(ctx context.Context, client clientset.Interface) {
 	g.rehearser.Lead(ctx, client)
 	g.mu.Lock()
 	g.leads = true
-	for key, e := range g.byKey {
-		e.gang.ReportAgain()
+	for key := range g.byKey {
 		g.agenda.Add(key) // what could not be done or said before
 		g.writes.Add(key)
 	}

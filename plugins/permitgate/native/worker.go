@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -76,7 +77,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 		actions.Rollbacks = append(actions.Rollbacks, e.refusal.Cause)
 	}
 	j.Work = execute.NewWork(e.gang, actions, e.podOf)
-	j.events = append(e.dueEvents(&actions, now), e.takeLabelled(g.leads)...)
+	j.events = append(e.dueEvents(g.leads, &actions, now), e.takeLabelled(g.leads)...)
 	e.refusalDue = false
 	if at := e.gang.ShortSince().Add(arrivalGrace); e.tooFewSince(now) > 0 && now.Before(at) {
 		g.agenda.AddAt(key, at)
@@ -101,9 +102,9 @@ func (g *Gangs) SendEvent(ctx context.Context, key types.NamespacedName, reason,
 	}
 }
 
-// dueEvents returns the due events about a gang.
-func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Message) {
-	if e.group == nil {
+// dueEvents returns the due events about a gang; without the lead none.
+func (e *entry) dueEvents(leads bool, actions *gang.Actions, now time.Time) (due []events.Message) {
+	if e.group == nil || !leads {
 		return nil
 	}
 	add := func(cause, reason, note string, pod *v1.Pod) {
@@ -126,7 +127,7 @@ func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Me
 			add(events.ReasonBindFailed, events.ReasonBindFailed, events.BindFailedNote(pod, e.gang.Node(uid)), pod)
 		}
 	}
-	if actions.Stranded {
+	if e.gang.Stranded(now) && !apimeta.IsStatusConditionTrue(e.latestGroup().Status.Conditions, ConditionPartlyBound) {
 		add(events.ReasonPartlyBound, events.ReasonPartlyBound, e.partlyBoundNote(), nil)
 	}
 	return due

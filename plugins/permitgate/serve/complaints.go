@@ -25,19 +25,27 @@ func (g *Gang) mixedMembers() string {
 	return strings.Join(parts, "; ")
 }
 
-// strandedNote says that a gang, whose PodGroup exists, stays bound in part, and what happens to it.
-func (s *Server) strandedNote(g *Gang) string {
-	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
+// partlyBoundNote says that a gang, whose PodGroup exists, stays bound in part, and what happens to it. It returns an empty
+// string if it does not, or is about to be released. kind tells one such state from another, for an event about each.
+func (s *Server) partlyBoundNote(key types.NamespacedName, g *Gang) (kind, note string) {
+	switch {
+	case !g.PartlyBound:
+		return "", ""
+	case g.Phase == gang.Pending:
+		note = s.depletedNote(key, g)
+		return note, note
+	}
+	note = fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
-	return note + "; " + podgroup.FateOfBoundMembers(g.Group)
+	return "stranded", note + "; " + podgroup.FateOfBoundMembers(g.Group)
 }
 
 // depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty
 // string. Members that have succeeded count, so a gang that is about to finish is not depleted.
 func (s *Server) depletedNote(key types.NamespacedName, g *Gang) string {
-	if !g.PartlyBound || g.Phase != gang.Pending || !s.finishedRead() {
+	if !s.finishedRead() {
 		return ""
 	}
 	members := s.podsOf(key)

@@ -81,13 +81,16 @@ func (s *Server) SendEvent(ctx context.Context, key types.NamespacedName, pod *v
 // sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each
 // event once to each object.
 func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
-	depleted := s.depletedNote(r.Key, g)
+	kind, partly := s.partlyBoundNote(r.Key, g)
 	now := s.Clock.Now()
 	s.mu.Lock()
 	t := s.sentLocked(r.Key)
 	msgs := t.failureMessages(r, now)
 	if g.Group != nil && g.Group.UID == t.group { // otherwise the report that says so is on its way
-		msgs = append(msgs, s.groupMessagesLocked(t, r, g, depleted)...)
+		msgs = append(msgs, t.groupMessages(r.Key, g)...)
+		if g.Phase != gang.Releasing && t.noteIfNew(events.ReasonPartlyBound, kind) { // after a release in vain it is as before
+			msgs = append(msgs, events.About(reference(r.Key, t.group), events.ReasonPartlyBound, partly))
+		}
 	}
 	due, again := t.noteWaiting(g, now)
 	s.mu.Unlock()
@@ -123,9 +126,9 @@ func (t *sentEvents) failureMessages(r Report, now time.Time) (msgs []events.Mes
 	return msgs
 }
 
-// groupMessagesLocked returns the events about the settings and the state of a PodGroup.
-func (s *Server) groupMessagesLocked(t *sentEvents, r Report, g *Gang, depleted string) (msgs []events.Message) {
-	group := reference(r.Key, t.group)
+// groupMessages returns the events about the settings and the members of a PodGroup.
+func (t *sentEvents) groupMessages(key types.NamespacedName, g *Gang) (msgs []events.Message) {
+	group := reference(key, t.group)
 	_, timeout := podgroup.TimeoutOf(g.Group)
 	_, topology := podgroup.TopologyOf(g.Group)
 	_, delay := podgroup.PreemptionDelayOf(g.Group)
@@ -134,14 +137,10 @@ func (s *Server) groupMessagesLocked(t *sentEvents, r Report, g *Gang, depleted 
 		{reasonInvalidTopology, topology},
 		{reasonInvalidDelay, delay},
 		{reasonMixed, g.mixedMembers()},
-		{events.ReasonPartlyBound, depleted},
 	} {
 		if t.noteIfNew(c.reason, c.text) {
 			msgs = append(msgs, events.About(group, c.reason, c.text))
 		}
-	}
-	if r.Actions.Stranded {
-		msgs = append(msgs, events.About(group, events.ReasonPartlyBound, s.strandedNote(g)))
 	}
 	return msgs
 }

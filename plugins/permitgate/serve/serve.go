@@ -187,7 +187,8 @@ func (s *Server) PartlyBound() int {
 		return n
 	}
 	for _, key := range s.Gangs.Keys() {
-		if g, known := s.Gangs.Get(key); known && (g.PartlyBound && g.Phase != gang.Pending || s.depletedNote(key, &g) != "") {
+		g, _ := s.Gangs.Get(key)
+		if kind, _ := s.partlyBoundNote(key, &g); kind != "" {
 			n++
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -42,8 +44,11 @@ func TestFailedPodsThatAreKept(t *testing.T) {
 // TestEventSaysWhoEvicts: the bound members keep running, unless the PodGroup asks for their eviction.
 func TestEventSaysWhoEvicts(t *testing.T) {
 	group := &v1alpha1.PodGroup{}
-	s := &Server{}
-	require.NotContains(t, s.strandedNote(&Gang{Group: group}), "ZoneRebalance")
+	note := func() string {
+		_, note := (&Server{}).partlyBoundNote(types.NamespacedName{}, &Gang{Group: group, PartlyBound: true, Phase: gang.Queued})
+		return note
+	}
+	require.NotContains(t, note(), "ZoneRebalance")
 	group.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{podgroup.RecoveryPolicyAnnotation: podgroup.RecoveryEvict}}
-	require.Contains(t, s.strandedNote(&Gang{Group: group}), "the bound members keep running until a ZoneRebalance evicts them")
+	require.Contains(t, note(), "the bound members keep running until a ZoneRebalance evicts them")
 }
