@@ -17,10 +17,6 @@ import (
 	"zonewise.dev/internal/informer"
 )
 
-// An unallocated ResourceClaim is allocated, and a volume that waits for its first consumer is provisioned, just before
-// the first pod that uses it is bound. Until then the scheduler refuses every other pod that uses it, so members that
-// share one would wait for each other for ever.
-
 // The kinds of claims.
 const (
 	volumeClaim = "PersistentVolumeClaim"
@@ -30,68 +26,15 @@ const (
 // noProvisioner is the provisioner of storage classes whose volumes exist already.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// sharedClaims finds claims and volumes for which members of a gang would wait for each other. Its methods may be
-// called from several goroutines.
-type sharedClaims struct {
-	volumes corelisters.PersistentVolumeClaimLister
-	classes storagelisters.StorageClassLister
-	devices fwk.SharedDRAManager // nil without dynamic resource allocation
-}
-
-func newSharedClaims(h fwk.Handle) *sharedClaims {
-	factory := h.SharedInformerFactory()
-	return &sharedClaims{
-		volumes: factory.Core().V1().PersistentVolumeClaims().Lister(),
-		classes: factory.Storage().V1().StorageClasses().Lister(),
-		devices: h.SharedDRAManager(),
-	}
-}
-
-// among describes a claim or volume that pods share and that only one of them can have before it is bound, or returns
-// an empty string. Objects that cannot be read are left to the scheduler's filters.
-func (c *sharedClaims) among(pods []*v1.Pod) string {
-	users := map[string]int{}
-	shared := func(kind, name string) bool {
-		users[kind+name]++
-		return users[kind+name] == 2
-	}
-	for _, pod := range pods {
-		for i := range pod.Spec.ResourceClaims {
-			name := pod.Spec.ResourceClaims[i].ResourceClaimName
-			if name != nil && c.devices != nil && shared("ResourceClaim ", *name) && c.unallocated(pod.Namespace, *name) {
-				return fmt.Sprintf("members share ResourceClaim %s, which is allocated only when the first of them is bound; until then no other member can be scheduled", *name)
-			}
-		}
-		for i := range pod.Spec.Volumes {
-			source := pod.Spec.Volumes[i].PersistentVolumeClaim
-			if source != nil && shared("PersistentVolumeClaim ", source.ClaimName) && c.unprovisioned(pod.Namespace, source.ClaimName) {
-				return fmt.Sprintf("members share PersistentVolumeClaim %s, whose volume is provisioned only when the first of them is bound; until then no other member can be scheduled", source.ClaimName)
-			}
-		}
-	}
-	return ""
-}
-
-func (c *sharedClaims) unallocated(namespace, name string) bool {
-	claim, err := c.devices.ResourceClaims().Get(namespace, name)
-	return err == nil && claim.Status.Allocation == nil
-}
-
-func (c *sharedClaims) unprovisioned(namespace, name string) bool {
-	claim, err := c.volumes.PersistentVolumeClaims(namespace).Get(name)
-	if err != nil || claim.Spec.VolumeName != "" || claim.Spec.StorageClassName == nil {
-		return false
-	}
-	class, err := c.classes.Get(*claim.Spec.StorageClassName)
-	return err == nil && class.Provisioner != noProvisioner &&
-		class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-}
-
-// claims knows which claims of members do not exist. A scheduling cycle of such a member ends before it reaches this
-// plugin, or another plugin keeps it out of the queue.
+// claims finds claims that members of a gang wait for: those that do not exist, and those for which members would wait for
+// each other. A scheduling cycle of a member whose claim does not exist ends before it reaches this plugin, or another
+// plugin keeps it out of the queue. Its methods may be called from several goroutines.
 type claims struct {
 	volumes corelisters.PersistentVolumeClaimLister
-	devices resourcelisters.ResourceClaimLister // nil without dynamic resource allocation
+	classes storagelisters.StorageClassLister
+	// devices and allocated are nil without dynamic resource allocation.
+	devices   resourcelisters.ResourceClaimLister
+	allocated fwk.SharedDRAManager
 }
 
 // claimRef names a PersistentVolumeClaim or a ResourceClaim. One that is to be made for a pod, and has not been, has no
@@ -108,11 +51,54 @@ func (r claimRef) String() string {
 
 func newClaims(h fwk.Handle) *claims {
 	factory := h.SharedInformerFactory()
-	c := &claims{volumes: factory.Core().V1().PersistentVolumeClaims().Lister()}
-	if h.SharedDRAManager() != nil { // otherwise kube-scheduler does not watch them
+	c := &claims{volumes: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(), allocated: h.SharedDRAManager()}
+	if c.allocated != nil { // otherwise kube-scheduler does not watch them
 		c.devices = factory.Resource().V1().ResourceClaims().Lister()
 	}
 	return c
+}
+
+// sharedBy describes a claim that pods share and that only one of them can have before it is bound, or returns an empty
+// string: a claim that is allocated, or a volume that is provisioned, just before the first pod that uses it is bound.
+// Until then the scheduler refuses every other pod that uses it, so members would wait for each other for ever. Objects
+// that cannot be read are left to the scheduler's filters.
+func (c *claims) sharedBy(pods []*v1.Pod) string {
+	users := map[claimRef]int{}
+	for _, pod := range pods {
+		for _, ref := range claimsOf(pod) {
+			users[ref]++
+			if ref.name == "" || users[ref] != 2 {
+				continue
+			}
+			if what := c.doneForFirstUser(ref); what != "" {
+				return fmt.Sprintf("members share %s, %s only when the first of them is bound; until then no other member can be scheduled", ref, what)
+			}
+		}
+	}
+	return ""
+}
+
+// doneForFirstUser says what happens to a claim when the first pod that uses it is about to be bound; empty if nothing.
+func (c *claims) doneForFirstUser(ref claimRef) string {
+	if ref.kind == deviceClaim {
+		if c.allocated == nil {
+			return ""
+		}
+		if claim, err := c.allocated.ResourceClaims().Get(ref.namespace, ref.name); err == nil && claim.Status.Allocation == nil {
+			return "which is allocated"
+		}
+		return ""
+	}
+	claim, err := c.volumes.PersistentVolumeClaims(ref.namespace).Get(ref.name)
+	if err != nil || claim.Spec.VolumeName != "" || claim.Spec.StorageClassName == nil {
+		return ""
+	}
+	class, err := c.classes.Get(*claim.Spec.StorageClassName)
+	if err == nil && class.Provisioner != noProvisioner &&
+		class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
+		return "whose volume is provisioned"
+	}
+	return ""
 }
 
 // watch calls created with each claim that comes to exist. It returns functions that report whether the first lists have

@@ -203,12 +203,8 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 // wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
 // sure, or else because of what may as well have been its own doing or that of another gang.
 func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
-	if sure {
-		e.woken = true
-		e.gang.RoomFreed(now)
-	} else {
-		e.gang.RoomMayBeOwn(now)
-	}
+	e.woken = e.woken || sure
+	e.gang.RoomFreed(!sure, now)
 	g.afterChangeLocked(e)
 	g.agenda.Add(e.key)
 }

@@ -118,7 +118,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
 		proposer: &proposer{
-			handle: h, gangs: s.gangs, nominations: s.nominations, claims: newSharedClaims(h),
+			handle: h, gangs: s.gangs, nominations: s.nominations, claims: newClaims(h),
 			runner: runner, filters: newProfileFilters(runner), holds: s.holds,
 		},
 	}

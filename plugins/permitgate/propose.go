@@ -21,7 +21,7 @@ type proposer struct {
 	handle      fwk.Handle
 	gangs       *gangs
 	nominations *nominations
-	claims      *sharedClaims
+	claims      *claims
 	runner      *filterRunner
 	filters     *profileFilters
 	holds       Holds // nil without
@@ -64,7 +64,7 @@ func (p *proposer) observe(ctx context.Context, req *gangRequest, result *propos
 
 // refuseSharedClaims returns the refusal of a gang whose members would wait for each other over a claim; nil otherwise.
 func (p *proposer) refuseSharedClaims(req *gangRequest) *proposalResult {
-	shared := p.claims.among(slices.Collect(maps.Values(req.pods)))
+	shared := p.claims.sharedBy(slices.Collect(maps.Values(req.pods)))
 	if shared == "" {
 		return nil
 	}

@@ -179,7 +179,7 @@ func (p preemptionResults) GivenUp(key types.NamespacedName, again bool) {
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.endPreemption()
 		if again {
-			e.gang.RoomFreed(now)
+			e.gang.RoomFreed(false, now)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 // it the gang would look as if it lacked its quorum anyway.
 func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	g, key := newGangs(clocktesting.NewFakeClock(time.Unix(1_000_000, 0))), types.NamespacedName{Namespace: "default", Name: "train"}
+	g.config.PrepareTimeout = time.Minute
 	labels := map[string]string{v1alpha1.PodGroupLabel: key.Name}
 	bound := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bound", UID: "bound", Labels: labels}, Spec: v1.PodSpec{NodeName: "a1"}}
 	binds := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "binds", UID: "binds", Labels: labels}}
@@ -28,7 +29,7 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 			e.add(pod.UID, &member{pod: pod})
 			e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != ""}, now)
 		}
-		_, reason, _ := e.gang.Permit(binds.UID, now)
+		_, reason, _ := e.gang.Permit(binds.UID, "a1", now)
 		require.Equal(t, gang.ReasonNone, reason)
 		e.gang.Commit(e.gang.Arrive(binds.UID, now), nil, now)
 	})
@@ -51,17 +52,19 @@ func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
 			e.gang.SetPod(uid, gang.Pod{}, now)
 		}
 	})
-	require.Empty(t, g.returningTo("a1", other))
-	g.change(key, func(e *gangEntry, now time.Time) {
-		g.beginPreemptionLocked(e, &preempt.Result{Nodes: map[types.UID]string{"train-1": "a1"}}, now)
+	require.Empty(t, g.keptOn("a1", other))
+	g.change(key, func(e *gangEntry, _ time.Time) {
+		e.beginPreemption(&preempt.Result{Nodes: map[types.UID]string{"train-1": "a1"}})
 	})
-	require.Len(t, g.returningTo("a1", other), 1)
-	require.Empty(t, g.returningTo("a2", other))
-	require.Empty(t, g.returningTo("a1", key))
-	clock.Step(returnInterval)
-	require.Empty(t, g.returningTo("a1", other))
-	require.Len(t, g.returning.byNode, 1, "a cycle of another pod clears up for no gang")
-	g.dropReturned(clock.Now())
-	require.Empty(t, g.returning.byNode)
-	require.Zero(t, g.returning.count.Load())
+	require.Len(t, g.keptOn("a1", other), 1)
+	require.Empty(t, g.keptOn("a2", other))
+	require.Empty(t, g.keptOn("a1", key))
+
+	g.change(key, func(e *gangEntry, now time.Time) {
+		e.awaitReplacement("train-1", now)
+		e.remove("train-1")
+	})
+	require.Len(t, g.keptOn("a1", other), 1, "for the member that replaces it")
+	clock.Step(replacementGrace)
+	require.Empty(t, g.keptOn("a1", other))
 }

@@ -195,7 +195,7 @@ func (g *Gang) askAtDeadlines(now time.Time, actions *Actions) {
 	if g.phase == Backoff {
 		actions.askAgain(g.backoffUntil)
 	}
-	if at := g.strandedAt(); !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(at) {
+	if at := g.strandedAt(); !g.partialSince.IsZero() && now.Before(at) {
 		actions.askAgain(at)
 	}
 }

@@ -69,21 +69,18 @@ func (g *Gang) grown(d time.Duration, failures int) time.Duration {
 }
 
 // RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or
-// will when ten times as long has passed as its last round took.
-func (g *Gang) RoomFreed(now time.Time) {
-	g.changedAt = now
-	if g.last.Cause.Capacity() {
-		g.endBackoff(g.notBefore, now)
+// will when ten times as long has passed as its last round took. If it may as well be what this or another gang gave back
+// when it was rolled back, that takes twice as long with each failure: gangs that do not fit would else wake themselves
+// and each other for ever.
+func (g *Gang) RoomFreed(mayBeOwn bool, now time.Time) {
+	at := g.notBefore
+	if mayBeOwn {
+		at = g.notBeforeIfOwn
+	} else {
+		g.changedAt = now
 	}
-	g.settle(now)
-}
-
-// RoomMayBeOwn says that something has changed that may help a gang that lacks room, but may as well be what this or
-// another gang gave back when it was rolled back. It ends the backoff as [Gang.RoomFreed] does, but after twice as long
-// with each failure: gangs that do not fit would else wake themselves and each other for ever.
-func (g *Gang) RoomMayBeOwn(now time.Time) {
 	if g.last.Cause.Capacity() {
-		g.endBackoff(g.notBeforeIfOwn, now)
+		g.endBackoff(at, now)
 	}
 	g.settle(now)
 }

@@ -74,7 +74,7 @@ func TestRoomEndsABackoff(t *testing.T) {
 	require.True(t, g.Admit(start))
 	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, 100*time.Millisecond, start)
 	requireRefuses(t, g, "m0", start, gang.ReasonBackoff, "no room for 2 at once")
-	g.RoomFreed(after(1))
+	g.RoomFreed(false, after(1))
 	require.Equal(t, after(100), g.Act(after(1)).Next)
 	g.Act(after(100))
 	require.Equal(t, gang.Queued, g.Phase())
@@ -83,7 +83,7 @@ func TestRoomEndsABackoff(t *testing.T) {
 	wait(t, g, start, ids[0])
 	full(t, g, after(30), ids[1])
 	g.Unreserved(ids[0], after(30))
-	g.RoomFreed(after(40))
+	g.RoomFreed(false, after(40))
 	g.Act(after(40))
 	require.Equal(t, after(330), g.Act(after(40)).Next)
 	require.Equal(t, gang.Backoff, g.Phase())
@@ -100,12 +100,12 @@ func TestOwnRoomWaitsLongerWithEachFailure(t *testing.T) {
 		now = now.Add(30 * time.Millisecond)
 		full(t, g, now, ids[1])
 		g.Unreserved(ids[0], now)
-		g.RoomMayBeOwn(now)
+		g.RoomFreed(true, now)
 		g.Act(now)
 		end := now.Add(time.Duration(min(want, 1000<<failures)) * time.Millisecond)
 		require.Equal(t, end, g.Act(now).Next)
 		if failures%2 == 0 {
-			g.RoomFreed(now)
+			g.RoomFreed(false, now)
 			g.Act(now)
 			end = now.Add(300 * time.Millisecond)
 			require.Equal(t, end, g.Act(now).Next, "room ends it as before")
@@ -119,7 +119,7 @@ func TestOwnRoomWaitsLongerWithEachFailure(t *testing.T) {
 func TestRoomDuringTheRoundShortensTheBackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	wait(t, g, after(10), ids[0])
-	g.RoomFreed(after(20))
+	g.RoomFreed(false, after(20))
 	full(t, g, after(30), ids[1])
 	g.Act(after(30))
 	g.Unreserved(ids[0], after(30))
@@ -131,7 +131,7 @@ func TestRoomDoesNotCureARefusal(t *testing.T) {
 	wait(t, g, start, ids[0])
 	g.Unreserved(ids[0], start)
 	require.Equal(t, gang.Backoff, g.Phase())
-	g.RoomFreed(after(500))
+	g.RoomFreed(false, after(500))
 	requireRefuses(t, g, ids[0], after(600), gang.ReasonBackoff, "refused")
 	g.Act(after(1000))
 	require.Equal(t, gang.Queued, g.Phase())
@@ -258,7 +258,7 @@ func TestLongRoundsHaveLongPauses(t *testing.T) {
 	for _, id := range ids {
 		g.Unreserved(id, after(60_000))
 	}
-	g.RoomFreed(after(61_000))
+	g.RoomFreed(false, after(61_000))
 	g.Act(after(659_999))
 	require.Equal(t, gang.Backoff, g.Phase())
 	g.SetPod("another", gang.Pod{}, after(300_000))
@@ -273,8 +273,8 @@ func TestPauseAtLeast(t *testing.T) {
 		until   int
 	}{
 		"nothing":             {func(*gang.Gang) {}, 100_000},
-		"room is free":        {func(g *gang.Gang) { g.RoomFreed(after(1)) }, 10_000},
-		"room may be its own": {func(g *gang.Gang) { g.RoomMayBeOwn(after(1)) }, 10_000},
+		"room is free":        {func(g *gang.Gang) { g.RoomFreed(false, after(1)) }, 10_000},
+		"room may be its own": {func(g *gang.Gang) { g.RoomFreed(true, after(1)) }, 10_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, ids := gathering(t, 2, 2)

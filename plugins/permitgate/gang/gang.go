@@ -27,7 +27,7 @@ type Gang struct {
 	// rounds numbers the rounds.
 	rounds int
 
-	prepareBy      time.Time // when the members that were released are to be prepared; zero when they are not awaited
+	prepareBy      time.Time // when the members that were released are to be prepared
 	changes        int       // of the gang itself, by [Gang.Changed]
 	changedAt      time.Time // when something changed last that may help
 	readySince     time.Time // when the quorum came to exist; zero in Pending

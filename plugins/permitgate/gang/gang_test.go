@@ -16,6 +16,7 @@ var (
 	start  = time.Unix(1_000_000, 0)
 	config = gang.Config{
 		Timeout: time.Minute, InitialBackoff: time.Second, MaxBackoff: 8 * time.Second,
+		PrepareTimeout: 24 * time.Hour, RecoveryTimeout: 24 * time.Hour,
 		Jitter: func() float64 { return 0 },
 	}
 )

@@ -15,7 +15,7 @@ func native(t *testing.T) (*gang.Gang, time.Time) {
 	t.Helper()
 	now := time.Unix(1000, 0)
 	g := gang.New(gang.Config{
-		Native: true, Timeout: time.Minute, InitialBackoff: time.Second, MaxBackoff: 4 * time.Second, Jitter: func() float64 { return 0 },
+		Native: true, Timeout: time.Minute, PrepareTimeout: 24 * time.Hour, RecoveryTimeout: 24 * time.Hour, InitialBackoff: time.Second, MaxBackoff: 4 * time.Second, Jitter: func() float64 { return 0 },
 	})
 	g.SetGroup(gang.Spec{UID: "group", MinMember: 3}, now)
 	for _, uid := range []types.UID{"a", "b", "c"} {

@@ -37,7 +37,7 @@ func (g *Gang) strandedAt() time.Time {
 // PartlyBound reports whether the gang has been bound in part for Config.RecoveryTimeout: the other members of the quorum
 // cannot join those that are bound, or do not exist.
 func (g *Gang) PartlyBound(now time.Time) bool {
-	return g.config.RecoveryTimeout > 0 && g.count[memberBound] > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
+	return g.count[memberBound] > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
 }
 
 // Stranded reports whether the gang is partly bound although a quorum lives.

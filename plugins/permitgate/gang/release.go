@@ -43,10 +43,7 @@ func (m *member) mayBeSentBack() bool {
 // release lets a member go towards the barrier.
 func (g *Gang) release(m *member, now time.Time) {
 	if g.preparing() == 0 {
-		g.prepareBy = time.Time{}
-		if g.config.PrepareTimeout > 0 {
-			g.prepareBy = now.Add(g.config.PrepareTimeout)
-		}
+		g.prepareBy = now.Add(g.config.PrepareTimeout)
 	}
 	g.move(m, memberReleased)
 	g.setHolds(m, true)

@@ -151,7 +151,7 @@ func (g *Gang) settle(now time.Time) {
 		g.phase = Whole
 	case g.releasedOrLater() >= g.spec.MinMember:
 		g.phase = Releasing
-		if g.committedOrLater() < g.spec.MinMember && !g.prepareBy.IsZero() && !now.Before(g.prepareBy) {
+		if g.committedOrLater() < g.spec.MinMember && !now.Before(g.prepareBy) {
 			g.rollBack(Rollback{
 				Cause: CauseNotPrepared,
 				Detail: fmt.Sprintf("%d of %d members were ready to be bound %s after the gang was released",

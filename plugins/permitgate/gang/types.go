@@ -96,9 +96,9 @@ type Config struct {
 	// Timeout is how long the first waiting member waits for the quorum when the gang's Spec does not say.
 	Timeout time.Duration
 	// PrepareTimeout is how long the members that were released have to be prepared for their binds. It must
-	// be longer than any plugin prepares a pod. 0 means forever.
+	// be longer than any plugin prepares a pod.
 	PrepareTimeout time.Duration
-	// RecoveryTimeout is how long a gang may be bound in part before it counts as stranded. 0 means for ever.
+	// RecoveryTimeout is how long a gang may be bound in part before it counts as stranded.
 	RecoveryTimeout time.Duration
 	// InitialBackoff follows the first rollback, and doubles with each further one up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
