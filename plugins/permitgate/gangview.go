@@ -14,18 +14,15 @@ import (
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// gangView shows the gangs to packages serve and rehearse.
-type gangView struct{ *gangs }
-
 var (
-	_ serve.Gangs    = gangView{}
-	_ rehearse.Gangs = gangView{}
+	_ serve.Gangs    = &gangs{}
+	_ rehearse.Gangs = &gangs{}
 )
 
 // Get implements serve.Gangs.
-func (s gangView) Get(key types.NamespacedName) (state serve.Gang, known bool) {
-	now := s.clock.Now()
-	known = s.read(key, func(e *gangEntry) {
+func (g *gangs) Get(key types.NamespacedName) (state serve.Gang, known bool) {
+	now := g.clock.Now()
+	known = g.read(key, func(e *gangEntry) {
 		state.Group, state.Phase, state.Last, state.MinMember = e.group, e.gang.Phase(), e.gang.LastRollback(), e.gang.MinMember()
 		state.Reason, state.Detail = e.gang.BlockedBy()
 		state.Live, _, state.Bound = e.gang.Counts()
@@ -39,14 +36,14 @@ func (s gangView) Get(key types.NamespacedName) (state serve.Gang, known bool) {
 		state.Foreign = slices.Sorted(maps.Keys(e.foreign))
 	})
 	if known && state.Reason == gang.ReasonNotFound {
-		state.Reason, state.Detail = s.missing()
+		state.Reason, state.Detail = g.missing()
 	}
 	return state, known
 }
 
 // Members implements serve.Gangs.
-func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
-	s.read(key, func(e *gangEntry) {
+func (g *gangs) Members(key types.NamespacedName) (members []serve.Member) {
+	g.read(key, func(e *gangEntry) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
 		for _, uid := range e.gang.Missing() {
@@ -64,28 +61,28 @@ func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
 }
 
 // Keys implements serve.Gangs.
-func (s gangView) Keys() (keys []types.NamespacedName) {
-	s.each(func(e *gangEntry) { keys = append(keys, e.key) })
+func (g *gangs) Keys() (keys []types.NamespacedName) {
+	g.each(func(e *gangEntry) { keys = append(keys, e.key) })
 	return keys
 }
 
 // SetSucceeded implements serve.Gangs.
-func (s gangView) SetSucceeded(key types.NamespacedName, pods sets.Set[types.UID]) {
+func (g *gangs) SetSucceeded(key types.NamespacedName, pods sets.Set[types.UID]) {
 	set := func(e *gangEntry, now time.Time) {
 		if e.gang.SetSucceeded(pods, now) {
-			s.agenda.Add(key)
+			g.agenda.Add(key)
 		}
 	}
 	if len(pods) > 0 {
-		s.change(key, set)
+		g.change(key, set)
 	} else {
-		s.update(key, set)
+		g.update(key, set)
 	}
 }
 
 // Rehearsing implements rehearse.Gangs.
-func (s gangView) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string) {
-	s.read(key, func(e *gangEntry) {
+func (g *gangs) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string) {
+	g.read(key, func(e *gangEntry) {
 		if m := e.pods[r.UID]; m != nil && e.gang.Rehearsing(r) {
 			pod, node = m.pod, e.gang.Node(r.UID)
 		}
@@ -94,6 +91,6 @@ func (s gangView) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v
 }
 
 // Rehearsed implements rehearse.Gangs.
-func (s gangView) Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string) {
-	s.change(key, func(e *gangEntry, now time.Time) { e.gang.Rehearsed(r, refused, now) })
+func (g *gangs) Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string) {
+	g.change(key, func(e *gangEntry, now time.Time) { e.gang.Rehearsed(r, refused, now) })
 }

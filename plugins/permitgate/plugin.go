@@ -160,9 +160,9 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	factory := h.SharedInformerFactory()
-	s.rehearser = rehearse.New(s.clock, gangView{s.gangs})
+	s.rehearser = rehearse.New(s.clock, s.gangs)
 	s.server = serve.New(serve.Config{
-		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: gangView{s.gangs}, Synced: s.hasSynced,
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: s.gangs, Synced: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
 	s.preemptor = s.newPreemptorLocked(h)

@@ -110,7 +110,7 @@ func Watch(ctx context.Context, c Config, factory informers.SharedInformerFactor
 		agenda: agenda.New[types.NamespacedName](c.Clock), writes: agenda.New[types.NamespacedName](c.Clock),
 		byKey: map[types.NamespacedName]*entry{}, keeping: map[*entry]struct{}{}, cycling: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
 	}
-	g.rehearser = rehearse.New(c.Clock, rehearsals{g})
+	g.rehearser = rehearse.New(c.Clock, g)
 	g.config.Rehearse = g.rehearser.Begin
 	podsSeen, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Latest(g.podSeen, g.podGone))
 	if err != nil {
@@ -358,22 +358,19 @@ func (e *entry) setPod(pod *v1.Pod, now time.Time) {
 	e.gang.SetPod(pod.UID, gang.Pod{Bound: bound, Held: !bound && len(pod.Spec.SchedulingGates) > 0, Template: m.template}, now)
 }
 
-// rehearsals shows the members to package rehearse.
-type rehearsals struct{ *Gangs }
-
-var _ rehearse.Gangs = rehearsals{}
+var _ rehearse.Gangs = &Gangs{}
 
 // Rehearsing implements rehearse.Gangs.
-func (r rehearsals) Rehearsing(key types.NamespacedName, rehearsal gang.Rehearsal) (pod *v1.Pod, node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.byKey[key]; e != nil && e.gang.Rehearsing(rehearsal) {
+func (g *Gangs) Rehearsing(key types.NamespacedName, rehearsal gang.Rehearsal) (pod *v1.Pod, node string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.byKey[key]; e != nil && e.gang.Rehearsing(rehearsal) {
 		return e.podOf(rehearsal.UID), e.gang.Node(rehearsal.UID)
 	}
 	return nil, ""
 }
 
 // Rehearsed implements rehearse.Gangs.
-func (r rehearsals) Rehearsed(key types.NamespacedName, rehearsal gang.Rehearsal, refused string) {
-	r.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(rehearsal, refused, now) })
+func (g *Gangs) Rehearsed(key types.NamespacedName, rehearsal gang.Rehearsal, refused string) {
+	g.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(rehearsal, refused, now) })
 }

@@ -13,20 +13,17 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"zonewise.dev/internal/upstream"
 )
 
 // Patcher writes the status of pods. Its methods may be called from several goroutines.
 type Patcher struct {
 	Client clientset.Interface
-	Cacher fwk.APICacher // nil unless kube-scheduler makes its calls by it
 }
 
 // New returns a patcher with its own rate limit of the same size as the scheduler's, so that neither waits for the
 // other.
 func New(h fwk.Handle) *Patcher {
-	p := &Patcher{Client: h.ClientSet(), Cacher: h.APICacher()}
+	p := &Patcher{Client: h.ClientSet()}
 	if config := h.KubeConfig(); config != nil {
 		config = rest.CopyConfig(config)
 		config.RateLimiter = nil
@@ -39,13 +36,6 @@ func New(h fwk.Handle) *Patcher {
 
 // Condition gives a pod a condition.
 func (p *Patcher) Condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
-	if p.Cacher != nil {
-		done, err := upstream.PatchPodCondition(p.Cacher, pod, c)
-		if err != nil {
-			return err
-		}
-		return p.Cacher.WaitOnFinish(ctx, done)
-	}
 	return p.patch(ctx, pod, types.StrategicMergePatchType, map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   map[string]any{"conditions": []*v1.PodCondition{c}},
