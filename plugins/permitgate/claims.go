@@ -26,9 +26,9 @@ const (
 // noProvisioner is the provisioner of storage classes whose volumes exist already.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// claims finds claims that members of a gang wait for: those that do not exist, and those for which members would wait for
-// each other. A scheduling cycle of a member whose claim does not exist ends before it reaches this plugin, or another
-// plugin keeps it out of the queue. Its methods may be called from several goroutines.
+// claims finds claims that members of a gang wait for: those that do not exist, and those for which members would wait
+// for each other. A scheduling cycle of a member whose claim does not exist ends before it reaches this plugin, or
+// another plugin keeps it out of the queue. Its methods may be called from several goroutines.
 type claims struct {
 	volumes corelisters.PersistentVolumeClaimLister
 	classes storagelisters.StorageClassLister
@@ -70,8 +70,8 @@ func (c *claims) sharedBy(pods []*v1.Pod) string {
 			if ref.name == "" || users[ref] != 2 {
 				continue
 			}
-			if what := c.doneForFirstUser(ref); what != "" {
-				return fmt.Sprintf("members share %s, %s only when the first of them is bound; until then no other member can be scheduled", ref, what)
+			if done := c.doneForFirstUser(ref); done != "" {
+				return fmt.Sprintf("members share %s, %s only when the first of them is bound; until then no other member can be scheduled", ref, done)
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func (c *claims) doneForFirstUser(ref claimRef) string {
 	return ""
 }
 
-// watch calls created with each claim that comes to exist. It returns functions that report whether the first lists have
-// been seen.
+// watch calls created with each claim that comes to exist. It returns functions that report whether the first lists
+// have been seen.
 func (c *claims) watch(factory informers.SharedInformerFactory, created func(claimRef)) ([]toolscache.InformerSynced, error) {
 	volumes, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(informer.Funcs[*v1.PersistentVolumeClaim]{
 		Add: func(pvc *v1.PersistentVolumeClaim, _ bool) { created(claimRef{volumeClaim, pvc.Namespace, pvc.Name}) },

@@ -40,8 +40,8 @@ type freedRoom struct {
 	again         time.Time
 }
 
-// freedBy says by whom room has become free: by gangs, by others, or both. preemptors is true if nominated pods that are in
-// no gang may be helped.
+// freedBy says by whom room has become free: by gangs, by others, or both. preemptors is true if nominated pods that
+// are in no gang may be helped.
 type freedBy struct {
 	others, preemptors bool
 	gangs              map[types.NamespacedName]bool
@@ -84,8 +84,8 @@ func (r *freedRoom) notePreemptors() {
 	r.gangs.agenda.Add(clusterKey)
 }
 
-// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again; zero
-// means not by time.
+// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again;
+// zero means not by time.
 func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -83,7 +83,7 @@ func (f *eventHandlers) claimCreated(ref claimRef) {
 		f.gangs.change(key, func(e *gangEntry, now time.Time) {
 			for _, m := range e.pods {
 				if m.absent == ref {
-					f.take(e, m.pod, now)
+					f.updateMember(e, m.pod, now)
 				}
 			}
 		})
@@ -124,7 +124,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	}
 	kept := ""
 	f.gangs.change(key, func(e *gangEntry, now time.Time) {
-		f.take(e, pod, now)
+		f.updateMember(e, pod, now)
 		kept = e.keptNode(pod.UID)
 	})
 	if pod.Spec.NodeName == "" && (pod.Status.NominatedNodeName != "" || kept != "") {
@@ -132,9 +132,9 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	}
 }
 
-// take takes the current state of a live pod into its gang. Its claims are looked at on the lock, so that the event of one
-// that is created now finds the member.
-func (f *eventHandlers) take(e *gangEntry, pod *v1.Pod, now time.Time) {
+// updateMember takes the current state of a live pod into its gang. Its claims are looked at on the lock, so that the
+// event of one that is created now finds the member.
+func (f *eventHandlers) updateMember(e *gangEntry, pod *v1.Pod, now time.Time) {
 	m := &member{pod: pod, foreign: !f.ours(pod.Spec.SchedulerName), absent: f.claims.absentOf(pod)}
 	switch old := e.pods[pod.UID]; {
 	case old == nil:

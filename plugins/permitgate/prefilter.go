@@ -134,8 +134,8 @@ func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key
 	return a, nil
 }
 
-// enterCycle records that a member is in its cycle, and returns what it is tried on, or why it is refused. Neither if it is
-// the scout.
+// enterCycle records that a member is in its cycle, and returns what it is tried on, or why it is refused. Neither if
+// it is the scout.
 func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (scout bool, a *attempt, refused *fwk.Status) {
 	reason, detail := gang.ReasonNotFound, ""
 	infos := p.handle.SnapshotSharedLister().NodeInfos()

@@ -59,8 +59,8 @@ func (b *Barrier) Arrive(ctx context.Context, h fwk.Handle, pod *v1.Pod, now tim
 	return answer
 }
 
-// commit marks members, and returns of how many nothing can stop the binds. MarkPrebound fails for a pod that has already
-// been stopped.
+// commit marks members, and returns of how many nothing can stop the binds. MarkPrebound fails for a pod that has
+// already been stopped.
 func (b *Barrier) commit(h fwk.Handle, members []types.UID, now time.Time) (ready int) {
 	var sure, lost []types.UID
 	for _, uid := range members {

@@ -51,7 +51,8 @@ func NewWork(g *gang.Gang, actions gang.Actions, pod func(uid types.UID) *v1.Pod
 	return w
 }
 
-// Do carries out the work of a gang. Of the members that wait for nothing but the gang, release says which are released.
+// Do carries out the work of a gang. Of the members that wait for nothing but the gang, release says which are
+// released.
 func (x *Executor) Do(logger klog.Logger, key types.NamespacedName, w *Work, release func(ready []types.UID) (released []types.UID)) {
 	if r := w.Actions.Rollback; r != nil {
 		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
@@ -101,8 +102,8 @@ func (x *Executor) sendBack(h fwk.Handle, uid types.UID, why string) {
 	}
 }
 
-// release lets members go together that wait in Permit for nothing but the plugin. The framework lists a waiting pod only
-// after Permit has returned, so the gang asks again about those that are not found.
+// release lets members go together that wait in Permit for nothing but the plugin. The framework lists a waiting pod
+// only after Permit has returned, so the gang asks again about those that are not found.
 func (x *Executor) release(logger klog.Logger, w *Work, release func(ready []types.UID) (released []types.UID)) {
 	waiting := map[types.UID]fwk.WaitingPod{}
 	ready := make([]types.UID, 0, len(w.Actions.Probe))

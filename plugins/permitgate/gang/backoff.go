@@ -69,9 +69,9 @@ func (g *Gang) grown(d time.Duration, failures int) time.Duration {
 }
 
 // RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or
-// will when ten times as long has passed as its last round took. If it may as well be what this or another gang gave back
-// when it was rolled back, that takes twice as long with each failure: gangs that do not fit would else wake themselves
-// and each other for ever.
+// will when ten times as long has passed as its last round took. If it may as well be what this or another gang gave
+// back when it was rolled back, that takes twice as long with each failure: gangs that do not fit would else wake
+// themselves and each other for ever.
 func (g *Gang) RoomFreed(mayBeOwn bool, now time.Time) {
 	at := g.notBefore
 	if mayBeOwn {

@@ -102,8 +102,8 @@ func (g *Gang) letsIn(m *member) bool {
 	return m.letIn
 }
 
-// Enter says that the member is in a scheduling cycle, in its PreFilter, and returns why it does not belong there. scout is
-// true if it is the scout: the caller answers with Gather or Refuse.
+// Enter says that the member is in a scheduling cycle, in its PreFilter, and returns why it does not belong there.
+// scout is true if it is the scout: the caller answers with Gather or Refuse.
 func (g *Gang) Enter(uid types.UID, now time.Time) (scout bool, reason Reason, detail string) {
 	g.settle(now)
 	reason, detail = g.Refusal(uid)
@@ -138,8 +138,8 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (scout bool, reason Reason, d
 }
 
 // Unschedulable is called when a scheduling cycle found no node for the member; detail says why, and reason the same in
-// words that do not change with every look. again says that the member is to be tried once more in this round. It reports
-// whether the member may preempt, as any pod: the quorum does not depend on other members.
+// words that do not change with every look. again says that the member is to be tried once more in this round. It
+// reports whether the member may preempt, as any pod: the quorum does not depend on other members.
 func (g *Gang) Unschedulable(uid types.UID, again bool, detail, reason string, now time.Time) (mayPreempt bool) {
 	g.settle(now)
 	m, known := g.members[uid]

@@ -55,8 +55,8 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	g.settle(now)
 }
 
-// SetSucceeded says which pods of the gang have succeeded and count, until the next call. It reports whether that is new.
-// The word may come before or after that of [Gang.DeletePod], which then means nothing.
+// SetSucceeded says which pods of the gang have succeeded and count, until the next call. It reports whether that is
+// new. The word may come before or after that of [Gang.DeletePod], which then means nothing.
 func (g *Gang) SetSucceeded(pods sets.Set[types.UID], now time.Time) (changed bool) {
 	if g.count[memberSucceeded] > 0 {
 		for _, uid := range g.inState(memberSucceeded) {

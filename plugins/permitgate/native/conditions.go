@@ -233,7 +233,8 @@ func (g *Gangs) retryWrite(ctx context.Context, key types.NamespacedName, err er
 	}
 }
 
-// patchConditions gives a PodGroup conditions, and returns it as it is then. It is not an error if the PodGroup is gone.
+// patchConditions gives a PodGroup conditions, and returns it as it is then. It is not an error if the PodGroup is
+// gone.
 func patchConditions(ctx context.Context, client clientset.Interface, group *schedulingv1beta1.PodGroup, conditions []metav1.Condition) (patched *schedulingv1beta1.PodGroup, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": group.UID},

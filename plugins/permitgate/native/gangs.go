@@ -166,8 +166,8 @@ func (g *Gangs) Change(key types.NamespacedName, f func()) {
 	g.change(key, func(*entry, time.Time) { f() })
 }
 
-// settleLocked does what follows when a gang has changed: it answers members at the barrier, notes whether nodes are kept
-// for some, and tells of a gang that needs no room.
+// settleLocked does what follows when a gang has changed: it answers members at the barrier, notes whether nodes are
+// kept for some, and tells of a gang that needs no room.
 func (g *Gangs) settleLocked(e *entry) {
 	e.barrier.Answer()
 	if e.gang.KeepsNodes() {
@@ -203,10 +203,10 @@ func (g *Gangs) KeptOn(node string, pod *v1.Pod) (members []*v1.Pod) {
 	return members
 }
 
-// Step runs f for a step of a pod in the scheduler, if its group is guarded, and reports whether it is. placed says that the
-// pod has been given a node by the last cycle. kube-scheduler may have seen the objects before this package has: those that
-// are not known yet, or with scheduling gates that are gone, are taken from the informers' stores. Their events are on the
-// way, those of their ends too.
+// Step runs f for a step of a pod in the scheduler, if its group is guarded, and reports whether it is. placed says
+// that the pod has been given a node by the last cycle. kube-scheduler may have seen the objects before this package
+// has: those that are not known yet, or with scheduling gates that are gone, are taken from the informers' stores.
+// Their events are on the way, those of their ends too.
 func (g *Gangs) Step(pod *v1.Pod, placed bool, f func(g *gang.Gang, b *barrier.Barrier, now time.Time)) (guarded bool) {
 	g.step(pod, func(e *entry, now time.Time) {
 		guarded = true

@@ -25,8 +25,9 @@ func (g *Gang) mixedMembers() string {
 	return strings.Join(parts, "; ")
 }
 
-// partlyBoundNote says that a gang, whose PodGroup exists, stays bound in part, and what happens to it. It returns an empty
-// string if it does not, or is about to be released. kind tells one such state from another, for an event about each.
+// partlyBoundNote says that a gang, whose PodGroup exists, stays bound in part, and what happens to it. It returns an
+// empty string if it does not, or is about to be released. kind tells one such state from another, for an event about
+// each.
 func (s *Server) partlyBoundNote(key types.NamespacedName, g *Gang) (kind, note string) {
 	switch {
 	case !g.PartlyBound:
