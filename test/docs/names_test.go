@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"cmp"
 	"io/fs"
 	"net/url"
 	"os"
@@ -52,6 +53,22 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 	}
 	require.Greater(t, named, 20)
+}
+
+// TestComparisonSaysWhereTestsAre: a test that docs/comparison.md names is in test/framework, or in the package that is named behind it.
+func TestComparisonSaysWhereTestsAre(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "comparison.md"))
+	require.NoError(t, err)
+	named := regexp.MustCompile("`(Test\\w+)`(?: \\(`([\\w/]+)`\\))?").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(named), 60)
+	there := map[string][]string{}
+	for _, name := range named {
+		dir := cmp.Or(name[2], "test/framework")
+		if there[dir] == nil {
+			there[dir] = functions(t, dir)
+		}
+		require.Contains(t, there[dir], name[1], dir)
+	}
 }
 
 var (
