@@ -43,7 +43,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return nil
 	case !cmd.HasSubCommands():
-		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]))
+		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0]))
 	}
 	meant := ""
 	if known := cmd.SuggestionsFor(args[0]); len(known) > 0 {

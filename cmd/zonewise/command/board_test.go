@@ -118,7 +118,7 @@ func TestBoardSaysWhatIsWrong(t *testing.T) {
 		{"no cluster", []string{"--kubeconfig", nowhere}, program.Failed, "the cluster at 127.0.0.1:1 does not answer"},
 		{"no cluster, to a file", []string{"--kubeconfig", nowhere, "--output", "f"}, program.Failed, "the cluster at 127.0.0.1:1 does not answer"},
 		{"no snapshot", []string{"--snapshot", "/no/such/file"}, program.Failed, "/no/such/file: no such file or directory"},
-		{"an argument", []string{"now"}, program.Misused, `zonewise board takes no arguments, got "now"`},
+		{"an argument", []string{"now"}, program.Misused, `zonewise: board takes no arguments, got "now"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, errs := zonewise(t.Context(), append([]string{"board"}, tc.args...)...)

@@ -135,7 +135,7 @@ func TestBadInputOfTheClusterCommands(t *testing.T) {
 		{[]string{"status", "-o", "xml"}, program.Misused, `--output: must be table, json or yaml, got "xml"`},
 		{[]string{"status", "--kubeconfig", unreachable, "--request-timeout", "soon"}, program.Failed, "kubeconfig: Invalid timeout value"},
 		{[]string{"status", "--kubeconfig", slow, "--request-timeout", "50ms"}, program.Failed, "the API server has not answered in time: see --request-timeout"},
-		{[]string{"status", "extra"}, program.Misused, `zonewise status takes no arguments, got "extra"`},
+		{[]string{"status", "extra"}, program.Misused, `zonewise: status takes no arguments, got "extra"`},
 		{[]string{"status", "--snapshot", file, "--context", "x"}, program.Misused, "--snapshot reads a file instead of a cluster: leave out --context"},
 		{[]string{"status", "--snapshot", file, "--as", "jane"}, program.Misused, "--snapshot reads a file instead of a cluster: leave out --as"},
 		{[]string{"status"}, program.Failed, "no kubeconfig found at " + absent + ": set --kubeconfig or $KUBECONFIG, or read a file with --snapshot"},
