@@ -22,6 +22,9 @@ const (
 	readyWithin = 10 * time.Minute
 	// refusedWithin is how long the API server may refuse an eviction.
 	refusedWithin = 5 * time.Minute
+	// AskWithin is how long after a status is written the evictions are asked for that it says; the rest is left to the next look. Two
+	// controllers may work at a time, and one of them may have stood still: what it has written is then no longer true.
+	AskWithin = 5 * time.Second
 	// retryAfter is when a refused eviction is tried again.
 	retryAfter = 10 * time.Second
 	// PlanLife is how old a plan may be and still be carried out.
@@ -345,6 +348,12 @@ func (n *next) begin() {
 		n.noteWhy(n.Held)
 		return
 	}
+	if end := n.mayBeAskedUntil(); n.Now.Before(end) {
+		n.step.Waits = "evictions that another replica of the controller may be asking for"
+		n.noteWhy(n.step.Waits)
+		n.again(end)
+		return
+	}
 	gang, waits := n.dueGang()
 	switch {
 	case gang != nil:
@@ -356,6 +365,17 @@ func (n *next) begin() {
 	default:
 		n.beginBatch()
 	}
+}
+
+// mayBeAskedUntil returns until when the eviction of a pod may be asked for by whoever has read the status before its move was refused.
+func (n *next) mayBeAskedUntil() (end time.Time) {
+	for i := range n.Status.Moves {
+		m := &n.Status.Moves[i]
+		if until := m.At.Add(AskWithin + time.Second); m.State == v1alpha1.MoveRefused && until.After(end) {
+			end = until
+		}
+	}
+	return end
 }
 
 // beginBatch begins as many moves of the first batch as the budget allows.

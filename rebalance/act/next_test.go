@@ -420,3 +420,20 @@ func TestBounded(t *testing.T) {
 	require.Len(t, s.Status.Moves, MaxPlanned+61+maxRemembered)
 	require.Equal(t, types.UID("u0"), s.Status.Moves[len(s.Status.Moves)-MaxPlanned-1].UID)
 }
+
+// TestRefusedMoveMayStillBeAskedFor: another replica of the controller may have read that a pod is to be evicted before its move was given up.
+// Until that cannot be, nothing begins.
+func TestRefusedMoveMayStillBeAskedFor(t *testing.T) {
+	s := newScene(t)
+	s.Spec.MaxAtOnce = ptr.To[int32](1)
+	require.Len(t, s.next().Evict, 1)
+	s.Spec.Mode = v1alpha1.RebalancePlan
+	s.next()
+	require.Equal(t, refused, s.states()[0])
+	s.Spec.Mode = v1alpha1.RebalanceEvict
+	step := s.next()
+	require.Empty(t, step.Evict)
+	require.Equal(t, start.Add(AskWithin+time.Second), step.Again)
+	s.seen.Now = step.Again
+	require.Len(t, s.next().Evict, 1)
+}

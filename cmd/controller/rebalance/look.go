@@ -98,11 +98,14 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Durat
 		return refreshInterval, ctx.Err()
 	}
 	act.Conclude(r, step.Waits, now)
-	if !equality.Semantic.DeepEqual(read.Status, r.Status) && !l.writeFrom(ctx, read, r) {
-		return retryInterval, ctx.Err() // nothing is evicted by a status that is not written
+	written := l.now()
+	// Nothing is evicted by a status that is not written; one that says what was read is written,
+	// too: the API server refuses it if another replica of the controller has come further.
+	if (len(step.Evict) > 0 || !equality.Semantic.DeepEqual(read.Status, r.Status)) && !l.writeFrom(ctx, read, r) {
+		return retryInterval, ctx.Err()
 	}
 	if len(step.Evict) > 0 {
-		l.evictAll(ctx, r, step)
+		l.evictAll(ctx, r, step, written)
 	}
 	if !step.Again.IsZero() {
 		wait = min(wait, max(0, step.Again.Sub(l.now())))
@@ -166,10 +169,13 @@ func selectorOf(spec *v1alpha1.ZoneRebalanceSpec) (func(*v1.Pod) bool, error) {
 	}, nil
 }
 
-// evictAll asks for the evictions of a step, and writes what was answered.
-func (l *look) evictAll(ctx context.Context, r *v1alpha1.ZoneRebalance, step act.Step) {
+// evictAll asks for the evictions of a step, within a time after it was written, and writes what was answered.
+func (l *look) evictAll(ctx context.Context, r *v1alpha1.ZoneRebalance, step act.Step, written time.Time) {
 	before := r.DeepCopy()
 	for i := range step.Evict {
+		if l.now().Sub(written) > act.AskWithin {
+			break
+		}
 		m := &step.Evict[i]
 		refused := l.evict(ctx, m)
 		if ctx.Err() != nil {

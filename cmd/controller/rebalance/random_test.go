@@ -29,6 +29,10 @@ type watched struct {
 	restarts  int
 	// quiet: the controller does not end, and answers are not lost.
 	quiet bool
+	// other is a second controller that is at work at the same time; nil if there is none.
+	other  *Controller
+	nested bool                      // it is at work while the first one evicts
+	past   []*v1alpha1.ZoneRebalance // what was stored before
 }
 
 func watch(t *testing.T, seed uint64) *watched {
@@ -48,6 +52,11 @@ func watch(t *testing.T, seed uint64) *watched {
 
 // evict is the Eviction API. Its answer may be lost, whether or not the pod is evicted.
 func (w *watched) evict(pod *v1.Pod) error {
+	if w.other != nil && !w.nested && w.rand.IntN(2) == 0 {
+		w.nested = true
+		w.turnOfOther()
+		w.nested = false
+	}
 	lost := !w.quiet && w.rand.IntN(6) == 0
 	if lost && w.rand.IntN(2) == 0 {
 		return errors.New("the connection was refused")
@@ -105,7 +114,11 @@ func (w *watched) live(d time.Duration) {
 			w.restarts++
 		}
 		w.conflict = !w.quiet && w.rand.IntN(10) == 0
+		if w.other != nil && w.rand.IntN(2) == 0 {
+			w.turnOfOther()
+		}
 		wait := w.turn()
+		w.past = append(w.past, w.stored)
 		w.checkMoves()
 		if w.rand.IntN(3) > 0 {
 			w.schedule()
@@ -113,6 +126,31 @@ func (w *watched) live(d time.Duration) {
 		w.pass(max(time.Second, min(wait, 20*time.Minute)))
 	}
 	w.conflict = false
+}
+
+// turnOfOther gives the second controller a turn, which may read what was stored some time ago.
+func (w *watched) turnOfOther() {
+	w.controller, w.other = w.other, w.controller
+	if n := len(w.past); n > 0 && w.rand.IntN(3) == 0 {
+		w.lags = w.past[max(0, n-1-w.rand.IntN(4))]
+	}
+	w.turn()
+	w.lags = nil
+	w.controller, w.other = w.other, w.controller
+}
+
+// end lets the controller work undisturbed until there is nothing left to move, and returns the reason of the condition Balanced.
+func (w *watched) end() string {
+	w.quiet, w.other = true, nil
+	for w.live(3 * time.Hour); act.Stopped(w.stored, w.sim.Now()); w.live(3 * time.Hour) {
+		w.pass(w.stored.Status.Stop.ResumesAt.Sub(w.sim.Now()))
+	}
+	reason := w.reason(v1alpha1.ConditionBalanced)
+	require.Contains(w.t, []string{v1alpha1.ReasonBalanced, v1alpha1.ReasonNothingToMove}, reason)
+	before := len(w.evictions)
+	w.live(2 * time.Hour)
+	require.Len(w.t, w.evictions, before, "nothing is left to move")
+	return reason
 }
 
 // checkMoves: what has moved is in a zone of its plan, unless it was replaced since.
@@ -142,19 +180,10 @@ func TestRandomClusters(t *testing.T) {
 			if w.stored.Status.Stop != nil {
 				stops++
 			}
-			w.quiet = true
-			for w.live(3 * time.Hour); act.Stopped(w.stored, w.sim.Now()); w.live(3 * time.Hour) {
-				w.pass(w.stored.Status.Stop.ResumesAt.Sub(w.sim.Now()))
-			}
-			reason := w.reason(v1alpha1.ConditionBalanced)
-			require.Contains(t, []string{v1alpha1.ReasonBalanced, v1alpha1.ReasonNothingToMove}, reason)
-			if reason == v1alpha1.ReasonBalanced {
+			if w.end() == v1alpha1.ReasonBalanced {
 				balanced++
 			}
-			before := len(w.evictions)
-			w.live(2 * time.Hour)
-			require.Len(t, w.evictions, before, "nothing is left to move")
-			evictions += before
+			evictions += len(w.evictions)
 			restarts += w.restarts
 		})
 	}
@@ -162,4 +191,21 @@ func TestRandomClusters(t *testing.T) {
 	require.Positive(t, evictions)
 	require.Positive(t, balanced)
 	require.Positive(t, stops)
+}
+
+// TestTwoControllersAtATime: two controllers, of which one reads statuses that are old and works while the other evicts, keep the budgets
+// together, and come to an end.
+func TestTwoControllersAtATime(t *testing.T) {
+	evictions := 0
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := watch(t, seed)
+			w.other = w.newController()
+			w.live(2 * time.Hour)
+			w.end()
+			evictions += len(w.evictions)
+		})
+	}
+	t.Logf("%d evictions", evictions)
+	require.Positive(t, evictions)
 }

@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type running struct {
 	t          *testing.T
 	sim        *sim.Sim
 	controller *Controller
+	lags       *v1alpha1.ZoneRebalance // what is read, if not what is stored
 }
 
 func run(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance) *running {
@@ -39,9 +41,12 @@ func run(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance) *running {
 }
 
 // restart puts another process in the place of the controller.
-func (w *running) restart() {
-	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1e9}, Options{Seeds: 2})
-	w.controller.now = w.sim.Now
+func (w *running) restart() { w.controller = w.newController() }
+
+func (w *running) newController() *Controller {
+	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9}, Options{Seeds: 2})
+	c.now = w.sim.Now
+	return c
 }
 
 // schedule lets the cluster come to rest.
@@ -62,7 +67,7 @@ func (w *running) turn() time.Duration {
 	next, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
 		s := snapshot.New(w.sim.Now())
 		s.Add(w.sim.Objects()...)
-		s.Add(w.stored.DeepCopy())
+		s.Add(cmp.Or(w.lags, w.stored).DeepCopy())
 		return s
 	})
 	require.NoError(w.t, err)

@@ -1,16 +1,19 @@
 package rebalance
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/rebalance/act"
+	"zonewise.dev/test/clitest"
 )
 
 // twoPlans is a world in which two ZoneRebalances plan the same moves.
@@ -99,4 +102,45 @@ func TestTwoOfOneGang(t *testing.T) {
 	require.Equal(t, []string{"train-0", "train-1"}, w.evicted)
 	require.Len(t, w.stored.Status.Moves, 2)
 	require.Empty(t, w.second.Status.Moves)
+}
+
+// TestNothingIsEvictedByAnOldStatus: another replica of the controller has given up a move that this one still reads as begun.
+func TestNothingIsEvictedByAnOldStatus(t *testing.T) {
+	w := newWorld(t)
+	w.refused = errors.New("a budget is in the way")
+	w.turn(0)
+	w.turn(6 * time.Minute)
+	w.turn(time.Minute)
+	require.Len(t, w.evicted, 1)
+	w.lags = w.stored.DeepCopy()
+	require.Equal(t, v1alpha1.MoveEvicting, w.lags.Status.Moves[0].State)
+	w.stored.Status.Moves[0].State, w.stored.ResourceVersion = v1alpha1.MoveRefused, "100"
+	w.refused = nil
+	w.turn(time.Minute)
+	require.Len(t, w.evicted, 1)
+}
+
+// TestEvictionsAreAskedForAtOnce: a controller that has stood still after it has written that pods are to be evicted leaves them to
+// whoever reads that then.
+func TestEvictionsAreAskedForAtOnce(t *testing.T) {
+	w := newWorld(t)
+	add := w.cluster.Deployment("api", 3, "1", "1Gi", func(p *v1.PodTemplateSpec) {
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("api", 1)}
+	})
+	for _, node := range []string{"a", "a", "b"} {
+		add(node)
+	}
+	w.stored = newRebalance("web", "api")
+	w.stored.Spec.MaxAtOnce = new(int32(2))
+	w.server.evict = func(*v1.Pod) error {
+		w.now = w.now.Add(act.AskWithin + time.Second)
+		return nil
+	}
+	w.turn(0)
+	w.turn(6 * time.Minute)
+	w.turn(time.Minute)
+	require.Len(t, w.evicted, 1)
+	require.Equal(t, 2, act.UnderWay(w.stored))
+	w.turn(time.Second)
+	require.Len(t, w.evicted, 2)
 }
