@@ -64,6 +64,11 @@ type ZoneRebalanceStatus struct {
 	// +optional
 	Stop *RebalanceStop `json:"stop,omitempty"`
 
+	// GangStop is what has stopped the evictions of gangs that are bound in part, while other moves go on; absent if none has failed that
+	// is still bound in part.
+	// +optional
+	GangStop *RebalanceStop `json:"gangStop,omitempty"`
+
 	// Conditions has Ready, Balanced and Stopped.
 	// +optional
 	// +listType=map
@@ -236,7 +241,7 @@ type RebalanceGang struct {
 	Why string `json:"why,omitempty"`
 }
 
-// RebalanceStop is what has stopped a plan.
+// RebalanceStop is what has stopped a plan, or the evictions of gangs.
 type RebalanceStop struct {
 	// Reason and Message say why.
 	// +required
@@ -245,7 +250,7 @@ type RebalanceStop struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// At is when, and ResumesAt when the next plan is made. A change of the spec resumes at once.
+	// At is when, and ResumesAt when the next plan is made, or the next gang evicted. A change of the spec resumes at once.
 	// +required
 	At metav1.Time `json:"at"`
 	// +required
@@ -253,7 +258,7 @@ type RebalanceStop struct {
 	// Generation is that of the spec.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// Times is how many plans in a row were stopped.
+	// Times is how many of them in a row were stopped.
 	// +optional
 	Times int64 `json:"times,omitempty"`
 	// Resumed says that another plan has been made since.
@@ -289,7 +294,7 @@ const (
 	ReasonNotPlannedYet = "NotPlannedYet"
 )
 
-// ConditionStopped is True while no plan is carried out because the cluster did not follow the last one.
+// ConditionStopped is True while no plan is carried out, or no gang evicted, because the cluster did not follow the last one.
 const ConditionStopped = "Stopped"
 
 // Reasons of the condition Stopped.

@@ -796,6 +796,11 @@ func (in *ZoneRebalanceStatus) DeepCopyInto(out *ZoneRebalanceStatus) {
 		*out = new(RebalanceStop)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.GangStop != nil {
+		in, out := &in.GangStop, &out.GangStop
+		*out = new(RebalanceStop)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))

@@ -52,24 +52,9 @@ func Adopt(r *v1alpha1.ZoneRebalance, moves []v1alpha1.RebalanceMove, complete b
 	}
 	s.Complete, s.PlannedAt = complete, after(s.Moves, second(now))
 	if complete && len(moves) == 0 {
-		forgetStop(r)
+		s.Stop = nil
 	}
 	Prune(r, now)
-}
-
-// forgetStop forgets an earlier stop, unless a gang whose eviction has failed is still bound in part: it would be evicted
-// again after the shortest pause.
-func forgetStop(r *v1alpha1.ZoneRebalance) {
-	listed := map[types.UID]bool{}
-	for i := range r.Status.PartlyBound {
-		listed[r.Status.PartlyBound[i].UID] = true
-	}
-	for i := range r.Status.Moves {
-		if m := &r.Status.Moves[i]; listed[m.PodGroup] && (m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused) {
-			return
-		}
-	}
-	r.Status.Stop = nil
 }
 
 // after returns a time, or a second later if a move has ended in its second: which moves a plan knows of is told by whole seconds.

@@ -39,10 +39,14 @@ func Conclude(r *v1alpha1.ZoneRebalance, waits string, now time.Time) {
 	default:
 		set(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonNothingToMove, fmt.Sprintf("%d pods too many, and no move would help", s.Before.Excess))
 	}
-	if stopped {
+	switch {
+	case stopped:
 		set(v1alpha1.ConditionStopped, metav1.ConditionTrue, s.Stop.Reason,
 			fmt.Sprintf("%s; a plan is made again after %s", s.Stop.Message, s.Stop.ResumesAt.UTC().Format(time.RFC3339)))
-	} else {
+	case GangsStopped(r, now):
+		set(v1alpha1.ConditionStopped, metav1.ConditionTrue, s.GangStop.Reason,
+			fmt.Sprintf("%s; no gang is evicted before %s, and other moves go on", s.GangStop.Message, s.GangStop.ResumesAt.UTC().Format(time.RFC3339)))
+	default:
 		set(v1alpha1.ConditionStopped, metav1.ConditionFalse, v1alpha1.ReasonNotStopped, "nothing has stopped the plan")
 	}
 }

@@ -245,6 +245,22 @@ func (n *next) beginGang(g *Gang) {
 	n.again(n.Now.Add(retryAfter))
 }
 
+// forgetGangStop forgets an earlier stop once it is over and no gang whose eviction has failed is still bound in part: such a gang would be
+// evicted again after the shortest pause.
+func (n *next) forgetGangStop() {
+	if n.Status.GangStop == nil || n.Gangs == nil || n.gangsStopped() || n.underWay() > 0 {
+		return
+	}
+	for i := range n.Status.Moves {
+		m := &n.Status.Moves[i]
+		failed := m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused
+		if failed && slices.ContainsFunc(n.Status.PartlyBound, func(g v1alpha1.RebalanceGang) bool { return g.UID == m.PodGroup }) {
+			return
+		}
+	}
+	n.Status.GangStop = nil
+}
+
 // whole reports whether a gang needs no more members.
 func (n *next) whole(gang types.UID) bool {
 	g, known := n.Gangs[gang]

@@ -80,6 +80,9 @@ func (s *server) checkCooldown(m *v1alpha1.RebalanceMove) {
 	if m.PodGroup == "" {
 		return
 	}
+	if GangsStopped(s.stored, s.now) {
+		s.t.Fatalf("members of gang %s are evicted although that is stopped", m.PodGroup)
+	}
 	g := s.gangs[m.PodGroup]
 	if !g.begun.IsZero() && !g.begun.Equal(m.Begun.Time) && s.now.Sub(g.last) < Cooldown(s.stored) {
 		s.t.Fatalf("members of gang %s are evicted at %s, and again at %s", m.PodGroup, g.last, s.now)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -53,7 +54,7 @@ func names(step Step) (out []string) {
 }
 
 // TestGangBoundInPart: its bound members are evicted together, before the moves of the plan, and the gang is whole or
-// waits as a whole, or the plan is stopped.
+// waits as a whole, or no gang is evicted for a while. In any case the moves of the plan follow.
 func TestGangBoundInPart(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -112,14 +113,18 @@ func TestGangBoundInPart(t *testing.T) {
 				require.Equal(t, "PodGroup shop/train", m.Workload)
 				require.Contains(t, m.Why, tc.why)
 			}
+			require.Nil(t, s.Status.Stop)
+			require.Equal(t, tc.state == evicted, len(step.Evict) == 0 && !step.Replan, "then the plan goes on")
 			if tc.reason == "" {
-				require.Nil(t, s.Status.Stop)
-				require.Equal(t, tc.state == evicted, len(step.Evict) == 0 && !step.Replan, "then the plan goes on")
+				require.Nil(t, s.Status.GangStop)
 				return
 			}
-			require.Equal(t, tc.reason, s.Status.Stop.Reason)
-			require.Empty(t, step.Evict)
-			require.Zero(t, s.Status.Planned)
+			require.Equal(t, tc.reason, s.Status.GangStop.Reason)
+			require.Equal(t, []string{"web0"}, names(step), "a gang that fails stops no other moves, and the hour has room for one")
+			Conclude(s.ZoneRebalance, step.Waits, s.seen.Now)
+			c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionStopped)
+			require.Equal(t, tc.reason, c.Reason)
+			require.Contains(t, c.Message, "no gang is evicted before")
 		})
 	}
 }
@@ -218,12 +223,12 @@ func TestMembersThatAreRefused(t *testing.T) {
 				step = s.next()
 				require.NotContains(t, names(step), "train-1")
 				s.next()
-				require.Nil(t, s.Status.Stop)
+				require.Nil(t, s.Status.GangStop)
 				return
 			}
 			s.seen.Now = s.seen.Now.Add(5 * time.Minute)
 			require.Empty(t, s.next().Evict)
-			require.Equal(t, v1alpha1.ReasonEvictionRefused, s.Status.Stop.Reason)
+			require.Equal(t, v1alpha1.ReasonEvictionRefused, s.Status.GangStop.Reason)
 		})
 	}
 }

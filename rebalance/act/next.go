@@ -102,6 +102,7 @@ func Next(r *v1alpha1.ZoneRebalance, o *Observed) Step {
 	n := &next{ZoneRebalance: r, Observed: o}
 	n.notePartlyBound()
 	n.follow()
+	n.forgetGangStop()
 	if n.stopped() {
 		drop(r)
 	}
@@ -152,7 +153,7 @@ func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
 	case n.Spec.Mode != v1alpha1.RebalanceEvict:
 		m.Why = "the mode is not Evict any more"
 		n.enter(m, v1alpha1.MoveRefused)
-	case n.stopped():
+	case n.stopped() || m.PodGroup != "" && n.gangsStopped():
 		m.Why = "the plan was stopped"
 		n.enter(m, v1alpha1.MoveRefused)
 	case m.PodGroup != "" && n.Gangs != nil && !exists:
@@ -247,29 +248,33 @@ func (n *next) preemptedFor(made []Pod) string {
 	return ""
 }
 
-// fail ends a move that has not gone as planned, and stops the plan.
+// fail ends a move that has not gone as planned, and stops the plan, or for a member of a gang the evictions of gangs.
 func (n *next) fail(reason string, m *v1alpha1.RebalanceMove, why string) {
 	m.Why = ShortReason(why)
 	n.stop(reason, m, why)
 	n.enter(m, v1alpha1.MoveFailed)
 }
 
-// stop stops the plan. Of several reasons at once the first counts.
+// stop stops what a move belongs to. Of several reasons at once the first counts.
 func (n *next) stop(reason string, m *v1alpha1.RebalanceMove, why string) {
-	note(n.ZoneRebalance, reason, fmt.Sprintf("pod %s/%s: %s", m.Namespace, m.Name, why), n.Now)
+	stop := &n.Status.Stop
+	if m.PodGroup != "" {
+		stop = &n.Status.GangStop
+	}
+	note(n.ZoneRebalance, stop, reason, fmt.Sprintf("pod %s/%s: %s", m.Namespace, m.Name, why), n.Now)
 }
 
 // Stop drops what is left of a plan and says until when none is made.
 func Stop(r *v1alpha1.ZoneRebalance, reason, message string, now time.Time) {
-	note(r, reason, message, now)
+	note(r, &r.Status.Stop, reason, message, now)
 	drop(r)
 }
 
-// note says what has stopped a plan and until when none is made, unless that is said already.
-func note(r *v1alpha1.ZoneRebalance, reason, message string, now time.Time) {
+// note says what has stopped a plan, or the evictions of gangs, and until when, unless that is said already.
+func note(r *v1alpha1.ZoneRebalance, stop **v1alpha1.RebalanceStop, reason, message string, now time.Time) {
 	times := int64(1)
-	if last := r.Status.Stop; last != nil {
-		if !last.Resumed && Stopped(r, now) {
+	if last := *stop; last != nil {
+		if lasts(r, last, now) {
 			return
 		}
 		times = last.Times + 1
@@ -278,7 +283,7 @@ func note(r *v1alpha1.ZoneRebalance, reason, message string, now time.Time) {
 	for range min(times, 12) - 1 {
 		pause = min(2*pause, longestStop)
 	}
-	r.Status.Stop = &v1alpha1.RebalanceStop{
+	*stop = &v1alpha1.RebalanceStop{
 		Reason: reason, Message: shortened(message, maxMessage), At: second(now), ResumesAt: second(now.Add(pause)), Generation: r.Generation, Times: times,
 	}
 }
@@ -288,12 +293,20 @@ func drop(r *v1alpha1.ZoneRebalance) {
 	r.Status.Moves = slices.DeleteFunc(slices.Clone(r.Status.Moves), func(m v1alpha1.RebalanceMove) bool { return m.State == v1alpha1.MovePlanned })
 }
 
-// stopped reports whether no plan is carried out now.
+// stopped reports whether no plan is carried out now, and gangsStopped whether no gang is evicted although one could be.
 func (n *next) stopped() bool { return Stopped(n.ZoneRebalance, n.Now) }
 
-// Stopped reports whether a stop lasts.
-func Stopped(r *v1alpha1.ZoneRebalance, now time.Time) bool {
-	s := r.Status.Stop
+func (n *next) gangsStopped() bool { return GangsStopped(n.ZoneRebalance, n.Now) }
+
+// Stopped reports whether the stop of a plan lasts. No gang is evicted then, either.
+func Stopped(r *v1alpha1.ZoneRebalance, now time.Time) bool { return lasts(r, r.Status.Stop, now) }
+
+// GangsStopped reports whether a stop of the evictions of gangs lasts. Other moves go on.
+func GangsStopped(r *v1alpha1.ZoneRebalance, now time.Time) bool {
+	return lasts(r, r.Status.GangStop, now)
+}
+
+func lasts(r *v1alpha1.ZoneRebalance, s *v1alpha1.RebalanceStop, now time.Time) bool {
 	return s != nil && !s.Resumed && s.Generation == r.Generation && now.Before(s.ResumesAt.Time)
 }
 
@@ -312,7 +325,7 @@ func enter(m *v1alpha1.RebalanceMove, state v1alpha1.RebalanceMoveState, now tim
 // finishRound forgets an earlier stop when a plan has been carried out.
 func (n *next) finishRound() {
 	if n.underWay() == 0 && n.left() == 0 && n.Status.Complete {
-		forgetStop(n.ZoneRebalance)
+		n.Status.Stop = nil
 	}
 }
 
@@ -354,7 +367,14 @@ func (n *next) begin() {
 		n.again(end)
 		return
 	}
-	gang, waits := n.dueGang()
+	var gang *Gang
+	waits := ""
+	if n.gangsStopped() {
+		n.again(n.Status.GangStop.ResumesAt.Time)
+		n.noteWhy("the end of the stop, " + n.Status.GangStop.ResumesAt.UTC().Format(time.RFC3339))
+	} else {
+		gang, waits = n.dueGang()
+	}
 	switch {
 	case gang != nil:
 		n.beginGang(gang)

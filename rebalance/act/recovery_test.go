@@ -65,11 +65,11 @@ func TestPausesOfAGangDouble(t *testing.T) {
 				require.Greater(t, now, min(before+before/3, 23*time.Hour), "pause %d: %s after %s", i, now, before)
 			}
 			s.changed(uid, func(g *Gang) { g.PartlyBound, g.Missing = false, 0 })
-			s.seen.Now = s.Status.Stop.ResumesAt.Add(2 * time.Hour)
+			s.seen.Now = s.Status.GangStop.ResumesAt.Add(2 * time.Hour)
 			s.next()
 			s.next()
 			Adopt(s.ZoneRebalance, nil, true, s.seen.Now)
-			require.Nil(t, s.Status.Stop, "the gang is whole")
+			require.Nil(t, s.Status.GangStop, "the gang is whole")
 		})
 	}
 }
@@ -81,19 +81,21 @@ func TestPlanDoesNotForgiveAGang(t *testing.T) {
 		s := newScene(t)
 		s.Spec.MaxAtOnce = ptr.To[int32](4)
 		s.Spec.MaxPerHour = ptr.To[int32](20)
-		s.Status.Stop = &v1alpha1.RebalanceStop{Reason: v1alpha1.ReasonGangPartlyBound, Resumed: true, Times: 3}
+		s.Status.GangStop = &v1alpha1.RebalanceStop{Reason: v1alpha1.ReasonGangPartlyBound, ResumesAt: second(start), Times: 3}
 		Adopt(s.ZoneRebalance, []v1alpha1.RebalanceMove{{Namespace: "shop", Name: "web0", UID: "web0", Workload: "web", Controller: "web", From: "a", To: []string{"b"}, Batch: 1}}, true, start)
 		s.Status.Moves = append(s.Status.Moves, v1alpha1.RebalanceMove{UID: "gone", PodGroup: "train", Workload: "PodGroup shop/train", State: failed, At: second(start)})
 		if listed {
 			partOf(s, "train", 2)
 			s.seen.Now = start
+		} else {
+			s.seen.Gangs = map[types.UID]Gang{}
 		}
 		s.evicted(s.next())
 		s.made("web", "web-new", "node-b", "b", true)
 		s.excess["web"] = 0
 		s.seen.Now = start.Add(time.Minute)
 		s.next()
-		require.Equal(t, listed, s.Status.Stop != nil)
+		require.Equal(t, listed, s.Status.GangStop != nil)
 	}
 }
 

@@ -123,7 +123,7 @@ func (c *Controller) collect(send metrics.Send) {
 			send(declared.Excess, float64(r.Status.Before.Excess), name)
 		}
 		stopped := 0.0
-		if act.Stopped(&r, c.now()) {
+		if act.Stopped(&r, c.now()) || act.GangsStopped(&r, c.now()) {
 			stopped = 1
 		}
 		send(declared.Stopped, stopped, name)

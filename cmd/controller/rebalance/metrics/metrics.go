@@ -18,7 +18,7 @@ var (
 		[]string{"zonerebalance"}, compbasemetrics.ALPHA)
 	Moves = metrics.NewGaugeDesc(subsystem, "moves", "Moves in the status of a ZoneRebalance, which has those of the plan and of the last hour, by state.",
 		[]string{"zonerebalance", "state"}, compbasemetrics.ALPHA)
-	Stopped = metrics.NewGaugeDesc(subsystem, "stopped", "Whether the plan of a ZoneRebalance was stopped and is not made again yet: 1 or 0.",
+	Stopped = metrics.NewGaugeDesc(subsystem, "stopped", "Whether the plan of a ZoneRebalance, or its evictions of gangs, were stopped and have not been resumed yet: 1 or 0.",
 		[]string{"zonerebalance"}, compbasemetrics.ALPHA)
 
 	Evictions = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
