@@ -156,6 +156,7 @@ func (c *chart) testBadValues(t *testing.T) {
 		"plugins.zoneSpread.weight=0":     "at '/plugins/zoneSpread/weight'",
 		"controller.cpuFraction=0":        "at '/controller/cpuFraction'",
 		"controller.rebalance.seeds=21":   "at '/controller/rebalance/seeds'",
+		"controller.rebalance.evict=true": "at '/controller/rebalance/enabled': value must be true",
 		"controller.settleTime=10":        "at '/controller/settleTime'",
 		"controller.survival.enable=true": "at '/controller/survival': additional properties 'enable' not allowed",
 		"image.repository=a:b":            "at '/image/repository'",
