@@ -49,6 +49,9 @@ func (l *loss) includes(node *v1.Node) bool {
 	return lost
 }
 
+// takesZone reports whether all nodes of a zone are lost, those that are bought there as well.
+func (l *loss) takesZone(zone string) bool { return l.nodes == nil && l.zone == zone }
+
 func lossOfNodes(nodes []string) *loss {
 	nodes = slices.Clone(nodes)
 	slices.Sort(nodes)

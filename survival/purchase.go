@@ -1,9 +1,11 @@
 package survival
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,18 +21,25 @@ import (
 const maxSearched = 3000
 
 // PurchaseSearch searches the fewest nodes with which no protected pod would wait after any loss. It is done in steps,
-// since it takes many times as long as the certificate. It must be closed. It is not safe for concurrent use.
+// since it takes several times as long as the certificate. It must be closed. It is not safe for concurrent use.
 type PurchaseSearch struct {
 	certificate *certificate
 	options     *Options
-	base        *sim.Sim
-	losses      []*loss
+	objects     []client.Object
+	losses      []*loss // those after which most protected pods wait first
+	broken      int     // after how many of them some wait
 	// displaced is how many pods each loss displaces, and waiting how many wait before.
 	displaced               []int
 	displacedByAll, waiting int
-	// protected is how many protected pods are on each node, and waited how many wait after the worst loss.
+	nodes                   []*v1.Node
+	// protected is how many protected pods are on each node.
 	protected map[string]int
-	waited    int
+	// base is the cluster with the nodes of with, at rest; nil at first.
+	base *sim.Sim
+	with map[string]int
+	// failures are what has been seen to wait, and tooFew purchases that were not enough.
+	failures []*failure
+	tooFew   []map[string]int
 
 	// resume goes on until the next pause, and reports whether there was one. stop has pause return errClosed.
 	resume func() (struct{}, bool)
@@ -41,43 +50,43 @@ type PurchaseSearch struct {
 
 var errClosed = errors.New("the search is closed")
 
-// NewPurchaseSearch begins a search for the losses of a status of Certify. It returns nil if no pod waits, or if the
-// losses displace too many pods for a search. An error is that of ctx, which has to last as long as the search.
+// NewPurchaseSearch prepares a search for the losses of a status of Certify; it copies nothing yet. It returns nil if no pod waits, or if the
+// losses displace too many pods for a search. ctx has to last as long as the search.
 func NewPurchaseSearch(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
-) (*PurchaseSearch, error) {
-	search := &PurchaseSearch{certificate: newCertificate(asked), options: &options}
-	for i := range status.Losses {
-		l := &status.Losses[i]
-		search.waited = max(search.waited, int(l.Waiting))
-		search.losses = append(search.losses, &loss{zone: l.Zone, nodes: l.NodeNames})
+) *PurchaseSearch {
+	p := &PurchaseSearch{certificate: newCertificate(asked), options: &options, objects: objects}
+	if p.certificate.invalid != nil {
+		return nil
 	}
-	if search.waited == 0 || search.certificate.invalid != nil {
-		return nil, nil //nolint:nilerr // the certificate says what is invalid
+	losses := slices.Clone(status.Losses)
+	slices.SortStableFunc(losses, func(a, b v1alpha1.SurvivalLoss) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	for i := range losses {
+		if losses[i].Waiting > 0 {
+			p.broken++
+		}
+		p.losses = append(p.losses, &loss{zone: losses[i].Zone, nodes: losses[i].NodeNames})
 	}
-	base, err := sim.New(ctx, objects, options.Sim)
-	if err != nil {
-		return nil, context.Cause(ctx) // the certificate says what goes wrong in a copy
+	if p.broken == 0 {
+		return nil
 	}
-	search.base = base
-	search.count()
-	if search.waiting+search.displacedByAll > maxSearched {
-		base.Close()
-		return nil, nil
+	p.count()
+	if p.waiting+p.displacedByAll > maxSearched {
+		return nil
 	}
-	search.resume, search.stop = iter.Pull(func(yield func(struct{}) bool) {
-		search.pause = func() error {
+	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
+		p.pause = func() error {
 			if !yield(struct{}{}) {
 				return errClosed
 			}
 			return nil
 		}
-		found, err := search.run(ctx)
+		found, err := p.run(ctx)
 		if err == nil { // else the certificate says what goes wrong in a replay
-			search.found = found
+			p.found = found
 		}
 	})
-	return search, nil
+	return p
 }
 
 // Step replays one loss, and reports whether there is more to do.
@@ -92,7 +101,14 @@ func (p *PurchaseSearch) Found() *v1alpha1.SurvivalPurchase { return p.found }
 // Close ends the search.
 func (p *PurchaseSearch) Close() {
 	p.stop()
-	p.base.Close()
+	p.closeBase()
+}
+
+func (p *PurchaseSearch) closeBase() {
+	if p.base != nil {
+		p.base.Close()
+		p.base = nil
+	}
 }
 
 // trial is a loss in one of the orders of its replays.
@@ -101,10 +117,29 @@ type trial struct {
 	order int
 }
 
+// failure is a trial after which protected pods wait although so much is bought. waiting are all pods that wait then, and protected those that are protected.
+type failure struct {
+	trial
+	bought             map[string]int
+	waiting, protected []*v1.Pod
+	// hopeless: no node helps, since nothing replaces a protected pod.
+	hopeless bool
+}
+
 // count counts the pods that each trial places.
 func (p *PurchaseSearch) count() {
+	nodes, pods := map[string]*v1.Node{}, []*v1.Pod(nil)
+	for _, obj := range p.objects {
+		switch o := obj.(type) {
+		case *v1.Node:
+			nodes[o.Name] = o
+			p.nodes = append(p.nodes, o)
+		case *v1.Pod:
+			pods = append(pods, o)
+		}
+	}
 	p.displaced, p.protected = make([]int, len(p.losses)), map[string]int{}
-	for _, pod := range sim.List[*v1.Pod](p.base) {
+	for _, pod := range pods {
 		if !live(pod) || sim.NodeBound(pod) {
 			continue
 		}
@@ -115,9 +150,9 @@ func (p *PurchaseSearch) count() {
 		if p.certificate.protects(pod) {
 			p.protected[pod.Spec.NodeName]++
 		}
-		node, exists := sim.Get[*v1.Node](p.base, "", pod.Spec.NodeName)
+		node := nodes[pod.Spec.NodeName]
 		for i, l := range p.losses {
-			if exists && l.includes(node) {
+			if node != nil && l.includes(node) {
 				p.displaced[i]++
 				p.displacedByAll++
 			}
@@ -127,83 +162,155 @@ func (p *PurchaseSearch) count() {
 
 // run finds what is enough for the trials that have failed so far, and tries it in all, until none fails.
 func (p *PurchaseSearch) run(ctx context.Context) (*v1alpha1.SurvivalPurchase, error) {
-	most := slices.Max(p.displaced) + p.waiting // each pod needs one node at most
-	var all, failed []trial
+	var all []trial
 	for i, l := range p.losses {
+		known := false
 		for order := range p.options.replaysOf(p.displaced[i], mostReplays) {
-			all = append(all, trial{l, order})
+			t := trial{l, order}
+			if i < p.broken && !known {
+				f, err := p.try(ctx, t, nil)
+				if err != nil {
+					return nil, err
+				}
+				if f != nil {
+					p.failures, known = append(p.failures, f), true
+					continue
+				}
+			}
+			all = append(all, t)
 		}
 	}
-	models := slices.DeleteFunc(buy.Models(sim.List[*v1.Node](p.base), p.protected), func(m buy.Model) bool {
-		return !slices.ContainsFunc(p.losses, func(l *loss) bool { return l.zone == "" || l.zone != m.Zone }) // what is bought there is lost as well
+	models := slices.DeleteFunc(buy.Models(p.nodes, p.protected), func(m buy.Model) bool {
+		return !slices.ContainsFunc(p.losses, func(l *loss) bool { return !l.takesZone(m.Zone) }) // what is bought there is lost as well
 	})
+	most := slices.Max(p.displaced) + p.waiting // each pod needs one node at most
 	bought := map[string]int{}
 	for {
-		failing, err := p.firstFailing(ctx, all, bought)
-		if err != nil {
-			return nil, err
-		}
-		if failing < 0 {
-			return purchased(models, bought), nil
-		}
-		failed = append(failed, all[failing])
-		all = slices.Delete(all, failing, failing+1)
-		bought, err = buy.Search(models, p.waited, most, func(bought map[string]int) (bool, error) {
-			failing, err := p.firstFailing(ctx, failed, bought)
-			if failing > 0 { // what is not enough here is likely not enough with other numbers
-				failed[0], failed[failing] = failed[failing], failed[0]
-			}
-			return failing < 0, err
-		})
-		if err != nil {
-			return nil, err
-		}
-		if bought == nil {
+		if slices.ContainsFunc(p.failures, func(f *failure) bool { return f.hopeless }) {
 			return &v1alpha1.SurvivalPurchase{}, nil
 		}
+		if len(p.failures) > 0 {
+			guesses, each := p.guesses(models)
+			var err error
+			bought, err = buy.Search(models, guesses, each, most, func(bought map[string]int) (bool, error) { return p.enough(ctx, bought) })
+			if err != nil {
+				return nil, err
+			}
+			if bought == nil {
+				return &v1alpha1.SurvivalPurchase{}, nil
+			}
+		}
+		failed, err := p.firstFailing(ctx, all, bought)
+		if err != nil {
+			return nil, err
+		}
+		if failed == nil {
+			return purchased(models, bought), nil
+		}
+		p.failures = append(p.failures, failed)
+		all = slices.DeleteFunc(all, func(t trial) bool { return t == failed.trial })
 	}
 }
 
-// firstFailing returns the place of the first trial after which a protected pod waits although there are such further
-// nodes; -1 if there is none.
-func (p *PurchaseSearch) firstFailing(ctx context.Context, trials []trial, bought map[string]int) (int, error) {
-	for i, t := range trials {
-		if err := p.pause(); err != nil {
-			return i, err
-		}
-		waits, err := p.waits(ctx, t, bought)
-		if err != nil || waits {
-			return i, err
-		}
+// enough reports whether no protected pod waits after the trials that have failed, with what is bought. With fewer nodes than were too few before it is
+// not tried: the trials that were not enough then are among them still.
+func (p *PurchaseSearch) enough(ctx context.Context, bought map[string]int) (bool, error) {
+	if slices.ContainsFunc(p.tooFew, func(few map[string]int) bool { return isWithin(bought, few) }) {
+		return false, nil
 	}
-	return -1, nil
-}
-
-// waits reports whether a protected pod waits after a trial.
-func (p *PurchaseSearch) waits(ctx context.Context, t trial, bought map[string]int) (bool, error) {
-	base, err := p.base.Fork(ctx, nil)
-	if err != nil {
-		return false, err
-	}
-	defer base.Close()
-	for like, n := range bought {
-		if _, err := base.AddNodes(n, like); err != nil {
+	for i, f := range p.failures {
+		again, err := p.try(ctx, f.trial, bought)
+		if err != nil {
 			return false, err
 		}
+		if again != nil {
+			p.failures[0], p.failures[i] = p.failures[i], p.failures[0] // what is not enough here is likely not enough with other numbers
+			p.tooFew = append(p.tooFew, bought)
+			return false, nil
+		}
 	}
-	if err := base.Run(ctx); err != nil {
-		return false, err
+	return true, nil
+}
+
+// isWithin reports whether a purchase has no more of anything than another one.
+func isWithin(bought, other map[string]int) bool {
+	for like, n := range bought {
+		if n > other[like] {
+			return false
+		}
 	}
-	round := replayRound{base: base, before: usageOf(nil, nil), options: p.options, certificates: []*certificate{p.certificate}}
+	return true
+}
+
+// firstFailing returns what the first of the trials comes to after which a protected pod waits although there are such further
+// nodes; nil if there is none.
+func (p *PurchaseSearch) firstFailing(ctx context.Context, trials []trial, bought map[string]int) (*failure, error) {
+	for _, t := range trials {
+		f, err := p.try(ctx, t, bought)
+		if f != nil || err != nil {
+			return f, err
+		}
+	}
+	return nil, nil //nolint:nilnil // none fails
+}
+
+// try pauses, and then replays a trial with what is bought. It returns nil if no protected pod waits after it.
+func (p *PurchaseSearch) try(ctx context.Context, t trial, bought map[string]int) (*failure, error) {
+	if err := p.pause(); err != nil {
+		return nil, err
+	}
+	if err := p.copyWith(ctx, bought); err != nil {
+		return nil, err
+	}
+	round := replayRound{base: p.base, before: usageOf(nil, nil), options: p.options, certificates: []*certificate{p.certificate}}
 	s := round.copyForOrder(t.order)
 	defer s.close()
 	r, err := s.replay(ctx, t.loss)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return slices.ContainsFunc(r.moves, func(m move) bool {
-		return p.certificate.protects(m.before) && (m.now == nil || m.now.Spec.NodeName == "")
-	}), nil
+	f := &failure{trial: t, bought: bought}
+	fails := false
+	for _, m := range r.moves {
+		switch {
+		case !p.certificate.protects(m.before):
+		case m.now == nil:
+			fails = true
+			node, exists := sim.Get[*v1.Node](p.base, "", m.before.Spec.NodeName)
+			f.hopeless = f.hopeless || exists && t.loss.includes(node)
+		case m.now.Spec.NodeName == "":
+			fails = true
+			f.protected = append(f.protected, m.now)
+		}
+	}
+	if !fails {
+		return nil, nil //nolint:nilnil // it does not fail
+	}
+	for _, pod := range sim.List[*v1.Pod](s.copy) {
+		if live(pod) && pod.Spec.NodeName == "" {
+			f.waiting = append(f.waiting, pod)
+		}
+	}
+	return f, nil
+}
+
+// copyWith makes base the cluster with such further nodes.
+func (p *PurchaseSearch) copyWith(ctx context.Context, bought map[string]int) error {
+	if p.base != nil && maps.Equal(p.with, bought) {
+		return nil
+	}
+	p.closeBase()
+	base, err := sim.New(ctx, p.objects, p.options.Sim)
+	if err != nil {
+		return err
+	}
+	p.base, p.with = base, maps.Clone(bought)
+	for _, like := range slices.Sorted(maps.Keys(bought)) {
+		if _, err := base.AddNodes(bought[like], like); err != nil {
+			return err
+		}
+	}
+	return base.Run(ctx)
 }
 
 // purchased is a purchase that is enough, in the order of the models.

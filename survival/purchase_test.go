@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
@@ -30,8 +31,7 @@ func searchPurchase(
 	t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, options survival.Options, status *v1alpha1.ZoneSurvivalStatus,
 ) *v1alpha1.SurvivalPurchase {
 	t.Helper()
-	search, err := survival.NewPurchaseSearch(t.Context(), c.Objects(), asked, options, status)
-	require.NoError(t, err)
+	search := survival.NewPurchaseSearch(t.Context(), c.Objects(), asked, options, status)
 	if search == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func TestPurchase(t *testing.T) {
 	})
 }
 
-// TestPurchaseIsEnough: with the nodes of a purchase the certificate is True, and with one fewer of a single kind it is not.
+// TestPurchaseIsEnough: with the nodes of a purchase the certificate is True, and with one fewer of any kind it is not.
 func TestPurchaseIsEnough(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	found := 0
@@ -156,21 +156,63 @@ func TestPurchaseIsEnough(t *testing.T) {
 		}
 		found++
 		require.NotEmpty(t, purchase.Nodes)
-		require.True(t, survivesWith(t, c, asked, purchase, 0), "%s", inWords(purchase))
-		if len(purchase.Nodes) == 1 {
-			require.False(t, survivesWith(t, c, asked, purchase, 1), "%s less one", inWords(purchase))
+		require.True(t, survivesWith(t, c, asked, purchase), "%s", inWords(purchase))
+		for i := range purchase.Nodes {
+			fewer := purchase.DeepCopy()
+			fewer.Nodes[i].Nodes--
+			require.False(t, survivesWith(t, c, asked, fewer), "%s, of %s", inWords(fewer), inWords(purchase))
 		}
 	}
 }
 
-// survivesWith certifies the cluster with the nodes of a purchase, some fewer of each.
-func survivesWith(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, purchase *v1alpha1.SurvivalPurchase, fewer int64) bool {
+// TestPurchaseIsTheLeast: if nodes like one of the cluster are enough after the loss of a zone, the purchase is as many as brute force finds: no node of another kind needs fewer.
+func TestPurchaseIsTheLeast(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	asked := protecting("web", "api")
+	asked.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}}
+	several := 0
+	for found := 0; found < 6 || several == 0; {
+		c := random(r)
+		_, purchase := purchaseFor(t, c, asked)
+		if purchase == nil {
+			continue
+		}
+		found++
+		const most = 8
+		fewest := int64(most + 1)
+		for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
+			bought := func(n int64) *v1alpha1.SurvivalPurchase {
+				return &v1alpha1.SurvivalPurchase{Enough: true, Nodes: []v1alpha1.SurvivalPurchasedNodes{{Nodes: n, Like: node.Name}}}
+			}
+			if node.Labels[v1.LabelTopologyZone] == "a" {
+				continue
+			}
+			for n := int64(1); n < fewest; n++ {
+				if survivesWith(t, c, asked, bought(n)) {
+					fewest = n
+				}
+			}
+		}
+		if fewest > most {
+			require.NotEqual(t, 1, len(purchase.Nodes), "%s", inWords(purchase))
+			continue
+		}
+		if fewest > 1 {
+			several++
+		}
+		require.Len(t, purchase.Nodes, 1, "%s", inWords(purchase))
+		require.Equal(t, fewest, purchase.Nodes[0].Nodes, "%s", inWords(purchase))
+	}
+}
+
+// survivesWith certifies the cluster with the nodes of a purchase.
+func survivesWith(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, purchase *v1alpha1.SurvivalPurchase) bool {
 	t.Helper()
 	larger, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
 	require.NoError(t, err)
 	defer larger.Close()
 	for _, n := range purchase.Nodes {
-		_, err := larger.AddNodes(int(n.Nodes-fewer), n.Like)
+		_, err := larger.AddNodes(int(n.Nodes), n.Like)
 		require.NoError(t, err)
 	}
 	status, err := survival.Certify(t.Context(), larger.Objects(), []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}, Replays: 3})
