@@ -55,17 +55,23 @@ func TestGuesses(t *testing.T) {
 		{
 			"of 8 CPUs two of 3 and one of 2, of 6 two of 3, of 4 one",
 			[]*failure{{trial: lostA, waiting: []*v1.Pod{two, three, two, three, three}, protected: []*v1.Pod{two}}},
-			[]int{-1, 2, 3, 0, 4}, []bool{false, true, true, false, true}, 1,
+			[]int{-1, 2, 3, 0, 4},
+			[]bool{false, true, true, false, true},
+			1,
 		},
 		{
 			"others that are not admitted do not count",
 			[]*failure{{trial: lostA, waiting: []*v1.Pod{three, tolerating, tolerating, tolerating, inB}, protected: []*v1.Pod{tolerating}}},
-			[]int{-1, 3, 2, 1, 5}, []bool{false, true, true, true, true}, 1,
+			[]int{-1, 3, 2, 1, 5},
+			[]bool{false, true, true, true, true},
+			1,
 		},
 		{
 			"where a protected pod may not be nothing is expected",
 			[]*failure{{trial: lostA, waiting: []*v1.Pod{inB}, protected: []*v1.Pod{inB}}},
-			[]int{-1, 1, 0, 0, 1}, []bool{false, true, false, false, true}, 1,
+			[]int{-1, 1, 0, 0, 1},
+			[]bool{false, true, false, false, true},
+			1,
 		},
 		{
 			"the most of several, and beside what is bought",
@@ -73,7 +79,9 @@ func TestGuesses(t *testing.T) {
 				{trial: lostA, waiting: []*v1.Pod{three, three, three}, protected: []*v1.Pod{three}},
 				{trial: trial{lostA.loss, 1}, bought: map[string]int{"b": 2}, waiting: []*v1.Pod{three}, protected: []*v1.Pod{three}},
 			},
-			[]int{-1, 3, 2, 0, 3}, []bool{false, true, true, false, true}, 3,
+			[]int{-1, 3, 2, 0, 3},
+			[]bool{false, true, true, false, true},
+			3,
 		},
 		{
 			"each zone",
@@ -81,12 +89,16 @@ func TestGuesses(t *testing.T) {
 				{trial: lostA, waiting: []*v1.Pod{podOf(6), podOf(6), podOf(6), podOf(6)}, protected: []*v1.Pod{podOf(6)}},
 				{trial: lostB, waiting: []*v1.Pod{podOf(6), podOf(6), podOf(6)}, protected: []*v1.Pod{podOf(6)}},
 			},
-			[]int{-1, -1, 4, -1, -1}, []bool{true, true, true, false, false}, 2,
+			[]int{-1, -1, 4, -1, -1},
+			[]bool{true, true, true, false, false},
+			2,
 		},
 		{
 			"the loss of nodes takes none that are bought",
 			[]*failure{{trial: lostNodes, waiting: []*v1.Pod{podOf(8)}, protected: []*v1.Pod{podOf(8)}}},
-			[]int{1, 1, 0, 0, 0}, []bool{true, true, false, false, false}, 1,
+			[]int{1, 1, 0, 0, 0},
+			[]bool{true, true, false, false, false},
+			1,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package parts
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +23,14 @@ type Part interface {
 	Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error)
 	// Close is called after the last turn.
 	Close()
+}
+
+// Worker is a part with work that needs no look at the cluster. It goes on while no part has its turn.
+type Worker interface {
+	Part
+	// Work does a step of the work, if there is any and the part's meters allow it. It returns after how long it wants to do the next one, and
+	// whether the part now has something to write at its next turn. An error ends the process.
+	Work(ctx context.Context) (next time.Duration, done bool, err error)
 }
 
 // Shared is what the parts have in common.
@@ -49,8 +58,8 @@ type Description struct {
 	New func(Shared) Part
 }
 
-// Run gives the parts their turns until ctx ends. settle is how long after a change they are called, so that changes
-// that belong together are read together. An error is that of ctx or of a part, or says that the cluster cannot be
+// Run gives the parts their turns until ctx ends, and has the workers among them work in between. settle is how long after a change they are called, so
+// that changes that belong together are read together. An error is that of ctx or of a part, or says that the cluster cannot be
 // read.
 func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Duration) error {
 	if err := cluster.Sync(ctx); err != nil {
@@ -62,7 +71,7 @@ func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Dura
 		defer p.Close()
 	}
 	for {
-		wait := time.Duration(1<<63 - 1)
+		wait := time.Duration(math.MaxInt64)
 		for _, p := range parts {
 			next, err := p.Turn(ctx, cluster.Snapshot)
 			if err != nil {
@@ -70,19 +79,51 @@ func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Dura
 			}
 			wait = min(wait, next)
 		}
-		timer := time.NewTimer(wait)
+		if err := work(ctx, parts, cluster.Changed(), wait); err != nil {
+			return err
+		}
+		if err := work(ctx, parts, nil, settle); err != nil {
+			return err
+		}
+	}
+}
+
+// work has the workers work for about so long, by a step at least. If changed is not nil, it ends when something is received from it, and when a worker has
+// something to write.
+func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time.Duration) error {
+	for began := time.Now(); ; {
+		pause, written := time.Duration(math.MaxInt64), false
+		for _, p := range parts {
+			w, works := p.(Worker)
+			if !works {
+				continue
+			}
+			next, done, err := w.Work(ctx)
+			if err != nil {
+				return err
+			}
+			pause, written = min(pause, next), written || done
+		}
+		if written && changed != nil {
+			return nil
+		}
+		select { // before a further step
+		case <-changed:
+			return nil
+		default:
+		}
+		timer := time.NewTimer(min(pause, limit-time.Since(began)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return context.Cause(ctx)
-		case <-cluster.Changed():
+		case <-changed:
 			timer.Stop()
+			return nil
 		case <-timer.C:
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(settle):
+		if time.Since(began) >= limit {
+			return nil
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,7 +61,9 @@ func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
 		answers: map[string]answer{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
-		purchases: purchases{budget: shared.NewMeter(purchaseShare), found: map[types.UID]*v1alpha1.SurvivalPurchase{}},
+		purchases: purchases{
+			budget: shared.NewMeter(purchaseShare), searched: map[askedSpec]cluster{}, found: map[askedSpec]*v1alpha1.SurvivalPurchase{},
+		},
 	}
 }
 

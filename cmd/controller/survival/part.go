@@ -40,7 +40,7 @@ func Describe() parts.Description {
 	}
 }
 
-var _ parts.Part = &Controller{}
+var _ parts.Worker = &Controller{}
 
 // Start implements parts.Part.
 func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
@@ -50,15 +50,14 @@ func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
 	klog.FromContext(ctx).V(2).Info("ZoneSurvivals are answered")
 }
 
-// Turn implements parts.Part: it renews the answers if the cluster has changed, or if they are old, and goes on with the
-// search for what they lack.
+// Turn implements parts.Part: it renews the answers if the cluster has changed, or if they are old.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	next, err = c.renewAnswers(ctx, read)
-	if err != nil {
-		return 0, err
-	}
-	wait, err := c.purchases.continueFor(ctx, purchaseTurn)
-	return min(next, wait), err
+	return c.renewAnswers(ctx, read)
+}
+
+// Work implements parts.Worker: it goes on with the searches for what the answers lack.
+func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, err error) {
+	return c.purchases.step(ctx)
 }
 
 // Close implements parts.Part.

@@ -136,7 +136,7 @@ func TestCertificatesComeFirst(t *testing.T) {
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
 
-	next := searchAll(t, to, c)
+	next := searchAll(t, to, c, protecting("web", true), protecting("big", false))
 	require.Equal(t, []string{"web", "big", "reservation", "web", "big"}, to.wrote)
 	big := to.statuses["big"]
 	require.Len(t, big.WouldSurviveWith.Nodes, 2, "one more node would be lost with its zone")
@@ -147,53 +147,109 @@ func TestCertificatesComeFirst(t *testing.T) {
 }
 
 // searchAll ends all searches, and returns the look that wrote what they found.
-func searchAll(t *testing.T, to *server, c *Controller) *round {
+func searchAll(t *testing.T, to *server, c *Controller, asked ...*v1alpha1.ZoneSurvival) *round {
 	t.Helper()
-	for wait := time.Duration(0); wait < math.MaxInt64; {
-		var err error
-		c.purchases.budget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return 0 }}
-		wait, err = c.purchases.continueFor(t.Context(), time.Nanosecond)
-		require.NoError(t, err)
+	for next := time.Duration(0); next < math.MaxInt64; {
+		next, _ = searchStep(t, c)
 	}
-	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
+	r := to.look(c, webAndBig().Objects(), asked...)
 	r.writePurchases(t.Context())
 	require.Empty(t, c.purchases.found)
 	return r
 }
 
-// TestASearchGoesOnWhileTheClusterChanges: another full round does not begin it anew, unless nobody asks for it any more. A turn has one step of it.
+// searchStep does a step that the budget allows.
+func searchStep(t *testing.T, c *Controller) (next time.Duration, found bool) {
+	t.Helper()
+	c.purchases.budget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return 0 }}
+	next, found, err := c.Work(t.Context())
+	require.NoError(t, err)
+	return next, found
+}
+
+// TestASearchGoesOnWhileTheClusterChanges: another full round does not begin it anew, unless nobody asks for it any more. When it has ended, the newest round is
+// searched.
 func TestASearchGoesOnWhileTheClusterChanges(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
 	t.Cleanup(c.Close)
-	c.purchases.budget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return 0 }}
-	round := func(asked ...*v1alpha1.ZoneSurvival) *round {
-		r := to.look(c, webAndBig().Objects(), asked...)
-		require.NoError(t, r.replayLosses(t.Context()))
-		return r
+	changed := webAndBig()
+	round := func(asked ...*v1alpha1.ZoneSurvival) {
+		require.NoError(t, to.look(c, changed.Objects(), asked...).replayLosses(t.Context()))
 	}
 	round(protecting("web", false), protecting("big", false))
-	wait, err := c.purchases.continueFor(t.Context(), time.Nanosecond)
-	require.NoError(t, err)
-	require.Zero(t, wait)
-	begun := c.purchases.search
-	require.NotNil(t, begun)
+	next, found := searchStep(t, c)
+	require.Zero(t, next)
+	require.False(t, found)
+	begun := c.purchases.searches
+	require.Len(t, begun, 1)
 
+	changed.Pod("new", "a", clitest.Plain("1m", "1Mi"), nil)
 	round(protecting("web", false), protecting("big", false))
-	require.Same(t, begun, c.purchases.search)
-	require.NotNil(t, c.purchases.newest, "the newer round is searched after it")
+	require.Equal(t, begun, c.purchases.searches)
+	for !found {
+		next, found = searchStep(t, c)
+		require.Zero(t, next)
+	}
+	_, found = searchStep(t, c)
+	require.Len(t, c.purchases.searches, 1, "the newer round is searched after it")
+	require.NotSame(t, begun[0], c.purchases.searches[0])
+	require.False(t, found)
+	searchAll(t, to, c, protecting("web", false), protecting("big", false))
+	round(protecting("web", false), protecting("big", false))
+	next, _ = searchStep(t, c)
+	require.Equal(t, time.Duration(math.MaxInt64), next, "nothing has changed")
 
 	edited := protecting("big", false)
-	edited.Generation = 2
+	edited.Generation, edited.Spec.Survive = 2, v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}}
 	round(edited)
-	require.Nil(t, c.purchases.search)
+	require.Empty(t, c.purchases.searches)
 	to.wrote = nil
-	searchAll(t, to, c)
+	searchAll(t, to, c, edited)
 	require.Equal(t, []string{"big"}, to.wrote)
+	next, _ = searchStep(t, c)
+	require.Equal(t, time.Duration(math.MaxInt64), next, "nothing is left to search")
+}
 
-	wait, err = c.purchases.continueFor(t.Context(), time.Nanosecond)
-	require.NoError(t, err)
-	require.Equal(t, time.Duration(math.MaxInt64), wait, "nothing is left to search")
+// TestNoSearchKeepsOthersWaiting: those without an answer are searched first, the cheapest before the others, and two at a time, a step of each in turn.
+func TestNoSearchKeepsOthersWaiting(t *testing.T) {
+	to := newServer()
+	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
+	t.Cleanup(c.Close)
+	dear, cheap, cheaper := protecting("big", false), protecting("big", false), protecting("big", false)
+	dear.Name, cheap.Name, cheaper.Name = "dear", "cheap", "cheaper"
+	cheap.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a", "b"}}
+	cheaper.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}}
+	for _, s := range []*v1alpha1.ZoneSurvival{dear, cheap, cheaper} {
+		s.UID = types.UID(s.Name)
+	}
+	changed := webAndBig()
+	// round has a full round of a changed cluster, and its searches to their end. It returns whose steps there were, and whose search ended.
+	round := func(asked ...*v1alpha1.ZoneSurvival) (turns, ended []string) {
+		changed.Pod("new-"+strconv.Itoa(len(to.wrote)), "a", clitest.Plain("1m", "1Mi"), nil)
+		require.NoError(t, to.look(c, changed.Objects(), asked...).replayLosses(t.Context()))
+		for next := time.Duration(0); next < math.MaxInt64; {
+			c.purchases.begin(t.Context())
+			before := len(c.purchases.found)
+			if len(c.purchases.searches) > 0 {
+				turns = append(turns, c.purchases.searches[0].asked.Name)
+			}
+			next, _ = searchStep(t, c)
+			if len(c.purchases.found) > before {
+				ended = append(ended, turns[len(turns)-1])
+			}
+		}
+		to.look(c, changed.Objects(), asked...).writePurchases(t.Context())
+		return turns, ended
+	}
+	_, ended := round(dear)
+	require.Equal(t, []string{"dear"}, ended)
+
+	turns, ended := round(dear, cheap, cheaper)
+	require.Equal(t, []string{"cheaper", "cheap", "cheaper", "cheap"}, turns[:4])
+	require.Equal(t, "cheaper", ended[0])
+	require.ElementsMatch(t, []string{"dear", "cheap", "cheaper"}, ended)
+	require.Equal(t, "cheap", turns[slices.Index(turns, "dear")-1], "it goes on with the rest in turn")
 }
 
 // answered returns a controller that has answered about web, which survives, and about big, which does not.
