@@ -197,8 +197,7 @@ func checkCertified(e *Evidence, c *Check) {
 	}
 }
 
-// checkPurchase: batch work, for which nothing is held, would not run again after the loss of a zone. With which nodes it would may not be known yet; if it
-// is, there are such nodes.
+// checkPurchase: batch work, for which nothing is held, would not run again after the loss of a zone, and it is known with which nodes it would.
 func checkPurchase(e *Evidence, c *Check) {
 	for i := range e.Status.Survivals {
 		s := &e.Status.Survivals[i]
@@ -206,7 +205,7 @@ func checkPurchase(e *Evidence, c *Check) {
 			continue
 		}
 		c.setEvidence("%s%s", AnswerText(s), s.Purchase())
-		if s.State != status.Breaks || s.WouldSurviveWith != nil && !s.WouldSurviveWith.Enough {
+		if s.State != status.Breaks || s.WouldSurviveWith == nil || !s.WouldSurviveWith.Enough {
 			c.violation("ZoneSurvival %s: %s%s", s.Name, s.State, s.Purchase())
 		}
 		return

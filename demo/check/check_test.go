@@ -258,6 +258,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"no moves are known", Moved, func(s *scene) { s.rebalanced = nil }, movedBack, "there is no ZoneRebalance"},
 		{"batch work is said to survive", Moved, func(s *scene) { s.batch.Status.Conditions[0].Status = metav1.ConditionTrue }, notSurvive, "ZoneSurvival batch-workers: OK"},
 		{"nothing that is bought helps", Moved, func(s *scene) { s.batch.Status.WouldSurviveWith.Enough = false }, notSurvive, "ZoneSurvival batch-workers: Breaks; no number of nodes like those of the cluster would change that"},
+		{"it is not known what would have to be bought", Moved, func(s *scene) { s.batch.Status.WouldSurviveWith = nil }, notSurvive, "ZoneSurvival batch-workers: Breaks"},
 		{"batch work is not asked about", Moved, func(s *scene) { s.batch.Name = "other" }, notSurvive, "there is no ZoneSurvival batch-workers"},
 		{"a victim", Lost, func(s *scene) { s.victims = victims(2) }, "nothing was preempted", "2 pods were"},
 		{"unknown victims", Lost, func(s *scene) { s.victims = "" }, "nothing was preempted", "NaN pods were"},

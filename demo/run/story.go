@@ -161,18 +161,13 @@ func (d *demo) awaitCertificates(ctx context.Context) error {
 	})
 }
 
-// purchaseLimit is how long the demo waits at most for what would have to be bought.
-const purchaseLimit = 20 * time.Second
-
-// awaitPurchase waits until it is known which nodes batch work would need. That has been searched since there is any, so mostly it is known; on a busy machine
-// the demo does not wait for it.
+// awaitPurchase waits until it is known which nodes batch work would need. That has been searched since there is any, so mostly it is known.
 func (d *demo) awaitPurchase(ctx context.Context) error {
-	start := time.Now()
 	return waitFor(ctx, func() (string, error) {
 		for _, s := range status.Build(d.census(), "").Survivals {
 			if s.Name == d.Plan.BatchSurvival().Name {
 				d.state.Store("does batch work survive the loss of a zone? " + check.AnswerText(&s) + s.Purchase())
-				if s.WouldSurviveWith != nil || time.Since(start) >= purchaseLimit {
+				if s.WouldSurviveWith != nil {
 					return "", nil
 				}
 			}
