@@ -147,8 +147,9 @@ func TestFitIsTheRule(t *testing.T) {
 			}
 		}
 
-		// Excess: what is left without it fits, and one slot, or one unit of a resource, more of the first claim that has any does not.
-		excess := map[types.UID]ledger.Resources{}
+		// Excess: what is left without it fits beside what stays with used slots, and one slot, or one unit of a resource, more of the first
+		// claim that has any does not.
+		excess, movable := map[types.UID]ledger.Resources{}, map[types.UID]ledger.Resources{}
 		for _, e := range n.Excess(&allocatable, &requested, input.Owned) {
 			require.False(t, e.Amount.IsZero())
 			excess[e.Claim] = e.Amount
@@ -157,14 +158,18 @@ func TestFitIsTheRule(t *testing.T) {
 		if n != nil {
 			for i := range n.Holds {
 				h := &n.Holds[i]
-				over := excess[h.Claim.UID]
 				kept := h.Unused(input.Owned)
 				if h.Claim.HasSlots() {
 					whole := h.Claim.SlotsAmount(h.Claim.UnusedSlots(int(h.Amount.Pods), orNone(owned[h.Claim.UID])))
-					rest := kept.Minus(&whole) // it stays with the used slots, room or not
+					rest := kept.Minus(&whole)
 					room = room.Minus(&rest)
 					kept = whole
 				}
+				movable[h.Claim.UID] = kept
+			}
+			for i := range n.Holds {
+				h := &n.Holds[i]
+				over, kept := excess[h.Claim.UID], movable[h.Claim.UID]
 				kept = kept.Minus(&over)
 				require.False(t, kept.Negative(&over))
 				if !kept.IsZero() {

@@ -106,28 +106,31 @@ type Excess struct {
 	Amount ledger.Resources
 }
 
-// Excess returns the claims of which not all that is unused has room beside the pods, when claims are served in the
-// order of Holds; none when the node is not too full. It is so after a pod that holds do not keep off took the room,
-// and after the node shrank.
+// Excess returns the claims of which not all that is unused has room beside the pods; none when the node is not too
+// full. What pods leave of the slots that they use stays with these, whatever the priority of their claim: it comes
+// before all slots and amounts that could go elsewhere, which are served in the order of Holds. A node is too full after
+// a pod that holds do not keep off took the room, and after it shrank.
 func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned) []Excess {
 	if n == nil {
 		return nil
 	}
 	var excess []Excess
-	room := allocatable.Minus(requested)
+	room, movable := allocatable.Minus(requested), make([]ledger.Resources, len(n.Holds))
 	for i := range n.Holds {
 		h := &n.Holds[i]
-		unused := h.Unused(owned)
+		movable[i] = h.Unused(owned)
 		if h.Claim.HasSlots() {
-			// What pods leave of the slots that they use stays with these.
-			whole := h.Claim.Slot.Times(unused.Slots(&h.Claim.Slot))
-			rest := unused.Minus(&whole)
+			whole := h.Claim.Slot.Times(movable[i].Slots(&h.Claim.Slot))
+			rest := movable[i].Minus(&whole)
 			room.Add(&rest, -1)
-			unused = whole
+			movable[i] = whole
 		}
-		fit, over := h.Claim.splitByRoom(&unused, &room)
+	}
+	for i := range n.Holds {
+		c := n.Holds[i].Claim
+		fit, over := c.splitByRoom(&movable[i], &room)
 		if room.Add(&fit, -1); !over.IsZero() {
-			excess = append(excess, Excess{Claim: h.Claim.UID, Amount: over})
+			excess = append(excess, Excess{Claim: c.UID, Amount: over})
 		}
 	}
 	return excess

@@ -34,9 +34,9 @@
 //
 // Slots stay where they are as long as the node may take them and has room for them, except that unused ones leave for
 // the quota of another zone, for their own zone once that has room, or for a node with owners. On a node that may not
-// take slots any more, such as a cordoned one, used slots stay. On a node that is too full the claims keep what has
-// room in the order of priority, then of age, and give up the rest. Slots on a node that is gone or not ready are given
-// up.
+// take slots any more, such as a cordoned one, used slots stay. On a node that is too full they stay too, with what
+// their pods leave of them; beside these the claims keep what has room in the order of priority, then of age, and give
+// up the rest. Slots on a node that is gone or not ready are given up.
 //
 // A zone without a node that may take slots is lost. With Shift its slots are distributed over the other zones until it
 // is back, and then move home one by one as they find room there; used ones on its nodes stay. A cycle that sees it back

@@ -34,6 +34,7 @@ func (s *nodeSet) free(n *nodeRoom) {
 	s.freeings++
 	n.freedAt = s.freeings
 	s.queueForWake(n)
+	s.queueForReconcile(n)
 	if z := n.zone; z != nil && z.newest != n {
 		z.unlink(n)
 		z.link(n)

@@ -33,6 +33,9 @@ func (p *Planner) Reconcile(read func() View, lags func(node string) bool) Resul
 		result.More = true
 		return result
 	}
+	for _, n := range nodes.changes.toReconcile { // freed by this pass
+		p.requestReconcileOfFollowersLocked(n)
+	}
 	result.More = p.anyToReconcileLocked() || nodes.offeredUpTo != upTo && nodes.freeings != upTo
 	if !result.More {
 		nodes.offeredUpTo = upTo
@@ -141,6 +144,7 @@ func (p *Planner) inspectNodeLocked(n *nodeRoom, ofAmounts []*claimState) {
 		}
 	}
 	delete(p.tooFull, n)
+	p.requestReconcileOfFollowersLocked(n)
 	if n.zone == nil {
 		return
 	}
@@ -162,6 +166,25 @@ func (p *Planner) requestReconcileOfMisplacedLocked(n *nodeRoom) {
 			continue
 		}
 		if !c.Requirements.MetBy(n.object) || p.holds.StatusOn(c.UID, n.name).Zone != n.zone.name {
+			c.requestReconcile(n.name)
+		}
+	}
+}
+
+// requestReconcileOfFollowersLocked has Reconcile move unused slots of inclusive claims to a node on which their pods run
+// outside of slots, if it has room now. Such a claim may seek no room: it has all its slots.
+func (p *Planner) requestReconcileOfFollowersLocked(n *nodeRoom) {
+	for uid, owned := range n.owned {
+		c := p.claims[uid]
+		if n.zone == nil || c == nil || !c.HasSlots() || !c.Inclusive() {
+			continue
+		}
+		slots := 0
+		if own := n.held.Of(uid); own != nil {
+			slots = int(own.Amount.Pods)
+		}
+		in := c.counts[n.zone.name]
+		if int(owned.Pods) > slots && in.used < in.slots && p.hasRoomForLocked(c, p.ledgerNodes, n) {
 			c.requestReconcile(n.name)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // adoptStatuses takes over what the status of reservations says that they hold, as far as it has room: the status may
 // be older than the last pods. Who uses it follows from the pods. Where there is not room for all, the planner's order
-// decides: priority, then age.
+// decides (see holds.NodeHolds.Excess).
 func (s *Server) adoptStatuses(reservations []applying) {
 	zones := map[string]string{} // of the nodes on which something is held
 	restore := func(a applying, zone, nodeName string, amount ledger.Resources) {
