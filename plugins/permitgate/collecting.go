@@ -132,14 +132,14 @@ func (c *collecting) noteRefused(pod *v1.Pod, gang gangID) {
 	}
 }
 
-// hasRefused reports whether a pod was kept off, or any pod was if uid is empty.
+// hasRefused reports whether a pod was kept off.
 func (c *collecting) hasRefused(uid types.UID) bool {
 	if c.claim.Load() == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused[uid] != nil || uid == "" && len(c.refused) > 0
+	return c.refused[uid] != nil
 }
 
 // takeEnded reports whether a gang has ceased to collect, or its time is over, and returns the pods that were kept off,

@@ -207,6 +207,12 @@ func (e *gangEntry) awaitsReplacement() bool {
 	return e.gang.Phase() == gang.Gathering && e.gang.RoundNumber() == 0 && e.gang.AnyPlaced()
 }
 
+// schedulesAlone reports whether a member without a node is scheduled like any pod: the quorum is complete, or lacks one.
+func (e *gangEntry) schedulesAlone() bool {
+	phase := e.gang.Phase()
+	return phase == gang.Releasing || phase == gang.Whole || e.awaitsReplacement()
+}
+
 // keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has
 // failed, or the gang preempts, or it has preempted and gathers.
 func (e *gangEntry) keptNode(uid types.UID) string {

@@ -17,7 +17,7 @@ import (
 // gangs that were refused for lack of room before are looked at again, once their pauses are over.
 
 // freedAgain is how long after room has become free gangs are woken a second time: kube-scheduler hears of the same
-// events, and those that were looked at before it had are refused in vain. Nominated pods that are in no gang are tried
+// events, and those that were looked at before it had are refused in vain. Nominated pods that preempt alone are tried
 // again only then.
 const freedAgain = 100 * time.Millisecond
 
@@ -41,7 +41,7 @@ type freedRoom struct {
 }
 
 // freedBy says by whom room has become free: by gangs, by others, or both. preemptors is true if nominated pods that
-// are in no gang may be helped.
+// preempt alone may be helped.
 type freedBy struct {
 	others, preemptors bool
 	gangs              map[types.NamespacedName]bool
@@ -76,7 +76,7 @@ func (r *freedRoom) note(gang types.NamespacedName) {
 	r.gangs.agenda.Add(clusterKey)
 }
 
-// notePreemptors has nominated pods that are in no gang tried again.
+// notePreemptors has nominated pods tried again that preempt alone.
 func (r *freedRoom) notePreemptors() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,12 +5,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // gangs is the state of all gangs of one scheduler. Its methods may be called from several goroutines, also under the
@@ -92,6 +94,16 @@ func (g *gangs) change(key types.NamespacedName, f func(e *gangEntry, now time.T
 	f(e, g.clock.Now())
 	g.afterChangeLocked(e)
 	g.agenda.Add(key)
+}
+
+// preemptsAlone reports whether a pod is in no gang, or a member that is scheduled like any pod.
+func (g *gangs) preemptsAlone(pod *v1.Pod) (alone bool) {
+	key, member := podgroup.Of(pod)
+	if !member {
+		return true
+	}
+	g.read(key, func(e *gangEntry) { alone = e.schedulesAlone() })
+	return alone
 }
 
 // each runs f on all gangs.

@@ -108,12 +108,8 @@ func shrinks(before, after *v1.Pod) bool {
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
-	left, came := f.nominations.set(pod)
-	if left {
+	if f.nominations.set(pod) {
 		f.freed.note(key)
-	}
-	if came && f.gangs.collecting.hasRefused(pod.UID) { // perhaps on that node, which it is not kept off now
-		f.freed.notePreemptors()
 	}
 	if !ok {
 		return
@@ -171,9 +167,8 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 		f.freed.note(clusterKey)
 	}
 	// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until
-	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then. Nor is
-	// a deletion one for a pod that was only kept off by a gang which collects.
-	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" || f.gangs.collecting.hasRefused("") {
+	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then.
+	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
 		f.freed.notePreemptors()
 	}
 	f.gone(pod.UID)

@@ -22,9 +22,8 @@ type nominations struct {
 
 func newNominations() *nominations { return &nominations{pods: map[types.UID]*v1.Pod{}} }
 
-// set records the current state of a pod. It reports whether the pod has left the room that it was nominated to, and
-// whether it has been nominated to other room.
-func (n *nominations) set(pod *v1.Pod) (left, came bool) {
+// set records the current state of a pod. It reports whether the pod has left the room that it was nominated to.
+func (n *nominations) set(pod *v1.Pod) (left bool) {
 	node := pod.Spec.NodeName
 	if node == "" && pods.Live(pod) {
 		node = pod.Status.NominatedNodeName
@@ -32,13 +31,11 @@ func (n *nominations) set(pod *v1.Pod) (left, came bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.pods[pod.UID]
-	moved := known == nil || known.Status.NominatedNodeName != node
 	delete(n.pods, pod.UID)
 	if node != "" && pod.Spec.NodeName == "" {
 		n.pods[pod.UID] = pod
-		came = moved
 	}
-	return known != nil && moved, came
+	return known != nil && known.Status.NominatedNodeName != node
 }
 
 // delete drops a pod.
@@ -61,17 +58,15 @@ func (n *nominations) nodes() sets.Set[string] {
 	return nodes
 }
 
-// preemptors returns the nominated pods that are in no gang, in the form of the handle's argument.
-func (n *nominations) preemptors() map[string]*v1.Pod {
+// all returns the nominated pods, in the form of the handle's argument.
+func (n *nominations) all() map[string]*v1.Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pods := map[string]*v1.Pod{}
+	all := map[string]*v1.Pod{}
 	for _, pod := range n.pods {
-		if _, ok := podgroup.Of(pod); !ok {
-			pods[podgroup.Key(pod).String()] = pod
-		}
+		all[podgroup.Key(pod).String()] = pod
 	}
-	return pods
+	return all
 }
 
 // nomination is a pod and the node that it is to be nominated to.

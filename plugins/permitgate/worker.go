@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,7 +60,9 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 	preemptors, again := w.freed.wake(now)
 	w.gangs.actAt(clusterKey, again)
 	if preemptors {
-		w.profiles.any().Activate(logger, w.nominations.preemptors())
+		nominated := w.nominations.all()
+		maps.DeleteFunc(nominated, func(_ string, pod *v1.Pod) bool { return !w.gangs.preemptsAlone(pod) })
+		w.profiles.any().Activate(logger, nominated)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 
 const (
 	// scoutInterval is how long a scout has to come to a cycle before another member is activated too. It doubles
-	// each time, up to retryMax.
+	// each time, up to retryMax. No event can take its place: of a scout that another plugin keeps out of the queue, or
+	// refuses before this one is asked, nothing is heard, and not even that other pods have cycles.
 	scoutInterval = 20 * time.Millisecond
 	// requeueInterval is how long a member that is to be tried once more is given to come back to the queue.
 	requeueInterval = time.Millisecond
