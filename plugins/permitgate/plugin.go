@@ -114,7 +114,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	p := &PermitGate{
 		handle: h, shared: s, gangs: s.gangs, native: s.native,
 		victims: &victimSearch{
-			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
+			handle: h, gangs: s.gangs, native: s.native, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
 		proposer: &proposer{

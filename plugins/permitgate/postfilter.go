@@ -35,13 +35,16 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
 		e.plan.addCost(a, now)
-		round, packed := e.gang.RoundNumber(), e.confined != domain{}
+		round, packed, preempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.nominated
 		mayPreempt = e.gang.Unschedulable(pod.UID, hinted, detail, reason, now)
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
 		pause, idle := gatherPauses(e.plan.cost, len(p.gangs.lackRoom)+1)
 		e.gang.PauseAtLeast(pause, idle, now)
+		if preempted { // the filters refuse what a search took for room, as of devices, of which it counts one member's at a time
+			e.searchAfter = now.Add(searchAtMost)
+		}
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
 			e.awaitsHint = failed.Cause == gang.CauseUnschedulable && failed.Member == pod.UID && e.membersAlike()

@@ -16,7 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/preempt"
 )
 
@@ -24,6 +24,7 @@ import (
 type victimSearch struct {
 	handle    fwk.Handle
 	gangs     *gangs
+	native    *native.Gangs // nil without native gangs
 	runner    *filterRunner
 	preemptor *preempt.Preemptor
 	budgets   policylisters.PodDisruptionBudgetLister
@@ -56,8 +57,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(req, pod) },
 		OnItsWay: func(pod *v1.Pod) bool { return req.pods[pod.UID] != nil },
 		Stays:    func(pod *v1.Pod) bool { return v.preemptor.Barred(pod.UID) },
-		KeyOf:    podgroup.Of,
-		GangOf:   v.gangOf,
+		GangOf:   v.gangOf(),
 		Now:      v.gangs.clock.Now,
 	}
 	s.Request.Start = v.start
@@ -130,17 +130,43 @@ func ofDaemonSet(pod *v1.Pod) bool {
 	})
 }
 
-// gangOf returns a gang of which pods may be victims.
-func (v *victimSearch) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bool) {
-	known := v.gangs.read(key, func(e *gangEntry) {
-		c.MinMember = e.gang.MinMember() - e.gang.Succeeded() // what is left of the quorum goes only as a whole
-		for uid, m := range e.pods {
-			if e.gang.Committed(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
-				c.Bound = append(c.Bound, m.pod)
-			}
+// gangOf returns a function that returns the gang of a pod that may be a victim, nil for none that keeps members. It looks
+// at each gang once.
+func (v *victimSearch) gangOf() func(pod *v1.Pod) *preempt.Gang {
+	known := map[gangID]*preempt.Gang{}
+	return func(pod *v1.Pod) *preempt.Gang {
+		id, member := gangOf(pod)
+		if !member {
+			return nil
 		}
-	})
-	return c, known && c.MinMember > 0
+		g, found := known[id]
+		if !found {
+			g = v.gang(id)
+			known[id] = g
+		}
+		return g
+	}
+}
+
+// gang returns a gang of which pods may be victims, nil if it keeps no members.
+func (v *victimSearch) gang(id gangID) *preempt.Gang {
+	g := &preempt.Gang{}
+	if id.native {
+		g.MinMember, g.Bound = v.native.Keeps(id.key)
+	} else {
+		v.gangs.read(id.key, func(e *gangEntry) {
+			g.MinMember = e.gang.MinMember() - e.gang.Succeeded() // what is left of the quorum goes only as a whole
+			for uid, m := range e.pods {
+				if e.gang.Committed(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
+					g.Bound = append(g.Bound, m.pod)
+				}
+			}
+		})
+	}
+	if g.MinMember <= 0 {
+		return nil
+	}
+	return g
 }
 
 // beginPreemption keeps the nodes that a gang gets by a preemption.

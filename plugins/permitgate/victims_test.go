@@ -33,8 +33,7 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 		require.Equal(t, gang.ReasonNone, reason)
 		e.gang.Commit(e.gang.Arrive(binds.UID, now), nil, now)
 	})
-	found, hasQuorum := (&victimSearch{gangs: g}).gangOf(key)
-	require.True(t, hasQuorum)
+	found := (&victimSearch{gangs: g}).gangOf()(bound)
 	require.Equal(t, 2, found.MinMember)
 	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
 }

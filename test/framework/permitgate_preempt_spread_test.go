@@ -35,3 +35,32 @@ func TestSpreadGangPreempts(t *testing.T) {
 		})
 	}
 }
+
+// TestSpreadGangOfTwoTemplatesPreempts: one zone takes the large members only, the other the small ones, and a member of one of them comes
+// between two of the other.
+func TestSpreadGangOfTwoTemplatesPreempts(t *testing.T) {
+	spread := func(p *st.PodWrapper) *st.PodWrapper {
+		return train(p).Priority(100).SpreadConstraint(1, v1.LabelTopologyZone, v1.DoNotSchedule, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, nil, nil, nil, nil)
+	}
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		c.start(withArgs(preempting))
+		c.addZonalNode("a", "a", 4)
+		for i := range 2 {
+			c.addZonalNode(fmt.Sprint("b-", i), "b", 1)
+			c.bind("a", member("", fmt.Sprint("low-a-", i), 2).Priority(1))
+			c.bind(fmt.Sprint("b-", i), member("", fmt.Sprint("low-b-", i)).Priority(1))
+		}
+		c.quiet()
+		c.groups.set("urgent", 4)
+		names := []string{"large-0", "large-1", "small-0", "small-1"}
+		for _, name := range names {
+			cpu := 1
+			if name[0] == 'l' {
+				cpu = 2
+			}
+			c.create(spread(member("urgent", name, cpu)))
+		}
+		c.requireBound(names...)
+	})
+}

@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -88,7 +87,7 @@ func (s *victimSearch) run(t testing.TB, now func() time.Time) preempt.Result {
 		Request:  proposal.Request{Cluster: s, Classes: s.classes, Need: len(s.classes[0].Members), Filters: proposal.AllFilters},
 		MayEvict: func(pod *v1.Pod) bool { return *pod.Spec.Priority < 100 },
 		OnItsWay: func(*v1.Pod) bool { return false }, Stays: func(*v1.Pod) bool { return false },
-		KeyOf:   func(*v1.Pod) (types.NamespacedName, bool) { return types.NamespacedName{}, false },
+		GangOf:  func(*v1.Pod) *preempt.Gang { return nil },
 		Budgets: s.budgets, Now: now,
 	}
 	return search.Run(t.Context())

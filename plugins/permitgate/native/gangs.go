@@ -203,6 +203,33 @@ func (g *Gangs) KeptOn(node string, pod *v1.Pod) (members []*v1.Pod) {
 	return members
 }
 
+// Keeps returns the members of a group that are bound, and how many of them must stay unless all go: all of a group
+// with the disruption mode All, minCount of a gang that is guarded, and none of others.
+func (g *Gangs) Keeps(key types.NamespacedName) (atLeast int, bound []*v1.Pod) {
+	if g == nil {
+		return 0, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.byKey[key]
+	if e == nil || e.group == nil {
+		return 0, nil
+	}
+	for uid, m := range e.pods {
+		if m.pod.Spec.NodeName != "" || e.gang.Committed(uid) {
+			bound = append(bound, m.pod)
+		}
+	}
+	mode := e.group.Spec.DisruptionMode
+	switch {
+	case mode != nil && mode.All != nil:
+		return len(bound), bound
+	case e.guarded:
+		return e.gang.MinMember(), bound
+	}
+	return 0, nil
+}
+
 // Step runs f for a step of a pod in the scheduler, if its group is guarded, and reports whether it is. placed says
 // that the pod has been given a node by the last cycle. kube-scheduler may have seen the objects before this package
 // has: those that are not known yet, or with scheduling gates that are gone, are taken from the informers' stores.

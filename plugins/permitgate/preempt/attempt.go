@@ -46,8 +46,11 @@ func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt 
 	for _, c := range s.leavers {
 		a.removePod(ctx, c.info, c.site)
 	}
-	for k := range s.classes {
-		a.place(ctx, k, nodes)
+	for before := -1; before < len(a.placed) && len(a.placed) < s.Request.Need; {
+		before = len(a.placed)
+		for k := range s.classes { // once more after others: a spread constraint may let a member come only between them
+			a.place(ctx, k, nodes)
+		}
 	}
 	if len(a.placed) < s.Request.Need {
 		return nil
@@ -70,6 +73,9 @@ func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 	prices := a.prices(c, nodes)
 	refused, mayHelp := false, false
 	for _, uid := range c.Members {
+		if a.placed[uid] != "" {
+			continue
+		}
 		if len(a.placed) == a.Request.Need {
 			return
 		}
@@ -91,13 +97,25 @@ func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 				}
 			}
 			now, possible := a.price(c, prices[at].site) // a budget may be used up since
+			now.violating = prices[at].violating
 			if possible && now.compare(&prices[at]) > 0 {
 				prices[at] = now
 				continue
 			}
-			if !possible || !a.accept(ctx, k, &now) {
+			if !possible {
 				prices = slices.Delete(prices, at, at+1)
-				refused = refused || possible
+				continue
+			}
+			if !a.accept(ctx, k, &now) {
+				refused = true
+				switch {
+				case !now.violating && a.anyViolates(now.site):
+					prices[at].violating = true // other nodes come first
+					continue
+				case a.guests[now.site] == nil: // otherwise another member may be the reason
+					a.refusals++
+				}
+				prices = slices.Delete(prices, at, at+1)
 				continue
 			}
 			a.placed[uid] = a.sites[now.site].name
@@ -129,20 +147,26 @@ func (a *attempt) prices(c *class, nodes []int) []price {
 	return prices
 }
 
+// anyViolates reports whether pods on a node may go only by violating a budget.
+func (a *attempt) anyViolates(i int) bool {
+	return len(a.removable(i, nil, true)) > len(a.removable(i, nil, false))
+}
+
 // accept places a member of a class on a node, if the filters accept it there without the victims of its price, or at least without all pods
-// that may go. Then the price gets these as victims, and most of them will be reprieved.
+// that may go, as far as the price may violate budgets. Then the price gets these as victims, and most of them will be reprieved.
 func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
 	a.evict(ctx, p.victims...)
 	if !a.failed && !a.fits(ctx, k, p.site) {
 		a.refused = true
 		a.putBack(ctx, p.victims...)
-		p.victims = a.withGangs(a.removable(p.site, nil))
-		a.evict(ctx, p.victims...)
+		all := a.withGangs(a.removable(p.site, nil, p.violating))
+		if len(all) <= len(p.victims) {
+			return false
+		}
+		p.victims = all
+		a.evict(ctx, all...)
 		if !a.fits(ctx, k, p.site) {
-			a.putBack(ctx, p.victims...)
-			if a.guests[p.site] == nil { // otherwise another member may be the reason
-				a.refusals++
-			}
+			a.putBack(ctx, all...)
 			return false
 		}
 	}
@@ -192,8 +216,8 @@ func (a *attempt) evict(ctx context.Context, pods ...*candidate) {
 		a.removePod(ctx, c.info, c.site)
 		a.evicted[c] = true
 		a.addFree(c.site, c.amounts, 1)
-		a.count(c, 1)
 	}
+	a.count(1, pods...)
 }
 
 // putBack undoes evict.
@@ -202,15 +226,17 @@ func (a *attempt) putBack(ctx context.Context, pods ...*candidate) {
 		a.addPod(ctx, c.info, c.site)
 		a.evicted[c] = false
 		a.addFree(c.site, c.amounts, -1)
-		a.count(c, -1)
 	}
+	a.count(-1, pods...)
 }
 
-// count counts a victim against its budgets and its gang.
-func (a *attempt) count(c *candidate, n int) {
-	a.used.add(a.budgetsOf(c), int32(n))
-	if c.gang != nil {
-		a.lost[c.gang] += n
+// count counts victims against their budgets and gangs, or takes that back.
+func (a *attempt) count(sign int, pods ...*candidate) {
+	for _, c := range pods {
+		a.used.add(a.budgetsOf(c), int32(sign))
+		if c.gang != nil {
+			a.lost[c.gang] += sign
+		}
 	}
 }
 

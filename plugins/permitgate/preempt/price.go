@@ -47,9 +47,14 @@ type price struct {
 	victims []*candidate
 	cost    cost
 	members int64 // for how many more members there is room then
+	// violating is true if the filters have refused a member even without all pods whose eviction violates no budget.
+	violating bool
 }
 
 func (p *price) compare(other *price) int {
+	if p.violating != other.violating {
+		return first(other.violating)
+	}
 	return p.cost.compareEach(p.members, other.cost, other.members)
 }
 
@@ -59,7 +64,7 @@ func (p *price) compare(other *price) int {
 func (a *attempt) price(c *class, i int) (price, bool) {
 	p := price{site: i}
 	lack := a.lack(c, i)
-	taken := a.removable(i, lack)
+	taken := a.removable(i, lack, true)
 	if short(lack) {
 		return price{}, false
 	}
@@ -80,10 +85,13 @@ func (a *attempt) price(c *class, i int) (price, bool) {
 	return p, true
 }
 
-// removable lists pods on a node that may go, until nothing is lacking: those first that violate no budget. It reduces the lack; without
-// one it lists all.
-func (a *attempt) removable(i int, lack []int64) (pods []*candidate) {
+// removable lists pods on a node that may go, until nothing is lacking: those that violate no budget, and then the others if they may be
+// violated. It reduces the lack; without one it lists all.
+func (a *attempt) removable(i int, lack []int64, mayViolate bool) (pods []*candidate) {
 	for _, violating := range []bool{false, true} {
+		if violating && !mayViolate {
+			break
+		}
 		for _, c := range a.sites[i].candidates {
 			if lack != nil && !short(lack) {
 				break
@@ -95,13 +103,11 @@ func (a *attempt) removable(i int, lack []int64) (pods []*candidate) {
 			if lack != nil {
 				add(lack, c.amounts, -1)
 			}
-			a.count(c, 1)
+			a.count(1, c)
 			pods = append(pods, c)
 		}
 	}
-	for _, c := range pods {
-		a.count(c, -1)
-	}
+	a.count(-1, pods...)
 	return pods
 }
 

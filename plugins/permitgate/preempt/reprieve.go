@@ -64,34 +64,70 @@ func (a *attempt) reprieve(ctx context.Context) {
 	}
 	if violate(a.victims()) { // others on the same nodes may do as well
 		for _, i := range slices.Sorted(maps.Keys(a.guests)) {
-			a.evict(ctx, a.withGangs(a.removable(i, nil))...)
+			a.evict(ctx, a.withGangs(a.removable(i, nil, true))...)
 		}
 	}
-	var back []*candidate
-	var others []*unit
-	for _, u := range a.units() {
-		if violate(u.pods) {
-			back = append(back, a.reprieveUnit(ctx, u)...)
-		} else {
-			others = append(others, u)
+	var back [][]*candidate
+	rest := a.units()
+	for again := true; again; { // those that have to go may violate a budget that others would have left
+		var violating, others []*unit
+		for _, u := range rest {
+			if !violate(u.pods) {
+				others = append(others, u)
+				continue
+			}
+			violating = append(violating, u)
+			a.count(-1, u.pods...) // as if they came back
 		}
+		for _, u := range violating {
+			a.count(1, u.pods...)
+		}
+		back = append(back, a.reprieveUnits(ctx, violating)...)
+		again, rest = len(violating) > 0, others
 	}
-	back = append(back, a.reprieveUnits(ctx, others)...)
-	// Until now a member was only asked about pods on its own node.
+	back = append(back, a.reprieveUnits(ctx, rest)...)
+	if len(back) > 0 && !a.allFit(ctx) {
+		a.evict(ctx, slices.Concat(back...)...)
+		a.reprieveBesideAll(ctx, back)
+	}
+}
+
+// allFit reports whether the members fit on all nodes. The other functions only ask about the node of who comes back.
+func (a *attempt) allFit(ctx context.Context) bool {
 	for _, i := range slices.Sorted(maps.Keys(a.guests)) {
-		if len(back) > 0 && !a.failed && !a.fitTogether(ctx, i) {
-			a.evict(ctx, back...)
-			return
+		if !a.fitTogether(ctx, i) {
+			return false
 		}
+	}
+	return true
+}
+
+// reprieveBesideAll puts back what does not keep members off other nodes. It tries all together, and each half if that is
+// refused, as reprieveOn does.
+func (a *attempt) reprieveBesideAll(ctx context.Context, units [][]*candidate) {
+	if !a.mayAsk() {
+		return
+	}
+	pods := slices.Concat(units...)
+	a.putBack(ctx, pods...)
+	if a.allFit(ctx) {
+		return
+	}
+	a.evict(ctx, pods...)
+	if half := len(units) / 2; half > 0 {
+		a.reprieveBesideAll(ctx, units[:half])
+		a.reprieveBesideAll(ctx, units[half:])
 	}
 }
 
 // reprieveUnits puts back units in their order, the single pods of a node that follow each other together.
-func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) (back []*candidate) {
+func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) (back [][]*candidate) {
 	singles := map[int][]*candidate{} // by site
 	reprieveSingles := func() {
 		for _, i := range slices.Sorted(maps.Keys(singles)) {
-			back = append(back, a.reprieveOn(ctx, i, singles[i])...)
+			for _, c := range a.reprieveOn(ctx, i, singles[i]) {
+				back = append(back, []*candidate{c})
+			}
 		}
 		clear(singles)
 	}
@@ -101,7 +137,7 @@ func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) (back []*can
 			continue
 		}
 		reprieveSingles()
-		back = append(back, a.reprieveUnit(ctx, u)...)
+		back = append(back, a.reprieveUnit(ctx, u))
 	}
 	reprieveSingles()
 	return back

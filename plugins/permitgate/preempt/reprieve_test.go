@@ -26,6 +26,9 @@ func TestReprieveRunsFewFilters(t *testing.T) {
 		"all of them block, and have a budget": {
 			blocks: func(int) bool { return true }, trials: placing + reprievesAtLeast, victims: nodes * podsPerNode, violated: nodes * podsPerNode,
 		},
+		"one of a node's pods blocks, and all have a budget": {
+			blocks: func(k int) bool { return k == 33 }, trials: placing + nodes*(1+2*7) + nodes, victims: nodes, violated: nodes,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, asked := &scene{}, &counted{}

@@ -44,7 +44,7 @@ type FilterRunner interface {
 	State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool)
 }
 
-// Gang is a gang that has candidates as members.
+// Gang is a gang that has candidates as members: those that are bound, and how many of them it keeps unless all go.
 type Gang struct {
 	MinMember int
 	Bound     []*v1.Pod
@@ -63,10 +63,8 @@ type Search struct {
 	MayEvict, OnItsWay func(pod *v1.Pod) bool
 	// Stays reports whether a pod that was evicted did not leave in time: others are not evicted for room that waits for it.
 	Stays func(pod *v1.Pod) bool
-	// KeyOf returns the key of a pod's gang, false for one that is in none; GangOf returns a gang, false if it has no quorum to keep. GangOf is
-	// called once for each gang.
-	KeyOf   func(pod *v1.Pod) (types.NamespacedName, bool)
-	GangOf  func(key types.NamespacedName) (Gang, bool)
+	// GangOf returns a pod's gang, the same for all of its members; nil if it is in none that keeps members.
+	GangOf  func(pod *v1.Pod) *Gang
 	Budgets []*policyv1.PodDisruptionBudget
 	// Now is the clock of the search's limits of time.
 	Now func() time.Time
@@ -79,7 +77,7 @@ type Search struct {
 	byName   map[string]int    // the sites
 	sites    []site
 	leavers  []*candidate // the members that are about to lose their nodes
-	gangs    map[types.NamespacedName]*victimGang
+	gangs    map[*Gang]*victimGang
 	budgets  budgets
 	classes  []*class         // those that are to be placed first come first
 	states   []fwk.CycleState // by class, before anything has changed
@@ -119,7 +117,7 @@ func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
 
 // victimGang is a gang that candidates are members of. It keeps MinMember members, or is evicted as a whole.
 type victimGang struct {
-	Gang
+	*Gang
 	listed  bool         // members are known
 	members []*candidate // all of it; nil if one may not be evicted
 	highest int32        // the highest priority of its members
@@ -138,8 +136,10 @@ func (s *Search) Run(ctx context.Context) Result {
 	s.begin()
 	r := Result{Looked: s.list()}
 	best := s.cheapest(ctx, s.domains())
-	if best == nil && !s.Request.Topology.Required {
-		best = s.cheapest(ctx, s.cluster())
+	if !s.Request.Topology.Required && (best == nil || best.cost.violations > 0) { // no budget is violated for a preference
+		if anywhere := s.cheapest(ctx, s.cluster()); best == nil || anywhere != nil && anywhere.cost.violations < best.cost.violations {
+			best = anywhere
+		}
 	}
 	if best != nil {
 		best.describe(&r)
@@ -155,7 +155,7 @@ func (s *Search) begin() {
 		s.sites[i].name = info.Node().Name
 		s.byName[s.sites[i].name] = i
 	}
-	s.gangs, s.budgets = map[types.NamespacedName]*victimGang{}, newBudgets(s.Budgets)
+	s.gangs, s.budgets = map[*Gang]*victimGang{}, newBudgets(s.Budgets)
 }
 
 // overtime reports whether the time of the search is up.
@@ -307,16 +307,14 @@ func (s *Search) budgetsOf(c *candidate) []*budget {
 
 // gangOf returns the gang that a candidate is a member of, nil for none.
 func (s *Search) gangOf(pod *v1.Pod) *victimGang {
-	key, ok := s.KeyOf(pod)
-	if !ok {
+	gang := s.GangOf(pod)
+	if gang == nil {
 		return nil
 	}
-	g, known := s.gangs[key]
-	if !known {
-		if gang, hasQuorum := s.GangOf(key); hasQuorum {
-			g = &victimGang{Gang: gang}
-		}
-		s.gangs[key] = g
+	g := s.gangs[gang]
+	if g == nil {
+		g = &victimGang{Gang: gang}
+		s.gangs[gang] = g
 	}
 	return g
 }

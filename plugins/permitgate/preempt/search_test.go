@@ -150,23 +150,21 @@ func (s *scene) search(now func() time.Time) *Search {
 	for i, n := range s.nodes {
 		infos[i] = n
 	}
+	gangs := map[string]*Gang{}
+	for _, pod := range s.bound() {
+		if name := pod.Labels["gang"]; name != "" {
+			if gangs[name] == nil {
+				gangs[name] = &Gang{MinMember: s.gangs[name]}
+			}
+			gangs[name].Bound = append(gangs[name].Bound, pod)
+		}
+	}
 	return &Search{
 		Handle: filters{}, FilterRunner: filters{}, State: noState{}, Nodes: infos,
 		Request:  proposal.Request{Cluster: s, Classes: []proposal.Class{class}, Need: len(s.members), Filters: proposal.AllFilters},
 		MayEvict: func(pod *v1.Pod) bool { return *pod.Spec.Priority < *s.members[0].Spec.Priority },
 		OnItsWay: func(*v1.Pod) bool { return false }, Stays: func(*v1.Pod) bool { return false },
-		KeyOf: func(pod *v1.Pod) (types.NamespacedName, bool) {
-			return types.NamespacedName{Name: pod.Labels["gang"]}, pod.Labels["gang"] != ""
-		},
-		GangOf: func(key types.NamespacedName) (Gang, bool) {
-			g := Gang{MinMember: s.gangs[key.Name]}
-			for _, pod := range s.bound() {
-				if pod.Labels["gang"] == key.Name {
-					g.Bound = append(g.Bound, pod)
-				}
-			}
-			return g, true
-		},
+		GangOf:  func(pod *v1.Pod) *Gang { return gangs[pod.Labels["gang"]] },
 		Budgets: s.budgets, Now: now,
 	}
 }
@@ -439,4 +437,25 @@ func TestBlockersOfTheLowestPriority(t *testing.T) {
 	for _, pod := range r.Victims {
 		require.EqualValues(t, 1, *pod.Spec.Priority)
 	}
+}
+
+// TestNoBudgetIsViolatedForAPort where pods without one hold it on another node, though not on enough of them.
+func TestNoBudgetIsViolatedForAPort(t *testing.T) {
+	s := &scene{budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("default", "guarded", map[string]string{"app": "guarded"}, 0)}}
+	for i := range 4 {
+		blocker := newPod(fmt.Sprint("blocker-", i), 1, 1, true)
+		if i < 2 {
+			blocker.Labels = map[string]string{"app": "guarded"}
+		}
+		s.addNode(10).bind(blocker)
+	}
+	for i := range 3 {
+		s.members = append(s.members, newPod(fmt.Sprint("member-", i), 1, 3, true))
+	}
+	gone := map[types.UID]bool{}
+	for _, pod := range s.search(timeless).Run(t.Context()).Victims {
+		gone[pod.UID] = true
+	}
+	require.Len(t, gone, 3)
+	require.Equal(t, 1, s.violations(gone))
 }

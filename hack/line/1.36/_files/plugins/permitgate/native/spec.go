@@ -107,3 +107,6 @@ func (*Gangs) SendEvent(context.Context, types.NamespacedName, string, string) {
 
 // KeptOn returns nil.
 func (*Gangs) KeptOn(string, *v1.Pod) []*v1.Pod { return nil }
+
+// Keeps returns none.
+func (*Gangs) Keeps(types.NamespacedName) (atLeast int, bound []*v1.Pod) { return 0, nil }

@@ -1,0 +1,181 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// low returns a pod that any gang may evict.
+func low(name string) *st.PodWrapper { return member("", name).Priority(1) }
+
+// TestNativeGangsAreVictimsAsAWhole, or as far as they do without members: of a guarded gang minCount stay, of a group with the disruption
+// mode All all do.
+func TestNativeGangsAreVictimsAsAWhole(t *testing.T) {
+	all := func(group *schedulingv1beta1.PodGroup) {
+		group.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+	}
+	unguarded := func(group *schedulingv1beta1.PodGroup) {
+		group.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
+	}
+	for name, tt := range map[string]struct {
+		minCount int32
+		edits    []func(group *schedulingv1beta1.PodGroup)
+		left     []string
+		gone     []string
+	}{
+		"all members are needed":            {3, nil, []string{"n-0", "n-1", "n-2"}, []string{"single"}},
+		"one is not":                        {2, nil, []string{"single"}, nil},
+		"it is to be disrupted all at once": {2, []func(*schedulingv1beta1.PodGroup){all}, []string{"n-0", "n-1", "n-2"}, []string{"single"}},
+		"a basic group, all at once":        {1, []func(*schedulingv1beta1.PodGroup){unguarded, all}, []string{"n-0", "n-1", "n-2"}, []string{"single"}},
+		"a basic group":                     {1, []func(*schedulingv1beta1.PodGroup){unguarded}, []string{"single"}, nil},
+	} {
+		nativeBubble(t, name, func(t *testing.T) {
+			c := newGangCluster(t, 1, 1, 1, 1, 1)
+			c.start(withArgs(`{"nativeGroups": "Guard", "initialBackoff": "4m", "maxBackoff": "4m", "bindRehearsal": "Never"}`))
+			require.NoError(t, createNativeGang(t.Context(), c.client, "n", tt.minCount))
+			for _, edit := range tt.edits {
+				c.editNativeGroup("n", edit)
+			}
+			for i := range 3 {
+				c.bind(fmt.Sprint("node-", i), nativeMember("n", fmt.Sprint("n-", i)).Priority(1))
+			}
+			single := low("single")
+			if len(tt.gone) == 0 {
+				single.Priority(2) // the members come first
+			}
+			c.bind("node-3", single)
+			c.quiet()
+			c.requireBound(c.createUrgent(2, plain)...) // node-4 is free
+			c.requireLeft(tt.left, tt.gone)
+		})
+	}
+	nativeBubble(t, "there is nobody else", func(t *testing.T) {
+		c := newGangCluster(t, 1, 1, 1)
+		c.start(withArgs(`{"nativeGroups": "Guard", "initialBackoff": "4m", "maxBackoff": "4m", "bindRehearsal": "Never"}`))
+		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
+		c.bind("node-0", nativeMember("n", "n-0").Priority(1))
+		c.bind("node-1", nativeMember("n", "n-1").Priority(1))
+		c.quiet()
+		c.requireBound(c.createUrgent(2, plain)...)
+		c.soon(func() bool { return !c.exists("n-0") && !c.exists("n-1") })
+	})
+}
+
+// TestWhoKeepsMembersOffOtherNodesGoes alone: the others that were taken off its node for a look come back.
+func TestWhoKeepsMembersOffOtherNodesGoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		c.addZonalNode("large", "a", 16)
+		c.addZonalNode("small", "a", 1)
+		c.start(withArgs(preempting))
+		c.budget("guarded", 0)
+		c.bind("large",
+			ported(low("holds-the-port")), low("noisy").Label("app", "noisy"), low("beside"), low("guarded").Label("app", "guarded"))
+		c.quiet()
+		c.groups.set("urgent", 2)
+		c.create(
+			ported(member("urgent", "urgent-0", 4)).Priority(100),
+			member("urgent", "urgent-1").Priority(100).NodeSelector(map[string]string{v1.LabelHostname: "small"}).
+				PodAntiAffinity(v1.LabelTopologyZone, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "noisy"}}, st.PodAntiAffinityWithRequiredReq),
+		)
+		c.requireBound("urgent-0", "urgent-1")
+		c.requireLeft([]string{"beside", "guarded"}, []string{"holds-the-port", "noisy"})
+	})
+}
+
+// TestNoBudgetIsViolatedForAPreference of the gang to be in one zone.
+func TestNoBudgetIsViolatedForAPreference(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		for _, node := range []string{"a-0", "a-1", "b-0", "c-0"} {
+			c.addZonalNode(node, node[:1], 1)
+		}
+		c.start(withArgs(preempting))
+		c.budget("guarded", 0)
+		for _, node := range []string{"a-0", "a-1"} {
+			c.bind(node, low("low-"+node).Label("app", "guarded"))
+		}
+		for _, node := range []string{"b-0", "c-0"} {
+			c.bind(node, low("low-"+node))
+		}
+		c.quiet()
+		c.packed("urgent", 2, podgroup.PreferredTopologyAnnotation)
+		names := []string{"urgent-0", "urgent-1"}
+		for _, name := range names {
+			c.create(member("urgent", name).Priority(100))
+		}
+		c.requireBound(names...)
+		c.requireLeft([]string{"low-a-0", "low-a-1"}, []string{"low-b-0", "low-c-0"})
+	})
+}
+
+// TestReplacementPreemptsBesideAClaim: a member that a running gang has lost makes room of its own while another gang collects, and takes it at
+// once: neither is the end of its victim an event for it, nor that it is nominated.
+func TestReplacementPreemptsBesideAClaim(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		c.maxBackoff = 1000
+		c.start(withArgs(`{"initialBackoff": "1s", "starvationAfter": "20s", "bindRehearsal": "Never"}`))
+		c.addNode("node-0", 4)
+		c.groups.set("g", 3)
+		c.pass(time.Second)
+		c.groups.set("running", 2)
+		c.bind("node-0", low("victim"), member("", "same").Priority(10), member("running", "running-0").Priority(10))
+		names := []string{"g-0", "g-1", "g-2"}
+		for _, name := range names {
+			c.create(member("g", name).Priority(10))
+		}
+		c.starve(names...)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", ""))
+		c.create(member("running", "running-1").Priority(10))
+		require.Less(t, c.requireBound("running-1"), 10*time.Second, "as long as it collects")
+		c.requireLeft([]string{"same", "running-0"}, []string{"victim"})
+		c.requireUnbound(names...)
+	})
+}
+
+// TestDevicesThatAreTooFew for the gang, of which the search for victims counts those of one member at a time: it evicts pods in vain, but not
+// again and again.
+func TestDevicesThatAreTooFew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 4)
+		c.addDevices(1, "", "node-0")
+		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s", "bindRehearsal": "Never"}`))
+		c.groups.set("urgent", 2)
+		evicted := 0
+		refill := func() {
+			for i := range 4 {
+				if name := fmt.Sprint("low-", i); !c.exists(name) {
+					c.bind("node-0", low(name))
+					evicted++
+				}
+			}
+		}
+		refill()
+		evicted = 0
+		c.quiet()
+		for i := range 2 {
+			name := fmt.Sprint("urgent-", i)
+			c.addClaim(name)
+			pod := member("urgent", name, 2).Priority(100)
+			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+			c.create(pod)
+		}
+		for range 300 {
+			c.pass(time.Second)
+			refill()
+		}
+		t.Logf("%d evicted in five minutes", evicted)
+		require.LessOrEqual(t, evicted, 4)
+		require.Empty(t, c.boundAmong("urgent-0", "urgent-1"))
+	})
+}
