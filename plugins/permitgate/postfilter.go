@@ -35,7 +35,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
 		e.plan.addCost(a, now)
-		round, packed, preempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.nominated
+		round, packed, preempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.preempted
 		mayPreempt = e.gang.Unschedulable(pod.UID, hinted, detail, reason, now)
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return

@@ -21,6 +21,8 @@ type roundPlan struct {
 	rings   [][]string                // by class, the nodes that its members may be tried on
 	// nominated is true if members were nominated in the API when the round began.
 	nominated bool
+	// preempted is true if the round began on room that the gang had preempted.
+	preempted bool
 	// cost is how long its members' scheduling cycles have taken, until they found a node or none.
 	cost time.Duration
 }
@@ -118,6 +120,7 @@ func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomina
 // others.
 func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) (astray []*v1.Pod) {
 	e.plan = newRoundPlan(e.gang.RoundNumber())
+	e.plan.preempted = e.preempting != nil && e.preempting.cleared
 	for _, ring := range result.proposal.Rings {
 		names := make([]string, len(ring))
 		for i, at := range ring {
