@@ -207,7 +207,8 @@ func (e *gangEntry) awaitsReplacement() bool {
 	return e.gang.Phase() == gang.Gathering && e.gang.RoundNumber() == 0 && e.gang.AnyPlaced()
 }
 
-// schedulesAlone reports whether a member without a node is scheduled like any pod: the quorum is complete, or lacks one.
+// schedulesAlone reports whether a member without a node is scheduled like any pod: the quorum is complete, or lacks one
+// member.
 func (e *gangEntry) schedulesAlone() bool {
 	phase := e.gang.Phase()
 	return phase == gang.Releasing || phase == gang.Whole || e.awaitsReplacement()

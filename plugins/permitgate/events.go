@@ -26,8 +26,8 @@ func (p *PermitGate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 	}, nil
 }
 
-// isSchedulableAfterPodDeletion is the hint for the end of a pod: it may have been the victim of one that a gang's claim
-// keeps off, which is let onto the node then. It runs under the scheduling queue's lock.
+// isSchedulableAfterPodDeletion is the hint for the end of a pod: it may have been the victim of one that a gang's
+// claim keeps off, which is let onto the node then. It runs under the scheduling queue's lock.
 func (p *PermitGate) isSchedulableAfterPodDeletion(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
 	if p.gangs.collecting.hasRefused(pod.UID) {
 		return fwk.Queue, nil

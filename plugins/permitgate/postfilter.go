@@ -42,7 +42,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		}
 		pause, idle := gatherPauses(e.plan.cost, len(p.gangs.lackRoom)+1)
 		e.gang.PauseAtLeast(pause, idle, now)
-		if preempted { // the filters refuse what a search took for room, as of devices, of which it counts one member's at a time
+		if preempted { // the filters refuse what a search took for room: it asks about one member's devices at a time
 			e.searchAfter = now.Add(searchAtMost)
 		}
 		if !packed { // a packed gang tries its next domain first

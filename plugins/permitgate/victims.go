@@ -130,8 +130,8 @@ func ofDaemonSet(pod *v1.Pod) bool {
 	})
 }
 
-// gangOf returns a function that returns the gang of a pod that may be a victim, nil for none that keeps members. It looks
-// at each gang once.
+// gangOf returns a function that returns the gang of a pod that may be a victim, nil for none that keeps members. It
+// looks at each gang once.
 func (v *victimSearch) gangOf() func(pod *v1.Pod) *preempt.Gang {
 	known := map[gangID]*preempt.Gang{}
 	return func(pod *v1.Pod) *preempt.Gang {

@@ -152,8 +152,9 @@ func (a *attempt) anyViolates(i int) bool {
 	return len(a.removable(i, nil, true)) > len(a.removable(i, nil, false))
 }
 
-// accept places a member of a class on a node, if the filters accept it there without the victims of its price, or at least without all pods
-// that may go, as far as the price may violate budgets. Then the price gets these as victims, and most of them will be reprieved.
+// accept places a member of a class on a node, if the filters accept it there without the victims of its price, or at
+// least without all pods that may go, as far as the price may violate budgets. Then the price gets these as victims, and
+// most of them will be reprieved.
 func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
 	a.evict(ctx, p.victims...)
 	if !a.failed && !a.fits(ctx, k, p.site) {

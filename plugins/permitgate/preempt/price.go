@@ -85,8 +85,8 @@ func (a *attempt) price(c *class, i int) (price, bool) {
 	return p, true
 }
 
-// removable lists pods on a node that may go, until nothing is lacking: those that violate no budget, and then the others if they may be
-// violated. It reduces the lack; without one it lists all.
+// removable lists pods on a node that may go, until nothing is lacking: those that violate no budget, and then the
+// others if budgets may be violated. It reduces the lack; without one it lists all.
 func (a *attempt) removable(i int, lack []int64, mayViolate bool) (pods []*candidate) {
 	for _, violating := range []bool{false, true} {
 		if violating && !mayViolate {

@@ -102,8 +102,8 @@ func (a *attempt) allFit(ctx context.Context) bool {
 	return true
 }
 
-// reprieveBesideAll puts back what does not keep members off other nodes. It tries all together, and each half if that is
-// refused, as reprieveOn does.
+// reprieveBesideAll puts back what does not keep members off other nodes. It tries all together, and each half if that
+// is refused, as reprieveOn does.
 func (a *attempt) reprieveBesideAll(ctx context.Context, units [][]*candidate) {
 	if !a.mayAsk() {
 		return

@@ -137,7 +137,8 @@ func (s *Search) Run(ctx context.Context) Result {
 	r := Result{Looked: s.list()}
 	best := s.cheapest(ctx, s.domains())
 	if !s.Request.Topology.Required && (best == nil || best.cost.violations > 0) { // no budget is violated for a preference
-		if anywhere := s.cheapest(ctx, s.cluster()); best == nil || anywhere != nil && anywhere.cost.violations < best.cost.violations {
+		anywhere := s.cheapest(ctx, s.cluster())
+		if best == nil || anywhere != nil && anywhere.cost.violations < best.cost.violations {
 			best = anywhere
 		}
 	}

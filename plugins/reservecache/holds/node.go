@@ -108,8 +108,8 @@ type Excess struct {
 
 // Excess returns the claims of which not all that is unused has room beside the pods; none when the node is not too
 // full. What pods leave of the slots that they use stays with these, whatever the priority of their claim: it comes
-// before all slots and amounts that could go elsewhere, which are served in the order of Holds. A node is too full after
-// a pod that holds do not keep off took the room, and after it shrank.
+// before all slots and amounts that could go elsewhere, which are served in the order of Holds. A node is too full
+// after a pod that holds do not keep off took the room, and after it shrank.
 func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned) []Excess {
 	if n == nil {
 		return nil

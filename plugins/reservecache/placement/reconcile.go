@@ -171,8 +171,8 @@ func (p *Planner) requestReconcileOfMisplacedLocked(n *nodeRoom) {
 	}
 }
 
-// requestReconcileOfFollowersLocked has Reconcile move unused slots of inclusive claims to a node on which their pods run
-// outside of slots, if it has room now. Such a claim may seek no room: it has all its slots.
+// requestReconcileOfFollowersLocked has Reconcile move unused slots of inclusive claims to a node on which their pods
+// run outside of slots, if it has room now. Such a claim may seek no room: it has all its slots.
 func (p *Planner) requestReconcileOfFollowersLocked(n *nodeRoom) {
 	for uid, owned := range n.owned {
 		c := p.claims[uid]
