@@ -31,31 +31,42 @@ func TestWhatRequestsSayAboutAKind(t *testing.T) {
 		served   bool
 	}{
 		{
-			"a kind that is not installed", []request{{absent, true}, {absent, false}},
-			State{Refused: NotInstalled, Err: absent, Since: start.Add(time.Second)}, false,
+			"a kind that is not installed",
+			[]request{{absent, true}, {absent, false}},
+			State{Refused: NotInstalled, Err: absent, Since: start.Add(time.Second)},
+			false,
 		},
 		{
-			"one that may not be listed", []request{{forbidden, true}, {forbidden, false}},
-			State{Refused: Forbidden, Err: forbidden, Since: start.Add(time.Second), Unwatched: true}, true,
+			"one that may not be listed",
+			[]request{{forbidden, true}, {forbidden, false}},
+			State{Refused: Forbidden, Err: forbidden, Since: start.Add(time.Second), Unwatched: true},
+			true,
 		},
 		{
-			"one that may be listed alone", []request{{forbidden, true}, {nil, false}, {forbidden, true}},
-			State{Unwatched: true}, false,
+			"one that may be listed alone",
+			[]request{{forbidden, true}, {nil, false}, {forbidden, true}},
+			State{Unwatched: true},
+			false,
 		},
 		{"and then watched too", []request{{forbidden, true}, {nil, true}}, State{}, false},
 		{
 			"a server that cannot send a list through a watch is asked for a list",
-			[]request{{apierrors.NewBadRequest("sendInitialEvents"), true}, {nil, false}}, State{}, false,
+			[]request{{apierrors.NewBadRequest("sendInitialEvents"), true}, {nil, false}},
+			State{},
+			false,
 		},
 		{
-			"a connection that fails", []request{{errBroken, true}, {errBroken, false}},
-			State{Err: errBroken, Since: start}, false,
+			"a connection that fails",
+			[]request{{errBroken, true}, {errBroken, false}},
+			State{Err: errBroken, Since: start},
+			false,
 		},
 		{"and is back", []request{{errBroken, false}, {nil, false}}, State{Since: start}, false},
 		{
 			"a version that is gone is no fault",
 			[]request{{apierrors.NewResourceExpired("old"), true}, {apierrors.NewResourceExpired("old"), false}},
-			State{}, false,
+			State{},
+			false,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -10,7 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -44,13 +47,85 @@ func TestWhatIsNotSeenStays(t *testing.T) {
 	require.Empty(t, cluster.Unread(decidingKinds...))
 }
 
-// lists answers each list with an error, or with nothing.
-type lists struct {
+// server lists what it has or an error, and notes what is deleted.
+type server struct {
 	client.Client
-	err error
+	err, refuses error // of lists, and of what is applied
+	buffers      []unstructured.Unstructured
+	templates    []v1.PodTemplate
+	deleted      []string
 }
 
-func (l *lists) List(context.Context, client.ObjectList, ...client.ListOption) error { return l.err }
+func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch l := list.(type) {
+	case *unstructured.UnstructuredList:
+		l.Items = s.buffers
+	case *v1.PodTemplateList:
+		l.Items = s.templates
+	}
+	return s.err
+}
+
+func (s *server) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return s.refuses
+}
+
+func (s *server) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
+	s.deleted = append(s.deleted, obj.GetNamespace()+"/"+obj.GetName())
+	return nil
+}
+
+func (s *server) Status() client.SubResourceWriter { return statusWriter{} }
+
+type statusWriter struct{ client.SubResourceWriter }
+
+func (statusWriter) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return nil
+}
+
+// TestAnotherNamespace: what is asked for in one namespace stays until it is asked for in the other one, which may not
+// exist.
+func TestAnotherNamespace(t *testing.T) {
+	cluster := snapshot.New(start)
+	cluster.Add(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1.LabelTopologyZone: "a"}}})
+	cluster.Add(&v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Slot:  v1alpha1.ReservationSlot{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+			Zones: []v1alpha1.ReservationZone{{Name: "b", Slots: 2}},
+			Buy:   &v1alpha1.Buy{Namespace: "new", Max: 10},
+		},
+	})
+	own := metav1.ObjectMeta{
+		Namespace: "old", Name: "web-1", Labels: map[string]string{buy.OwnerLabel: "1"},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation", UID: "1", Controller: new(true)},
+		},
+	}
+	var buffer unstructured.Unstructured
+	buffer.SetNamespace(own.Namespace)
+	buffer.SetName(own.Name)
+	buffer.SetLabels(own.Labels)
+	buffer.SetOwnerReferences(own.OwnerReferences)
+	to := &server{
+		refuses: errors.New("namespaces \"new\" not found"), buffers: []unstructured.Unstructured{buffer},
+		templates: []v1.PodTemplate{{ObjectMeta: own}},
+	}
+	c := New(parts.Shared{Client: to, CPUFraction: 1000})
+	now := start
+	c.now = func() time.Time { return now }
+	turn := func() {
+		now = now.Add(time.Minute)
+		_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
+		require.NoError(t, err)
+	}
+	turn()
+	require.Empty(t, to.deleted)
+	require.EqualValues(t, 2, c.asked["1"].wanted)
+	to.refuses = nil
+	turn()
+	require.Equal(t, []string{"old/web-1", "old/web-1"}, to.deleted)
+}
 
 // TestNothingIsLeft: that nothing of the part is left is seen, not concluded from an API server that does not answer.
 func TestNothingIsLeft(t *testing.T) {
@@ -62,7 +137,7 @@ func TestNothingIsLeft(t *testing.T) {
 		{&meta.NoKindMatchError{}, idleInterval},
 		{nil, idleInterval},
 	} {
-		c := New(parts.Shared{Client: &lists{err: tc.err}, CPUFraction: 1})
+		c := New(parts.Shared{Client: &server{err: tc.err}, CPUFraction: 1})
 		cluster := snapshot.New(start)
 		next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
 		require.NoError(t, err)

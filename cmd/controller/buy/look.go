@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -179,6 +180,11 @@ func (c *Controller) applyPlanned(ctx context.Context, d *buy.Demand, next *plan
 				b.Asked = buy.Read(before).Asked
 			}
 		}
+	}
+	if first != nil { // nothing is taken away in another namespace before it is asked for in this one
+		elsewhere := func(key types.NamespacedName) bool { return key.Namespace != d.Buy.Namespace }
+		maps.DeleteFunc(buffers, func(key types.NamespacedName, _ *unstructured.Unstructured) bool { return elsewhere(key) })
+		maps.DeleteFunc(templates, func(key types.NamespacedName, _ *v1.PodTemplate) bool { return elsewhere(key) })
 	}
 	return first
 }
