@@ -104,7 +104,7 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Durat
 	if (len(step.Evict) > 0 || !equality.Semantic.DeepEqual(read.Status, r.Status)) && !l.writeFrom(ctx, read, r) {
 		return retryInterval, ctx.Err()
 	}
-	if len(step.Evict) > 0 {
+	if len(step.Evict) > 0 && ctx.Err() == nil {
 		l.evictAll(ctx, r, step, written)
 	}
 	if !step.Again.IsZero() {

@@ -20,8 +20,8 @@ import (
 	"zonewise.dev/internal/crd"
 )
 
-// eventTimeout is how long the events of one look may take.
-const eventTimeout = 5 * time.Second
+// writeTimeout is how long the status and the events of one look may take.
+const writeTimeout = 10 * time.Second
 
 // write writes a status against the version of the object that was read, and reports whether it is written.
 func (c *Controller) write(ctx context.Context, r *v1alpha1.ZoneRebalance) bool {
@@ -49,15 +49,19 @@ func (c *Controller) write(ctx context.Context, r *v1alpha1.ZoneRebalance) bool 
 // writeFrom writes a status that was read otherwise, and an event for each move that has come further, and if the plan
 // is stopped.
 func (c *Controller) writeFrom(ctx context.Context, read, r *v1alpha1.ZoneRebalance) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	// What is in the status is told although the process ends, also while the answer is on its way: the next one does not know that it is
+	// news.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
 	if !c.write(ctx, r) {
 		return false
 	}
 	c.mu.Lock()
 	c.status[r.Name] = *r.DeepCopy()
 	c.mu.Unlock()
-	// What is in the status is told although the process ends: the next one does not know that it is news.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
-	defer cancel()
 	for _, event := range eventsBetween(read, r) {
 		if err := c.shared.Client.Create(ctx, event); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot write an event", "zonerebalance", klog.KObj(r))

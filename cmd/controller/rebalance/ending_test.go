@@ -1,0 +1,60 @@
+package rebalance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/parts"
+)
+
+// endingServer tells the process to end when it has stored a status, before it answers.
+type endingServer struct {
+	*server
+	end func()
+}
+
+func (s *endingServer) Status() client.SubResourceWriter {
+	return &endingWriter{s.server.Status(), s.end}
+}
+
+type endingWriter struct {
+	client.SubResourceWriter
+	end func()
+}
+
+func (w *endingWriter) Update(ctx context.Context, obj client.Object, options ...client.SubResourceUpdateOption) error {
+	err := w.SubResourceWriter.Update(ctx, obj, options...)
+	w.end()
+	return errors.Join(err, ctx.Err())
+}
+
+// TestTheEndOfAProcessLosesNoEvent: a process is told to end while the answer to a status is on its way. What the status says is told all the
+// same, since the next process does not know that it is news; nothing is evicted any more.
+func TestTheEndOfAProcessLosesNoEvent(t *testing.T) {
+	w := newWorld(t)
+	w.turn(0)
+	w.turn(6 * time.Minute)
+	require.Len(t, w.stored.Status.Moves, 2)
+	require.Empty(t, w.events)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w.controller = New(parts.Shared{Client: &endingServer{w.server, cancel}, CPUFraction: 1000}, Options{Seeds: 1})
+	w.controller.now = func() time.Time { return w.now }
+	_, err := w.controller.Turn(ctx, func() *snapshot.Snapshot {
+		s := snapshot.New(w.now)
+		s.Add(w.cluster.Objects()...)
+		s.Add(w.stored.DeepCopy())
+		return s
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, v1alpha1.MoveEvicting, w.stored.Status.Moves[0].State)
+	require.Equal(t, []string{"MoveEvicting"}, w.events)
+	require.Empty(t, w.evicted)
+}
