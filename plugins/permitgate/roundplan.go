@@ -45,9 +45,6 @@ func (p *roundPlan) nodesFor(uid types.UID) []string {
 		return nil
 	}
 	nodes := []string{own.node}
-	if own.class >= len(p.rings) {
-		return nodes
-	}
 	ring := p.rings[own.class]
 	for i := 1; i < len(ring) && len(nodes) <= alternates; i++ {
 		if node := ring[(own.ring+i)%len(ring)]; node != own.node {

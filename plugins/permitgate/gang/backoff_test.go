@@ -225,7 +225,7 @@ func TestCyclesWithoutAResult(t *testing.T) {
 		for ms := range 4 {
 			enqueue(t, g, ids[2], after(10*ms), gang.ReasonNone, false)
 			enter(t, g, after(10*ms+1), ids[2])
-			g.Unschedulable(ids[2], false, "no room", "no room", after(10*ms+2))
+			g.Unschedulable(ids[2], true, "no room", "no room", after(10*ms+2))
 		}
 	})
 	t.Run("of a scout", func(t *testing.T) {

@@ -120,11 +120,6 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (scout bool, reason Reason, d
 	}
 	m.unanswered++
 	m.entered = true
-	if g.failed(m) {
-		// Something made the pod worth another try within the round.
-		m.inRound = true
-		g.round.idle++
-	}
 	if m.inRound {
 		g.round.stepAt = now
 		g.wakeAt(m, now.Add(retryMax)) // in case its cycle ends without a result
@@ -261,9 +256,6 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	case memberIdle:
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {
 			g.noteRefused(m, now)
-			break
-		}
-		if g.failed(m) {
 			break
 		}
 		if held || g.round == nil || !m.inRound {

@@ -180,13 +180,11 @@ func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	default:
 		return
 	}
+	m.letIn = false // it has to wait for the quorum, or the next round
 	m.refused = g.config.Native
 	g.noteFirstTried(m, now)
 	g.rollBackIfShort(r, now)
 }
-
-// failed reports whether a member has failed in the present round.
-func (g *Gang) failed(m *member) bool { return g.round != nil && m.letIn && !m.inRound }
 
 // pickScout returns the member in whose cycle the proposal is to be made: the one that was activated least often without
 // coming to a cycle, and of several always the same.

@@ -123,6 +123,16 @@ func TestMemberIsTriedAgain(t *testing.T) {
 	require.Zero(t, g.RoundNumber())
 }
 
+// TestFailedMemberIsOutOfTheRound: one that the quorum can do without is tried again when that has been released.
+func TestFailedMemberIsOutOfTheRound(t *testing.T) {
+	g, ids := gathering(t, 2, 3)
+	require.False(t, g.Unschedulable(ids[2], false, "no room", "no room", after(1)))
+	requireRefuses(t, g, ids[2], after(2), gang.ReasonSpare, "quorum")
+	wait(t, g, after(3), ids[:2]...)
+	require.Len(t, g.Release(ids[:2], after(4)), 2)
+	require.Equal(t, ids[2:], g.Act(after(4)).Activate)
+}
+
 // TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been released.
 func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 	g, ids := newGang(2, 3)
