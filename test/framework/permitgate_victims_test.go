@@ -124,7 +124,7 @@ func TestReplacementPreemptsBesideAClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t)
 		c.maxBackoff = 1000
-		c.start(withArgs(`{"initialBackoff": "1s", "starvationAfter": "20s", "bindRehearsal": "Never"}`))
+		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s", "starvationAfter": "20s", "bindRehearsal": "Never"}`))
 		c.addNode("node-0", 4)
 		c.groups.set("g", 3)
 		c.pass(time.Second)
