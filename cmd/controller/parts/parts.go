@@ -88,10 +88,15 @@ func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Dura
 	}
 }
 
-// work has the workers work for about so long, by a step at least. If changed is not nil, it ends when something is received from it, and when a worker has
-// something to write.
+// work has the workers work for about so long, by a step at least. If changed is not nil, it ends, also before the first step, when something is received from
+// it, and when a worker has something to write.
 func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time.Duration) error {
 	for began := time.Now(); ; {
+		select { // before a step
+		case <-changed:
+			return nil
+		default:
+		}
 		pause, written := time.Duration(math.MaxInt64), false
 		for _, p := range parts {
 			w, works := p.(Worker)
@@ -106,11 +111,6 @@ func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time
 		}
 		if written && changed != nil {
 			return nil
-		}
-		select { // before a further step
-		case <-changed:
-			return nil
-		default:
 		}
 		timer := time.NewTimer(min(pause, limit-time.Since(began)))
 		select {

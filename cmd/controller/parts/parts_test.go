@@ -55,7 +55,7 @@ func TestWork(t *testing.T) {
 		next      []time.Duration
 		doneAt    int
 		limit     time.Duration
-		changedAt time.Duration // 0: never
+		changedAt time.Duration // 0: never; below: before it begins
 		settles   bool
 		steps     int
 		took      time.Duration
@@ -65,6 +65,7 @@ func TestWork(t *testing.T) {
 		{name: "within the budget", next: []time.Duration{3 * time.Second, 3 * time.Second, 3 * time.Second}, limit: 6 * time.Second, steps: 2, took: 6 * time.Second},
 		{name: "nothing to do", limit: time.Hour, took: time.Hour},
 		{name: "nothing to do, and a change", limit: math.MaxInt64, changedAt: time.Minute, took: time.Minute},
+		{name: "a change before", next: make([]time.Duration, 9), limit: time.Hour, changedAt: -1},
 		{name: "a change in a step", next: make([]time.Duration, 9), limit: time.Hour, changedAt: 2500 * time.Millisecond, steps: 3, took: 3 * time.Second},
 		{name: "something to write", next: make([]time.Duration, 9), doneAt: 2, limit: time.Hour, steps: 2, took: 2 * time.Second},
 		{name: "a change settles", next: make([]time.Duration, 9), doneAt: 2, settles: true, limit: 5 * time.Second, steps: 5, took: 5 * time.Second},
@@ -75,6 +76,9 @@ func TestWork(t *testing.T) {
 				var changed chan struct{}
 				if !tc.settles {
 					changed = make(chan struct{}, 1)
+				}
+				if tc.changedAt < 0 {
+					changed <- struct{}{}
 				}
 				if tc.changedAt > 0 {
 					time.AfterFunc(tc.changedAt, func() { changed <- struct{}{} })
