@@ -12,14 +12,14 @@ import (
 )
 
 // Recheck says why moves of a plan, made together, would not go as planned in the cluster as it is now; empty if they
-// would. It tries them on a fork of a copy of that cluster. Of a move it uses Namespace, Name, UID, From and To. An error
-// is that of ctx or of a copy.
+// would. It makes them in a copy of that cluster, which is none of it afterwards: a fork would cost more than all else. Of a
+// move it uses Namespace, Name, UID, From and To. An error is that of ctx or of the copy.
 func Recheck(ctx context.Context, now *sim.Sim, options Options, moves []Move) (why string, err error) {
-	c, err := newCopy(ctx, now, 0, options)
-	if err != nil {
+	now.SetPatience(bindTime)
+	if err := now.Run(ctx); err != nil {
 		return "", err
 	}
-	defer func() { c.sim.Close() }()
+	c := &copyState{sim: now, options: options, standing: StandingOf(now, options)}
 	var batch []candidate
 	for i := range moves {
 		m := &moves[i]

@@ -6,9 +6,13 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/policies"
 	"zonewise.dev/internal/feature"
@@ -24,26 +28,38 @@ type reader struct {
 	rules    map[string]*rule
 	selects  func(*v1.Pod) bool
 	open     map[string]map[string]bool // openZones by the eligibility's key
+	// carried has what the last pod of each controller carries, by the controller's UID: its next pod is most likely like it.
+	carried map[types.UID]*carried
+}
+
+// carried are the rules of pods that are alike.
+type carried struct {
+	like     *v1.Pod
+	workload string
+	rules    []carriedRule
+}
+
+// carriedRule is a rule as a pod carries it. It counts the pod only on eligible nodes.
+type carriedRule struct {
+	key      string
+	eligible counts.Eligibility
+	makeRule func() *rule
 }
 
 // rulesOf returns the rules about zones that pods carry, in the order of their keys. stays says why a pod may not be moved, selects of which pods the
 // rules are to hold.
 func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod) bool) []*rule {
-	r := &reader{Census: c, selects: selects, policies: policies.Read(c), rules: map[string]*rule{}, open: map[string]map[string]bool{}}
+	r := &reader{
+		Census: c, selects: selects, policies: policies.Read(c), rules: map[string]*rule{}, open: map[string]map[string]bool{}, carried: map[types.UID]*carried{},
+	}
 	for _, pod := range c.Pods {
 		if pod.On == nil || pod.On.Zone == "" {
 			continue
 		}
-		why := stays(pod.Pod)
-		constraints := pods.SpreadConstraints(pod.Pod)
-		for i := range constraints {
-			if census.OverZones(constraints[i]) {
-				r.addConstraint(pod, constraints, i, why)
-			}
-		}
-		for _, p := range r.policies.In(pod.Namespace) {
-			if p.Selects(pod.Labels) {
-				r.addPolicy(pod, p, why)
+		why, carries := stays(pod.Pod), r.carriedBy(pod.Pod)
+		for i := range carries.rules {
+			if counts.Admits(carries.rules[i].eligible, pod.On.Node) {
+				r.rule(&carries.rules[i], carries.workload, pod.Pod).add(pod, why)
 			}
 		}
 	}
@@ -62,22 +78,56 @@ func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod)
 	return out
 }
 
-// rule returns the rule with a key, which it makes when there is none yet.
-func (r *reader) rule(key string, pod *census.Pod, makeRule func() *rule) *rule {
-	out := r.rules[key]
+// rule returns the rule that a pod carries, which it makes when there is none yet.
+func (r *reader) rule(c *carriedRule, workload string, pod *v1.Pod) *rule {
+	out := r.rules[c.key]
 	if out == nil {
-		out = makeRule()
-		out.key, out.namespace, out.workloads, out.zones = key, pod.Namespace, map[string]bool{}, map[string]*zonePods{}
-		eligible := counts.EligibilityOf(pod.Pod, true, true, feature.TolerationOperators())
+		out = c.makeRule()
+		out.key, out.namespace, out.workloads, out.zones = c.key, pod.Namespace, map[string]bool{}, map[string]*zonePods{}
+		eligible := counts.EligibilityOf(pod, true, true, feature.TolerationOperators())
 		if r.open[eligible.Key()] == nil {
 			r.open[eligible.Key()] = openZones(r.Census, eligible)
 		}
 		out.open = r.open[eligible.Key()]
-		r.rules[key] = out
+		r.rules[c.key] = out
 	}
-	out.workloads[r.Workload(pod.Pod)] = true
-	out.selected = out.selected || r.selects(pod.Pod)
+	out.workloads[workload] = true
+	out.selected = out.selected || r.selects(pod)
 	return out
+}
+
+// carriedBy returns the rules that a pod carries.
+func (r *reader) carriedBy(pod *v1.Pod) *carried {
+	over := metav1.GetControllerOfNoCopy(pod)
+	if over != nil {
+		if known := r.carried[over.UID]; known != nil && alike(known.like, pod) {
+			return known
+		}
+	}
+	out := &carried{like: pod, workload: r.Workload(pod)}
+	constraints := pods.SpreadConstraints(pod)
+	for i := range constraints {
+		if census.OverZones(constraints[i]) {
+			out.addConstraint(constraints, i)
+		}
+	}
+	for _, p := range r.policies.In(pod.Namespace) {
+		if p.Selects(pod.Labels) {
+			out.addPolicy(r, p)
+		}
+	}
+	if over != nil {
+		r.carried[over.UID] = out
+	}
+	return out
+}
+
+// alike reports whether two pods of one controller carry the same rules.
+func alike(a, b *v1.Pod) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) &&
+		a.Annotations[v1alpha1.ShownToAutoscalersAnnotation] == b.Annotations[v1alpha1.ShownToAutoscalersAnnotation] &&
+		equality.Semantic.DeepEqual(a.Spec.TopologySpreadConstraints, b.Spec.TopologySpreadConstraints) &&
+		equality.Semantic.DeepEqual(a.Spec.Affinity, b.Spec.Affinity) && equality.Semantic.DeepEqual(a.Spec.Tolerations, b.Spec.Tolerations)
 }
 
 // keyOf is that of an eligibility, which is nil if all nodes are eligible.
@@ -88,41 +138,40 @@ func keyOf(e counts.Eligibility) string {
 	return e.Key()
 }
 
-// addConstraint enters a pod for one of its constraints, unless the constraint does not count the pod.
-func (r *reader) addConstraint(pod *census.Pod, all []v1.TopologySpreadConstraint, number int, stays string) {
-	c := &all[number]
-	query := census.QueryOf(pod.Pod, c)
+// addConstraint adds one of the constraints of the pod, unless it does not count the pod.
+func (c *carried) addConstraint(all []v1.TopologySpreadConstraint, number int) {
+	constraint := &all[number]
+	query := census.QueryOf(c.like, constraint)
 	for i := range all {
-		if other := &all[i]; other.WhenUnsatisfiable == c.WhenUnsatisfiable {
+		if other := &all[i]; other.WhenUnsatisfiable == constraint.WhenUnsatisfiable {
 			query.RequiredKeys = append(query.RequiredKeys, other.TopologyKey) // as ZoneSpread's PreFilter and PreScore do
 		}
 	}
-	if !query.Selector.Matches(labels.Set(pod.Labels)) || !counts.Admits(query.Eligibility, pod.On.Node) {
+	if !query.Selector.Matches(labels.Set(c.like.Labels)) {
 		return
 	}
-	minDomains := ptr.Deref(c.MinDomains, 1)
-	key := fmt.Sprint("constraint ", pod.Namespace, " ", query.Selector, " ", c.MaxSkew, " ", minDomains, " ", query.RequiredKeys, " ", keyOf(query.Eligibility), " ",
-		keyOf(counts.EligibilityOf(pod.Pod, true, true, feature.TolerationOperators())))
-	r.rule(key, pod, func() *rule {
+	minDomains := ptr.Deref(constraint.MinDomains, 1)
+	key := fmt.Sprint("constraint ", c.like.Namespace, " ", query.Selector, " ", constraint.MaxSkew, " ", minDomains, " ", query.RequiredKeys, " ",
+		keyOf(query.Eligibility), " ", keyOf(counts.EligibilityOf(c.like, true, true, feature.TolerationOperators())))
+	c.rules = append(c.rules, carriedRule{key: key, eligible: query.Eligibility, makeRule: func() *rule {
 		return &rule{
 			name: "topologySpreadConstraint", counted: query.Selector, queries: []counts.Query{query},
-			build: func(tables []*counts.Table) table { return newConstraintTable(tables[0], c.MaxSkew, minDomains) },
+			build: func(tables []*counts.Table) table {
+				return newConstraintTable(tables[0], constraint.MaxSkew, minDomains)
+			},
 		}
-	}).add(pod, stays)
+	}})
 }
 
-// addPolicy enters a pod for a policy that selects it. What is counted is what ZoneSpread counts for a pod like it.
-func (r *reader) addPolicy(pod *census.Pod, p *policies.Policy, stays string) {
-	decision := r.policies.Decide(p, pod.Pod)
-	if !counts.Admits(decision.Eligible, pod.On.Node) {
-		return
-	}
-	r.rule(decision.Key, pod, func() *rule {
+// addPolicy adds a policy that selects the pod. What is counted is what ZoneSpread counts for a pod like it.
+func (c *carried) addPolicy(r *reader, p *policies.Policy) {
+	decision := r.policies.Decide(p, c.like)
+	c.rules = append(c.rules, carriedRule{key: decision.Key, eligible: decision.Eligible, makeRule: func() *rule {
 		// A zone that has come back is to have its share, however long its recovery still takes.
 		maps.DeleteFunc(decision.Availability, func(_ string, a policy.Availability) bool { return a == policy.Recovering })
 		return &rule{
 			name: "ZoneSpreadPolicy " + p.Key(), counted: decision.Counted(), queries: decision.Queries(),
 			build: func(tables []*counts.Table) table { return policyTable{decision.Table(tables)} },
 		}
-	}).add(pod, stays)
+	}})
 }

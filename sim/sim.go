@@ -310,6 +310,9 @@ func (s *Sim) beginRequest() (done func()) {
 // Now is the time in the copy.
 func (s *Sim) Now() time.Time { return s.clock.Now() }
 
+// SetPatience changes Options.Patience for the runs to come.
+func (s *Sim) SetPatience(d time.Duration) { s.options.Patience = d }
+
 // Options are those of the copy.
 func (s *Sim) Options() Options { return s.options }
 

@@ -139,6 +139,8 @@ func (a *answers) follows(moves []v1alpha1.RebalanceMove) (why string, from time
 		a.err = err
 		return err.Error(), time.Time{}
 	}
+	a.copied = nil // the moves are made in it
+	defer copied.Close()
 	asked := make([]rebalance.Move, 0, len(moves))
 	for i := range moves {
 		m := &moves[i]
