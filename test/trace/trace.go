@@ -19,6 +19,9 @@ type Options struct {
 	Load float64
 	// Seed decides which nodes are in which zone, and the order of the services.
 	Seed uint64
+	// Services, if not 0, is how many services there are, and Pods how many replicas all have, each at least one. Those beyond the
+	// trace's own are drawn from these, with replacement. Times is not used then: the nodes are as large as Load says.
+	Services, Pods int
 }
 
 // Cluster has nodes, and services that are still to be placed.
@@ -44,6 +47,11 @@ func New(o Options) *Cluster {
 			plus(&instances, s.Each, s.Instances)
 		}
 	}
+	if o.Services > 0 {
+		c.drawServices(o)
+		c.sizeNodes(o.Load)
+		return c
+	}
 	share := func(of int) float64 { return float64(c.Total[of]) / float64(instances[of]) }
 	scale := o.Load * min(share(workload.CPU), share(workload.Memory))
 	for i := range c.Services {
@@ -54,7 +62,52 @@ func New(o Options) *Cluster {
 	return c
 }
 
+// drawServices makes the services and the pods as many as the options say. The pods are shared by the instances of the trace.
+func (c *Cluster) drawServices(o Options) {
+	r, traced := rand.New(rand.NewPCG(o.Seed, 5)), len(c.Services)
+	for len(c.Services) < o.Services {
+		s := c.Services[r.IntN(traced)]
+		s.App = fmt.Sprintf("%s-%d", s.App, len(c.Services))
+		c.Services = append(c.Services, s)
+	}
+	c.Services = c.Services[:o.Services]
+	instances := 0
+	for i := range c.Services {
+		c.Services[i].Replicas = 1
+		instances += c.Services[i].Instances
+	}
+	for range o.Pods - o.Services { // to the service that is furthest behind its share
+		behind := func(i int) int { return c.Services[i].Instances*o.Pods - c.Services[i].Replicas*instances }
+		next := 0
+		for i := range c.Services {
+			if behind(i) > behind(next) {
+				next = i
+			}
+		}
+		c.Services[next].Replicas++
+	}
+	for _, s := range c.Services {
+		plus(&c.Asked, s.Each, s.Replicas)
+	}
+}
+
+// sizeNodes makes the nodes so large that the services ask for that part of the CPU or of the memory, whichever is more.
+func (c *Cluster) sizeNodes(load float64) {
+	part := func(of int) float64 { return float64(c.Asked[of]) / float64(c.Total[of]) }
+	times := max(part(workload.CPU), part(workload.Memory)) / load
+	c.Total = workload.Resources{}
+	for i := range c.Nodes {
+		for of := range c.Nodes[i].Capacity {
+			c.Nodes[i].Capacity[of] = int64(float64(c.Nodes[i].Capacity[of]) * times)
+		}
+		plus(&c.Total, c.Nodes[i].Capacity, 1)
+	}
+}
+
 func (c *Cluster) addNodes(o Options) {
+	if o.Services > 0 {
+		o.Times = 1
+	}
 	all := 0
 	for _, s := range shapes {
 		all += s[2]

@@ -14,12 +14,15 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// day is a cluster of ten services for whose pods and nodes somebody always finds something to do.
+// day is a cluster of services for whose pods and nodes somebody always finds something to do.
 type day struct {
 	*running
-	rand  *rand.Rand
-	apps  []string
-	batch int
+	rand     *rand.Rand
+	batchCPU string // of a pod of batch work
+	batch    int    // pods of batch work that there were
+	// empty are the nodes that were so when the autoscaler last looked. It has removed and added so many.
+	empty          map[string]bool
+	removed, added int
 }
 
 func newDay(t *testing.T) *day {
@@ -28,10 +31,10 @@ func newDay(t *testing.T) *day {
 	for i := range 9 {
 		c.Node(fmt.Sprintf("node-%d", i), string(rune('a'+i%3)), "16", "64Gi")
 	}
-	d := &day{rand: rand.New(rand.NewPCG(1, 24))}
+	var apps []string
 	for i := range 10 {
 		app, replicas := fmt.Sprintf("app-%d", i), 3+i%4
-		d.apps = append(d.apps, app)
+		apps = append(apps, app)
 		change := func(p *v1.PodTemplateSpec) {
 			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread(app, 1)}
 		}
@@ -44,13 +47,10 @@ func newDay(t *testing.T) *day {
 			add("")
 		}
 	}
-	z := newRebalance(d.apps...)
-	d.running = run(t, c, z)
-	return d
+	return &day{running: run(t, c, newRebalance(apps...)), rand: rand.New(rand.NewPCG(1, 24)), batchCPU: "16", empty: map[string]bool{}}
 }
 
-// churn is what happens every few minutes: pods are replaced, batch work comes and goes, and an autoscaler removes nodes
-// that have become empty, or adds one while pods wait.
+// churn is what happens every ten minutes: pods are replaced, batch work comes and goes, and an autoscaler looks at the nodes.
 func (d *day) churn() {
 	for range 2 {
 		all := sim.List[*v1.Pod](d.sim)
@@ -65,30 +65,59 @@ func (d *day) churn() {
 			d.schedule()
 		}
 	}
+	for _, pod := range sim.List[*v1.Pod](d.sim) {
+		if pod.Labels["app"] == "batch" && d.sim.Now().Sub(pod.CreationTimestamp.Time) >= time.Hour {
+			d.sim.Remove(pod)
+		}
+	}
 	if d.batch++; d.batch%3 == 0 {
-		require.NoError(d.t, d.sim.Add(occupant(d.running, fmt.Sprint("batch-", d.batch), "", "4", map[string]string{"app": "batch"})))
+		require.NoError(d.t, d.sim.Add(occupant(d.running, fmt.Sprint("batch-", d.batch), "", d.batchCPU, map[string]string{"app": "batch"})))
 	}
 	d.schedule()
+	d.scaleNodes()
+	d.schedule()
+}
+
+// scaleNodes is an autoscaler: it removes nodes that have been empty for ten minutes, but for the last one of a zone, and adds one while pods wait.
+func (d *day) scaleNodes() {
 	used, inZone, waits := map[string]bool{}, map[string]int{}, false
 	for _, pod := range sim.List[*v1.Pod](d.sim) {
 		used[pod.Spec.NodeName] = true
 		waits = waits || pod.Spec.NodeName == ""
 	}
-	nodes := sim.List[*v1.Node](d.sim)
+	nodes, before := sim.List[*v1.Node](d.sim), d.empty
 	for _, node := range nodes {
 		inZone[node.Labels[v1.LabelTopologyZone]]++
 	}
+	d.empty = map[string]bool{}
 	for _, node := range nodes {
-		if zone := node.Labels[v1.LabelTopologyZone]; !used[node.Name] && inZone[zone] > 1 {
+		switch zone := node.Labels[v1.LabelTopologyZone]; {
+		case used[node.Name]:
+		case before[node.Name] && inZone[zone] > 1:
 			d.sim.RemoveNode(node.Name)
 			inZone[zone]--
+			d.removed++
+		default:
+			d.empty[node.Name] = true
 		}
 	}
 	if waits {
-		_, err := d.sim.AddNodes(1, nodes[0].Name)
+		_, err := d.sim.AddNodes(1, d.largestNode(nodes))
 		require.NoError(d.t, err)
+		d.added++
 	}
-	d.schedule()
+}
+
+// largestNode names the first of the nodes with the most CPUs of which the autoscaler has added none like it yet.
+func (d *day) largestNode(nodes []*v1.Node) string {
+	name, most := "", int64(0)
+	for _, node := range nodes {
+		_, added := sim.Get[*v1.Node](d.sim, "", node.Name+"-added-1")
+		if cpu := node.Status.Allocatable.Cpu().MilliValue(); cpu > most && !added {
+			name, most = node.Name, cpu
+		}
+	}
+	return name
 }
 
 // live lets time pass, with churn.
@@ -131,5 +160,6 @@ func TestADay(t *testing.T) {
 		d.live(3 * time.Hour)
 		require.Len(t, d.evicted, before, "a plan that was carried out is followed by no other")
 	}
-	t.Logf("%d moves after three returns of a zone, and none in the 15 hours without one", moves)
+	t.Logf("%d moves after three returns of a zone, and none in the 15 hours without one; %d nodes were removed and %d added", moves, d.removed, d.added)
+	require.Positive(t, d.removed)
 }
