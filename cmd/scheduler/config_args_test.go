@@ -33,7 +33,6 @@ func TestBrokenArgs(t *testing.T) {
 		{"timeout over upstream's maximum", "PermitGate", `{scheduleTimeout: 16m}`, []string{"scheduleTimeout", "at most 15m0s"}},
 		{"negative timeout", "PermitGate", `{scheduleTimeout: -1s}`, []string{"scheduleTimeout", `"-1s"`}},
 		{"backoff that shrinks", "PermitGate", `{initialBackoff: 10s, maxBackoff: 5s}`, []string{"maxBackoff", "at least initialBackoff"}},
-		{"rehearsal of every bind", "PermitGate", `{bindRehearsal: Always}`, []string{"bindRehearsal", `"Always"`, "write Auto", "or Never"}},
 		{"unknown mode of native groups", "PermitGate", `{nativeGroups: Sometimes}`, []string{"nativeGroups", `"Sometimes"`, `"Guard"`, `"Ignore"`}},
 		{"unknown rehearsal", "PermitGate", `{bindRehearsal: Sometimes}`, []string{"bindRehearsal", `"Sometimes"`, `"Auto"`}},
 		{"two mistakes", "PermitGate", `{scheduleTimeout: 0s, initialBackoff: 0s}`, []string{"scheduleTimeout", "initialBackoff"}},

@@ -38,7 +38,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"--timeout", "0s"}, "--timeout: must be positive, got 0s"},
 		{[]string{"-o", "yaml"}, `--output: must be text or json, got "yaml"`},
 		{[]string{"--zones", "4"}, "unknown flag: --zones"},
-		{[]string{"now"}, `unknown command "now" for "zonewise-demo"`},
+		{[]string{"now"}, `zonewise-demo takes no arguments, got "now"`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			code, stdout, stderr := command(t, tc.args...)

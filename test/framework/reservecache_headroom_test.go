@@ -120,6 +120,7 @@ func (c *cluster) loseZone(zone, app string) []string {
 		_, err := c.client.CoreV1().Nodes().Update(c.t.Context(), n, metav1.UpdateOptions{})
 		require.NoError(c.t, err)
 	}
+	c.settle() // nodes and pods come by different watches
 	pods, err := c.client.CoreV1().Pods("default").List(c.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	require.NoError(c.t, err)
 	var lost []string
