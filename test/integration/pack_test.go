@@ -121,7 +121,9 @@ func TestPreemption(t *testing.T) {
 	w.addNodes("2", "a1", "b1")
 	s := w.startScheduler()
 	high := w.createPriorityClass(1000)
-	low := w.create(newPods(4, "low", "1")...)
+	// One victim for each: with more, a pod that is woken by the end of the first may be tried while the last one ends. kube-scheduler
+	// then preempts that one again, finds it gone, and leaves the pod alone for five minutes.
+	low := w.create(newPods(2, "low", "2")...)
 	w.waitBound(low...)
 	important := w.create(newPods(2, "important", "2", build.PriorityClass(high))...)
 	w.waitBound(important...)
