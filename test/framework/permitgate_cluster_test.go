@@ -150,3 +150,13 @@ func (c *cluster) exists(name string) bool {
 	c.t.Helper()
 	return slices.ContainsFunc(c.listPods(name), func(p v1.Pod) bool { return p.Name == name })
 }
+
+// starve has a gang be refused for long.
+func (c *cluster) starve(gang ...string) {
+	c.t.Helper()
+	for range 40 {
+		c.pass(time.Second)
+		c.quiet()
+	}
+	require.Empty(c.t, c.boundAmong(gang...))
+}

@@ -29,16 +29,6 @@ func (c *cluster) createFullNodes(nodes int) {
 	c.quiet()
 }
 
-// starve has a gang be refused for long.
-func (c *cluster) starve(gang ...string) {
-	c.t.Helper()
-	for range 40 {
-		c.pass(time.Second)
-		c.quiet()
-	}
-	require.Empty(c.t, c.boundAmong(gang...))
-}
-
 // TestStarvingNativeGangCollects: a native gang that has waited for long keeps what becomes free, piece by piece, and gives it back when its time is over. With
 // GangScheduling alone small pods take each piece, and the gang waits as long as there are some.
 func TestStarvingNativeGangCollects(t *testing.T) {
