@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"testing/synctest"
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,5 +18,6 @@ func createNativeGang(ctx context.Context, client kubernetes.Interface, name str
 			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount},
 		}},
 	}, metav1.CreateOptions{})
+	synctest.Wait() // the scheduler knows it before its pods, which come by another watch
 	return err
 }
