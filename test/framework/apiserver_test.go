@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -189,11 +190,14 @@ func newNode(name, zone, cpu string) *v1.Node {
 	})
 }
 
-// add puts an object into the API server.
+// add puts an object into the API server and, but for benchmarks, waits until that is seen: pods come by another watch.
 func (c *cluster) add(o runtime.Object) {
 	c.t.Helper()
 	c.version(o)
 	require.NoError(c.t, c.client.Tracker().Add(o))
+	if _, benchmark := c.t.(*testing.B); !benchmark {
+		c.settle()
+	}
 }
 
 // createPods creates pods, each a little later than the one before.

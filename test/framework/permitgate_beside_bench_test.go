@@ -28,12 +28,12 @@ func (c *cluster) timeBind(name string) time.Duration {
 	return took
 }
 
-// BenchmarkPodsBesideHopelessGangs is what a plain pod waits for its bind on 1,000 nodes of nine pods: beside nobody, beside 600 plain pods that a
+// BenchmarkPodsBesideHopelessGangs is what a plain pod waits for its bind on 1,000 nodes of nine pods: alone, beside 600 plain pods that a
 // filter refuses and for which there are no victims, and beside 30 gangs of 20 such pods. The three take turns of twenty pods, once each pod and
 // gang has been refused: first attempts are free. What kube-scheduler's queue does for every pod that waits is in the second already.
 //
 //	none-us, pods-us, gangs-us   medians
-//	pods-ratio, gangs-ratio      of the median beside them and beside nobody
+//	pods-ratio, gangs-ratio      of the median beside them and alone
 //	pods-p99-ratio, ...          of the 99th percentiles
 func BenchmarkPodsBesideHopelessGangs(b *testing.B) {
 	const nodes, gangs, members, pods, turn = 1000, 30, 20, 2000, 20

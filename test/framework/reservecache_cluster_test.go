@@ -105,7 +105,7 @@ func cpus(amount string) *resource.Quantity {
 	return &q
 }
 
-// smallNode makes a node of some CPUs. The scheduler has seen it then: pods come by another watch.
+// smallNode makes a node of some CPUs.
 func (c *cluster) smallNode(name, zone, cpu string, change func(*v1.Node)) {
 	c.t.Helper()
 	n := newNode(name, zone, cpu)
@@ -113,7 +113,6 @@ func (c *cluster) smallNode(name, zone, cpu string, change func(*v1.Node)) {
 		change(n)
 	}
 	c.add(n)
-	c.settle()
 }
 
 // pod makes a pod of an app that asks for some CPU.

@@ -114,13 +114,11 @@ func (c *cluster) loseZone(zone, app string) []string {
 	nodes, err := c.client.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{LabelSelector: v1.LabelTopologyZone + "=" + zone})
 	require.NoError(c.t, err)
 	for i := range nodes.Items {
-		n := nodes.Items[i].DeepCopy()
-		n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute})
-		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
-		_, err := c.client.CoreV1().Nodes().Update(c.t.Context(), n, metav1.UpdateOptions{})
-		require.NoError(c.t, err)
+		c.editNode(nodes.Items[i].Name, func(n *v1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute})
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+		})
 	}
-	c.settle() // nodes and pods come by different watches
 	pods, err := c.client.CoreV1().Pods("default").List(c.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	require.NoError(c.t, err)
 	var lost []string

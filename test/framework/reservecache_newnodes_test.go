@@ -84,7 +84,7 @@ func TestANewNodeIsTheReservations(t *testing.T) {
 						}
 						c.reservations.apply(r)
 						c.requireHeld("a1", 3000)
-						add := func() { c.smallNode("c1", "c", "4", node.at); c.settle() }
+						add := func() { c.smallNode("c1", "c", "4", node.at) }
 						come := add
 						if node.then != nil {
 							add()

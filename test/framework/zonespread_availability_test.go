@@ -31,6 +31,41 @@ func onNode(name string) func(*v1.Pod) {
 	return func(pod *v1.Pod) { pod.Spec.NodeName = name }
 }
 
+// TestStartupTaints: a zone whose first node is Ready and still has a taint of its own holds back the pods that waited for it only if the policy
+// ignores taints.
+func TestStartupTaints(t *testing.T) {
+	for _, tt := range []struct {
+		taints v1alpha1.InclusionPolicy
+		zones  map[string]int // while the node has the taint
+	}{
+		{v1alpha1.Honor, map[string]int{"a": 2, "b": 2}},
+		{v1alpha1.Ignore, map[string]int{"a": 1, "b": 1}},
+	} {
+		t.Run(string(tt.taints), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("8", "a1", "b1")
+				c.policies.Put(newPolicy(declaring("a", "b", "c"), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeTaintsPolicy = tt.taints }))
+				c.start()
+				c.createPods(newPods(4, "web", "1")...)
+				c.waitBound("web", 2)
+				c.pass(time.Minute)
+				require.Len(t, c.bound("web"), 2, "the others wait for zone c")
+
+				c1 := newNode("c1", "c", "8")
+				c1.Spec.Taints = []v1.Taint{{Key: "example.com/starts", Effect: v1.TaintEffectNoExecute}}
+				c.add(c1)
+				c.pass(time.Minute)
+				require.Equal(t, tt.zones, c.byZone("web"))
+
+				c.editNode("c1", func(n *v1.Node) { n.Spec.Taints = nil })
+				c.waitBound("web", 4)
+				require.Equal(t, tt.taints == v1alpha1.Ignore, c.byZone("web")["c"] > 0)
+			})
+		})
+	}
+}
+
 // TestPinnedPodClosesNoZone: a pod that can use one zone only, and is the newest of the policy, closes no other zone.
 func TestPinnedPodClosesNoZone(t *testing.T) {
 	bubble(t, func(t *testing.T) {

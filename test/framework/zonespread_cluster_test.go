@@ -33,7 +33,6 @@ func (c *cluster) addNodes(cpu string, names ...string) {
 	for _, name := range names {
 		c.add(newNode(name, name[:1], cpu))
 	}
-	c.settle()
 }
 
 // newPod makes a pod of the app web.
