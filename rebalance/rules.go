@@ -130,14 +130,6 @@ func alike(a, b *v1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec.Affinity, b.Spec.Affinity) && equality.Semantic.DeepEqual(a.Spec.Tolerations, b.Spec.Tolerations)
 }
 
-// keyOf is that of an eligibility, which is nil if all nodes are eligible.
-func keyOf(e counts.Eligibility) string {
-	if e == nil {
-		return ""
-	}
-	return e.Key()
-}
-
 // addConstraint adds one of the constraints of the pod, unless it does not count the pod.
 func (c *carried) addConstraint(all []v1.TopologySpreadConstraint, number int) {
 	constraint := &all[number]
@@ -152,7 +144,7 @@ func (c *carried) addConstraint(all []v1.TopologySpreadConstraint, number int) {
 	}
 	minDomains := ptr.Deref(constraint.MinDomains, 1)
 	key := fmt.Sprint("constraint ", c.like.Namespace, " ", query.Selector, " ", constraint.MaxSkew, " ", minDomains, " ", query.RequiredKeys, " ",
-		keyOf(query.Eligibility), " ", keyOf(counts.EligibilityOf(c.like, true, true, feature.TolerationOperators())))
+		counts.KeyOf(query.Eligibility), " ", counts.KeyOf(counts.EligibilityOf(c.like, true, true, feature.TolerationOperators())))
 	c.rules = append(c.rules, carriedRule{key: key, eligible: query.Eligibility, makeRule: func() *rule {
 		return &rule{
 			name: "topologySpreadConstraint", counted: query.Selector, queries: []counts.Query{query},

@@ -38,7 +38,7 @@ func (b *builder) zonesRow(name, message string, of map[string]Share, figures ..
 
 // messageOf joins what a state says with what the controller's answers say that are not True.
 func messageOf(message string, answers []status.Answer) string {
-	return strings.TrimPrefix(strings.Join(append([]string{message}, status.Troubles(answers)...), "; "), "; ")
+	return strings.Join(status.Messages(message, answers), "; ")
 }
 
 // setRows gives a list the rows of objects, the worst states first, and limits them.

@@ -37,8 +37,8 @@ func Troubles(answers []Answer) (out []string) {
 	return out
 }
 
-// messagesOf returns a message, if there is one, and the troubles of answers.
-func messagesOf(message string, answers []Answer) (out []string) {
+// Messages returns a message, if there is one, and the troubles of answers.
+func Messages(message string, answers []Answer) (out []string) {
 	if message != "" {
 		out = append(out, message)
 	}

@@ -32,7 +32,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 			zones = append(zones, strings.TrimSuffix(fmt.Sprintf("%s %d/%d %s", z.Name, z.Pods, z.Desired, Unavailable(z.State)), " "))
 		}
 		skew := show.C("%d of %d", x.Skew, x.MaxSkew).ColorIf(x.Skew > int64(x.MaxSkew), show.Red)
-		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), messagesOf(x.Message, x.Answers)
+		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), Messages(x.Message, x.Answers)
 	})
 	held := "slots"
 	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts.Desired) > 0 }) {
@@ -43,20 +43,20 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		for _, z := range x.Zones {
 			zones = append(zones, z.Name+" "+SharesText(z.SlotCounts, z.Amounts))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), messagesOf(x.Message, x.Answers)
+		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), Messages(x.Message, x.Answers)
 	})
 	writeSection(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, []string) {
 		var losses []string
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.What(), loss.Waiting, loss.Displaced))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), messagesOf(x.Message+x.Purchase(), x.Answers)
+		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), Messages(x.Message+x.Purchase(), x.Answers)
 	})
 	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, []string) {
-		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), messagesOf(x.Message, nil)
+		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), Messages(x.Message, nil)
 	})
 	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, []string) {
-		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), messagesOf(x.Message, nil)
+		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), Messages(x.Message, nil)
 	})
 	p.Title("Pods that wait: %d", r.Waiting)
 	p.Notes(0, r.Notes)
