@@ -22,7 +22,7 @@ type Guess struct {
 // If one model is enough alone, the result has the least number of nodes with which one is, of the first such model: enough has said yes to it, and no to
 // one node fewer. Else it takes as many of each, and then gives up what it can: enough has said yes to the result, and no to one node fewer like any
 // of its models. It returns nil if that is not enough either. guesses are by the models' names, and each is how many nodes like each of those that help
-// are likely to be enough together.
+// are likely to be enough together. With nil and 0 nothing is known.
 func Search(
 	models []Model, guesses map[string]Guess, each, most int, enough func(bought map[string]int) (bool, error),
 ) (map[string]int, error) {
@@ -40,7 +40,12 @@ type search struct {
 	enough     func(bought map[string]int) (bool, error)
 }
 
-func (s *search) guess(model int) Guess { return s.guesses[s.models[model].Node] }
+func (s *search) guess(model int) Guess {
+	if s.guesses == nil {
+		return Guess{Alone: s.most + 1, Helps: true}
+	}
+	return s.guesses[s.models[model].Node]
+}
 
 // ofOneModel returns the least number of nodes like one model, nil if none is enough alone. It begins with the model that is likely to need the fewest.
 func (s *search) ofOneModel() (map[string]int, error) {
@@ -113,7 +118,12 @@ func (s *search) ofSeveral() (map[string]int, error) {
 		}
 		return s.withoutSurplus(models, ofEach(n))
 	}
-	helpful := slices.DeleteFunc(slices.Clone(s.models), func(m Model) bool { return !s.guesses[m.Node].Helps })
+	var helpful []Model
+	for i, m := range s.models {
+		if s.guess(i).Helps {
+			helpful = append(helpful, m)
+		}
+	}
 	if len(helpful) > 1 && len(helpful) < len(s.models) {
 		if bought, err := try(helpful, s.each); bought != nil || err != nil {
 			return bought, err

@@ -47,11 +47,7 @@ func FindPurchase(
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return results[b].Pending - results[a].Pending })
 	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot), nil)
-	guesses := map[string]buy.Guess{}
-	for _, m := range models {
-		guesses[m.Node] = buy.Guess{Alone: most + 1, Helps: true} // nothing is known
-	}
-	bought, err := buy.Search(models, guesses, most+1, most, func(bought map[string]int) (bool, error) {
+	bought, err := buy.Search(models, nil, 0, most, func(bought map[string]int) (bool, error) {
 		if tried != nil {
 			tried(purchaseText(purchased(models, bought)))
 		}
