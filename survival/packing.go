@@ -13,7 +13,6 @@ import (
 
 	"zonewise.dev/buy"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/sim"
 )
 
 // This file guesses how many nodes are enough, by arithmetic over requests. The scheduler decides; a guess that is near spares it most attempts.
@@ -60,18 +59,14 @@ type packing struct {
 // packingLike is what a node like one has beside the pods that run on each such node.
 func (p *PurchaseSearch) packingLike(name string) *packing {
 	out := &packing{}
-	for _, obj := range p.objects {
-		switch o := obj.(type) {
-		case *v1.Node:
-			if o.Name == name {
-				out.node = o
-				out.room.Add(ptr.To(ledger.ResourcesOf(o.Status.Allocatable)), 1)
-			}
-		case *v1.Pod:
-			if o.Spec.NodeName == name && sim.NodeBound(o) && live(o) {
-				out.room.Add(ptr.To(footprintOf(o)), -1)
-			}
+	for _, node := range p.nodes {
+		if node.Name == name {
+			out.node = node
+			out.room.Add(ptr.To(ledger.ResourcesOf(node.Status.Allocatable)), 1)
 		}
+	}
+	for _, pod := range p.daemons[name] {
+		out.room.Add(ptr.To(footprintOf(pod)), -1)
 	}
 	return out
 }

@@ -103,6 +103,7 @@ func TestGuesses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &PurchaseSearch{objects: c.Objects(), failures: tc.failures}
+			p.count()
 			guesses, each := p.guesses(models)
 			var alone []int
 			var helps []bool

@@ -32,6 +32,8 @@ type PurchaseSearch struct {
 	displaced               []int
 	displacedByAll, waiting int
 	nodes                   []*v1.Node
+	// daemons are the pods of each node that run on nodes like it.
+	daemons map[string][]*v1.Pod
 	// protected is how many protected pods are on each node.
 	protected map[string]int
 	// base is the cluster with the nodes of with, at rest; nil at first.
@@ -138,9 +140,13 @@ func (p *PurchaseSearch) count() {
 			pods = append(pods, o)
 		}
 	}
-	p.displaced, p.protected = make([]int, len(p.losses)), map[string]int{}
+	p.displaced, p.protected, p.daemons = make([]int, len(p.losses)), map[string]int{}, map[string][]*v1.Pod{}
 	for _, pod := range pods {
-		if !live(pod) || sim.NodeBound(pod) {
+		if !live(pod) {
+			continue
+		}
+		if sim.NodeBound(pod) {
+			p.daemons[pod.Spec.NodeName] = append(p.daemons[pod.Spec.NodeName], pod)
 			continue
 		}
 		if pod.Spec.NodeName == "" {
