@@ -10,7 +10,7 @@
 //   - A pod without the label passes through every extension point untouched, but it does not take room that a starving
 //     gang collects, nor that of a member which has just lost its node. A pod with spec.schedulingGroup is package
 //     native's.
-//   - A gang that waits holds nothing but the nodes of its round, of a release, or of a preemption.
+//   - A gang that waits holds only the nodes of its round, of a release, or of a preemption.
 //   - No member is released unless at least minMember members are bound or wait with it, kept by this plugin alone; none
 //     is bound unless a quorum is prepared and nothing can stop its binds.
 //   - When the quorum can no longer be reached, every waiting member is rejected, so that Unreserve frees what it took,

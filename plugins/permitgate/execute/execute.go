@@ -51,7 +51,7 @@ func NewWork(g *gang.Gang, actions gang.Actions, pod func(uid types.UID) *v1.Pod
 	return w
 }
 
-// Do carries out the work of a gang. Of the members that wait for nothing but the gang, release says which are
+// Do carries out the work of a gang. Of the members that wait only for the gang, release says which are
 // released.
 func (x *Executor) Do(logger klog.Logger, key types.NamespacedName, w *Work, release func(ready []types.UID) (released []types.UID)) {
 	if r := w.Actions.Rollback; r != nil {
@@ -102,7 +102,7 @@ func (x *Executor) sendBack(h fwk.Handle, uid types.UID, why string) {
 	}
 }
 
-// release lets members go together that wait in Permit for nothing but the plugin. The framework lists a waiting pod
+// release lets members go together that wait in Permit only for the plugin. The framework lists a waiting pod
 // only after Permit has returned, so the gang asks again about those that are not found.
 func (x *Executor) release(logger klog.Logger, w *Work, release func(ready []types.UID) (released []types.UID)) {
 	waiting := map[types.UID]fwk.WaitingPod{}
