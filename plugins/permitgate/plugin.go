@@ -52,6 +52,7 @@ type Shared struct {
 	rehearser   *rehearse.Rehearser
 	preemptor   *preempt.Preemptor
 	leader      *leader.Leader
+	takeLead    func() // starts what only the leader does, once; it has begun when this returns
 
 	mu     sync.Mutex // guards what follows
 	args   *PermitGateArgs
@@ -196,10 +197,11 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		report: s.server.Report,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.act(ctx, key) })
+	s.takeLead = sync.OnceFunc(func() { s.lead(ctx, h) })
 	go func() {
 		select {
 		case <-s.leader.Leading():
-			s.lead(ctx, h)
+			s.takeLead()
 		case <-ctx.Done():
 		}
 	}()

@@ -100,11 +100,15 @@ func (p *PermitGate) skipFilter() *fwk.Status {
 // PreFilterExtensions returns nil: other pods on a node change nothing here.
 func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// startCycle does what each cycle does: it proves that this process leads.
+// startCycle does what each cycle does: it proves that this process leads. The first one goes on when what only the leader does has begun: what
+// follows from it would otherwise look like the work of another process, and nobody would report it.
 func (p *PermitGate) startCycle(ctx context.Context) {
 	p.keptOff.Store(nil)
 	p.shared.leader.Cycle()
-	p.begun.Do(func() { p.shared.awaitSync(ctx) })
+	p.begun.Do(func() {
+		p.shared.takeLead()
+		p.shared.awaitSync(ctx)
+	})
 }
 
 // nominateAgain restores the nominations that were lifted for the cycle of a member.
