@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,7 +52,7 @@ func Main(args []string, registry frameworkruntime.Registry) int {
 	cmd := NewCommand(registry)
 	cmd.SetArgs(args)
 	if err := cmd.ExecuteContext(ctx); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), message.OneLine(err))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), message.OneLine(err))
 		return 1
 	}
 	return 0
@@ -99,10 +101,18 @@ func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
 		survival.Describe(), buy.Describe(), rebalance.Describe(), gangbudgets.Describe(), deletioncosts.Describe(),
 	}}
 	cmd := &cobra.Command{
-		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true,
+		Use: Name, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			verflag.PrintAndExitIfRequested() // the flag is in each program that has the package
+			return f.run(cmd.Context())
+		},
+		// Cobra takes the first word as the name; this has help and errors name the program before it.
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: filepath.Base(os.Args[0]) + " " + Name},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
 	set := cmd.Flags()
 	set.StringVar(
 		&f.config, "config", "",
@@ -128,7 +138,9 @@ func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
 	set.DurationVar(&f.settle, "settle-time", 5*time.Second, "how long after a change the cluster is read")
 	for _, p := range f.parts {
 		f.on = append(f.on, set.Bool(p.Name, false, p.Help))
-		p.AddFlags(set)
+		if p.AddFlags != nil {
+			p.AddFlags(set)
+		}
 	}
 	var logging flag.FlagSet
 	klog.InitFlags(&logging)
@@ -159,6 +171,9 @@ func (f *flags) check() error {
 		return fmt.Errorf("--settle-time: must not be below 0, got %s", f.settle)
 	}
 	for _, p := range chosen {
+		if p.Validate == nil {
+			continue
+		}
 		if err := p.Validate(); err != nil {
 			return err
 		}

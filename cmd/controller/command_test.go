@@ -3,9 +3,11 @@ package controller
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
@@ -32,7 +34,7 @@ func TestBadFlags(t *testing.T) {
 		"--replays=many":            `invalid argument "many" for "--replays" flag`,
 		"--address=256.0.0.1:1 --kubeconfig=KUBECONFIG": "--address: ",
 		"--survival=false": "nothing is turned on: see --survival, --buy, --rebalance, --gang-budgets and --deletion-costs",
-		"now":              `unknown command "now" for "zonewise-controller"`,
+		"now":              `unknown command "now" for "` + filepath.Base(os.Args[0]) + ` controller"`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -51,6 +53,22 @@ func TestBadFlags(t *testing.T) {
 			require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
 		})
 	}
+}
+
+// TestDocumentedFlags: docs/survival.md lists the flags, but for the log's.
+func TestDocumentedFlags(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "survival.md"))
+	require.NoError(t, err)
+	var documented, flags []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\|").FindAllStringSubmatch(string(document), -1) {
+		documented = append(documented, row[1])
+	}
+	NewCommand(nil).Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "v" {
+			flags = append(flags, f.Name)
+		}
+	})
+	require.ElementsMatch(t, flags, documented)
 }
 
 // TestOwnPlugins: copies have the plugins of the caller's own.

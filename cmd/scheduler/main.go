@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,9 +19,6 @@ import (
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/plugins"
 )
-
-// name is the program's name in its help and in its last line.
-const name = "zonewise-scheduler"
 
 func main() {
 	metrics.ExportBuildInfo()
@@ -37,7 +35,10 @@ func newCommand(pack *plugins.Pack) *cobra.Command {
 		options = append(options, app.WithPlugin(name, factory))
 	}
 	cmd := app.NewSchedulerCommand(options...)
-	cmd.Use = name
+	cmd.Use = programName()
+	cmd.Long += fmt.Sprintf(`
+
+%[1]s %[2]s is a program of its own, the controller beside the scheduler: see %[1]s %[2]s --help.`, cmd.Use, controller.Name)
 	cmd.PreRunE = preflight
 	// The 200 lines of usage would hide the one that says what is wrong.
 	cmd.SilenceUsage = true
@@ -65,10 +66,14 @@ func run(cmd *cobra.Command) int {
 		klog.Background().Error(nil, "Cannot run the scheduler", "reason", line)
 		klog.Flush()
 	} else {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", programName(), line)
 	}
 	return 1
 }
+
+// programName returns the name by which the program was called: kube-scheduler in the image, zonewise-scheduler after
+// "make build".
+func programName() string { return filepath.Base(os.Args[0]) }
 
 // configFile returns the value of --config.
 func configFile(cmd *cobra.Command) string {

@@ -54,7 +54,7 @@ func (r result) reason(t *testing.T) string {
 	t.Helper()
 	var reasons []string
 	for line := range strings.Lines(r.stderr) {
-		if strings.HasPrefix(line, name+": ") || strings.Contains(line, "Cannot run the scheduler") {
+		if strings.HasPrefix(line, "zonewise-scheduler: ") || strings.Contains(line, "Cannot run the scheduler") {
 			reasons = append(reasons, strings.TrimSuffix(line, "\n"))
 		}
 	}
@@ -80,6 +80,7 @@ func runProgram(t *testing.T, args ...string) result {
 func program(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Args[0] = "bin/zonewise-scheduler"
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	// A test that runs in a pod must not find that pod's cluster.
 	cmd.Env = append(cmd.Env, "KUBERNETES_SERVICE_HOST=", "KUBERNETES_SERVICE_PORT=", "KUBERNETES_MASTER=")
@@ -142,9 +143,11 @@ func closedPort(t *testing.T) string {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	got := runProgram(t, "--version")
-	require.Zero(t, got.code, got.stderr)
-	require.Regexp(t, `^Kubernetes v\S+\n$`, got.stdout)
+	for _, args := range [][]string{{"--version"}, {"controller", "--version"}} {
+		got := runProgram(t, args...)
+		require.Zero(t, got.code, got.stderr)
+		require.Regexp(t, `^Kubernetes v\S+\n$`, got.stdout)
+	}
 }
 
 func TestHelpListsUpstreamsFlags(t *testing.T) {
@@ -154,7 +157,31 @@ func TestHelpListsUpstreamsFlags(t *testing.T) {
 	for _, flag := range []string{"--config", "--write-config-to", "--leader-elect", "--secure-port", "--feature-gates", "--authentication-kubeconfig", "--logging-format", "--tls-cert-file", "--kubeconfig", "--v"} {
 		require.Contains(t, got.stdout, flag)
 	}
-	require.Contains(t, got.stdout, "zonewise-scheduler [flags]")
+}
+
+// TestProgramsAreNamedAsTheyAreCalled: in the help and in errors, in the image and where the program has another name.
+func TestProgramsAreNamedAsTheyAreCalled(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/usr/local/bin/kube-scheduler", "bin/zonewise-scheduler"} {
+		name := filepath.Base(path)
+		for _, tc := range []struct{ args, want string }{
+			{args: "--help", want: "Usage:\n  " + name + " [flags]\n"},
+			{args: "--help", want: name + " controller is a program of its own"},
+			{args: "--leader-elekt", want: name + ": unknown flag: --leader-elekt; " + name + " --help lists the flags\n"},
+			{args: "controller --help", want: "Usage:\n  " + name + " controller [flags]\n"},
+			{args: "controller --help", want: "help for " + name + " controller\n"},
+			{args: "controller now", want: name + ` controller: unknown command "now" for "` + name + " controller\"\n"},
+			{args: "controller --survivel", want: name + " controller: unknown flag: --survivel; " + name + " controller --help lists the flags\n"},
+			{args: "controller", want: name + " controller: nothing is turned on: "},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
+			cmd, stdout, stderr := program(ctx, strings.Fields(tc.args)...)
+			cmd.Args[0] = path
+			_ = cmd.Run()
+			cancel()
+			require.Contains(t, stdout.String()+stderr.String(), tc.want, "%s %s", path, tc.args)
+		}
+	}
 }
 
 func TestWriteConfig(t *testing.T) {
