@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,9 +54,7 @@ func Describe() parts.Description {
 		Name: "buy", MetricPrefix: declared.Prefix,
 		Help: "ask an autoscaler for the nodes of ZoneReservations, ZoneSurvivals and ZoneSpreadPolicies with " +
 			"spec.buy, by CapacityBuffers",
-		AddFlags: func(*pflag.FlagSet) {},
-		Validate: func() error { return nil },
-		New:      func(shared parts.Shared) parts.Part { return New(shared) },
+		New: func(shared parts.Shared) parts.Part { return New(shared) },
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -47,9 +46,7 @@ type Controller struct {
 func Describe() parts.Description {
 	return parts.Description{
 		Name: "gang-budgets", Help: "keep a PodDisruptionBudget for each whole gang whose PodGroup asks for it",
-		AddFlags: func(*pflag.FlagSet) {},
-		Validate: func() error { return nil },
-		New:      func(shared parts.Shared) parts.Part { return New(shared) },
+		New: func(shared parts.Shared) parts.Part { return New(shared) },
 	}
 }
 

@@ -28,8 +28,9 @@ type Part interface {
 // Worker is a part with work that needs no look at the cluster. It goes on while no part has its turn.
 type Worker interface {
 	Part
-	// Work does a step of the work, if there is any and the part's meters allow it. It returns after how long it wants to do the next one, and
-	// whether the part now has something to write at its next turn. An error ends the process.
+	// Work does a step of the work, if there is any and the part's meters allow it. It returns after how long it
+	// wants to do the next one, and whether the part now has something to write at its next turn. An error ends the
+	// process.
 	Work(ctx context.Context) (next time.Duration, done bool, err error)
 }
 
@@ -51,16 +52,17 @@ type Description struct {
 	Name, Help string
 	// MetricPrefix is that of the names of the part's metrics; empty if it has none.
 	MetricPrefix string
-	// AddFlags adds the flags of the part, and Validate returns an error that names one that is wrong.
+	// AddFlags adds the flags of the part, and Validate returns an error that names one that is wrong. They are nil if
+	// the part has no flags of its own.
 	AddFlags func(*pflag.FlagSet)
 	Validate func() error
 	// New makes the part.
 	New func(Shared) Part
 }
 
-// Run gives the parts their turns until ctx ends, and has the workers among them work in between. settle is how long after a change they are called, so
-// that changes that belong together are read together. An error is that of ctx or of a part, or says that the cluster cannot be
-// read.
+// Run gives the parts their turns until ctx ends, and has the workers among them work in between. settle is how long
+// after a change they are called, so that changes that belong together are read together. An error is that of ctx or
+// of a part, or says that the cluster cannot be read.
 func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Duration) error {
 	if err := cluster.Sync(ctx); err != nil {
 		return err
@@ -88,8 +90,8 @@ func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Dura
 	}
 }
 
-// work has the workers work for about so long, by a step at least. If changed is not nil, it ends, also before the first step, when something is received from
-// it, and when a worker has something to write.
+// work has the workers work for about so long, by a step at least. If changed is not nil, it ends, also before the
+// first step, when something is received from it, and when a worker has something to write.
 func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time.Duration) error {
 	for began := time.Now(); ; {
 		select { // before a step
