@@ -35,7 +35,7 @@ type Policy struct {
 	live  int64 // pods that it selects
 }
 
-// Read reads a cluster. Policies over another topology key and those that count gangs are left out.
+// Read reads a cluster. Policies that do not apply, those over another topology key and those that count gangs are left out.
 func Read(c *census.Census) *Reader {
 	r := &Reader{census: c, policies: map[string][]*Policy{}, workloads: map[types.UID]policy.Workload{}}
 	r.readPolicies()
@@ -52,7 +52,7 @@ func (r *Reader) In(namespace string) []*Policy { return r.policies[namespace] }
 func (r *Reader) readPolicies() {
 	zoneNodes := policy.NodesByZone(snapshot.List[*v1.Node](r.census.Snapshot), v1.LabelTopologyZone)
 	delete(zoneNodes, "") // no zone to the census
-	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "") {
+	for _, object := range policy.WithinLimit(snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "")) {
 		compiled, errs := policy.Compile(object)
 		if len(errs) > 0 || compiled.TopologyKey() != v1.LabelTopologyZone || compiled.GroupBy() != "" {
 			continue

@@ -25,7 +25,6 @@ var workloadKinds = []string{"replicasets.apps", "statefulsets.apps", "jobs.batc
 // policyBuyersOf returns the policies that want something, or whose status still says so.
 func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster, seen refusals) []*buyer {
 	var out []*buyer
-	var asking []*v1alpha1.ZoneSpreadPolicy
 	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster) {
 		if p.DeletionTimestamp != nil ||
 			p.Spec.Buy == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBuying) == nil {
@@ -36,11 +35,8 @@ func policyBuyersOf(cluster *snapshot.Snapshot, view *buy.Cluster, seen refusals
 			object: p, status: &p.Status.Buy, conditions: &p.Status.Conditions, name: p.Namespace + "/" + p.Name,
 			nothing: "no pod waits because of the policy",
 		})
-		if p.Spec.Buy != nil {
-			asking = append(asking, p)
-		}
 	}
-	waiting := refusedBy(cluster, asking, view.Now, seen)
+	waiting := refusedBy(cluster, view.Now, seen)
 	for _, b := range out {
 		p := b.object.(*v1alpha1.ZoneSpreadPolicy) //nolint:forcetypeassert // made above
 		if p.Spec.Buy == nil {
@@ -60,11 +56,12 @@ type refusals map[types.UID]time.Time
 
 // refusedBy returns the pods for which policies want room, by the UIDs of the policies. A pod that several of them make
 // wait is the first one's, by name.
-func refusedBy(
-	cluster *snapshot.Snapshot, asking []*v1alpha1.ZoneSpreadPolicy, now time.Time, seen refusals,
-) map[types.UID][]buy.Refused {
+func refusedBy(cluster *snapshot.Snapshot, now time.Time, seen refusals) map[types.UID][]buy.Refused {
 	compiled := map[string][]*policy.Policy{} // by namespace
-	for _, p := range asking {
+	for _, p := range policy.WithinLimit(snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster)) {
+		if p.DeletionTimestamp != nil || p.Spec.Buy == nil {
+			continue
+		}
 		if c, errs := policy.Compile(p); len(errs) == 0 {
 			compiled[p.Namespace] = append(compiled[p.Namespace], c)
 		}

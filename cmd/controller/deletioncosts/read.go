@@ -50,7 +50,7 @@ func (p podInfo) GetPod() *v1.Pod { return p.Pod }
 func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
 	r := &reader{cluster: cluster, now: now, nodes: map[string]*nodeInfo{}}
 	namespaces := map[string][]*activePolicy{}
-	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "") {
+	for _, object := range policy.WithinLimit(snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "")) {
 		p, errs := policy.Compile(object)
 		if len(errs) > 0 || !p.KeepsSpread() || object.DeletionTimestamp != nil {
 			continue

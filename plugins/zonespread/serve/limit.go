@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -11,29 +10,19 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// namespaceLimit is how many policies apply in one namespace: its oldest. Younger ones are rejected until an older one
-// is gone. All of them may select the same pod, and a scheduling cycle pays for each, so without a limit a tenant could
-// delay the pods of all others.
-const namespaceLimit = 100
-
-// older orders policies by age. Policies of one second have the order of their UIDs, which is the same after a restart.
-func older(a, b *v1alpha1.ZoneSpreadPolicy) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
-}
-
 // placeLocked returns the place of a policy among those of its namespace by age, from 0: where it is, or where it
 // belongs.
 func (s *Policies) placeLocked(obj *v1alpha1.ZoneSpreadPolicy) int {
 	place, _ := slices.BinarySearchFunc(s.byAge[obj.Namespace], obj,
-		func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return older(e.object.Latest, obj) })
+		func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return policy.Older(e.object.Latest, obj) })
 	return place
 }
 
 // compileLocked compiles a policy that is in its place. The error leaves out how many there are, so that it is the same
 // after a restart.
 func (s *Policies) compileLocked(obj *v1alpha1.ZoneSpreadPolicy) (*policy.Policy, field.ErrorList) {
-	if s.placeLocked(obj) >= namespaceLimit {
-		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), -1, namespaceLimit)}
+	if s.placeLocked(obj) >= policy.NamespaceLimit {
+		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), -1, policy.NamespaceLimit)}
 	}
 	return policy.Compile(obj)
 }
@@ -42,8 +31,8 @@ func (s *Policies) compileLocked(obj *v1alpha1.ZoneSpreadPolicy) (*policy.Policy
 func (s *Policies) enterLocked(e *entry, obj *v1alpha1.ZoneSpreadPolicy) {
 	place := s.placeLocked(obj)
 	s.byAge[obj.Namespace] = slices.Insert(s.byAge[obj.Namespace], place, e)
-	if place < namespaceLimit {
-		s.placeChangedLocked(obj.Namespace, namespaceLimit)
+	if place < policy.NamespaceLimit {
+		s.placeChangedLocked(obj.Namespace, policy.NamespaceLimit)
 	}
 }
 
@@ -54,8 +43,8 @@ func (s *Policies) leaveLocked(obj *v1alpha1.ZoneSpreadPolicy) {
 	if len(s.byAge[obj.Namespace]) == 0 {
 		delete(s.byAge, obj.Namespace)
 	}
-	if place < namespaceLimit {
-		s.placeChangedLocked(obj.Namespace, namespaceLimit-1)
+	if place < policy.NamespaceLimit {
+		s.placeChangedLocked(obj.Namespace, policy.NamespaceLimit-1)
 	}
 }
 

@@ -14,13 +14,14 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/zonespread/policy"
 )
 
 // TestTheOldestPoliciesOfANamespaceApply: in whatever order policies are seen, as after a restart, the oldest apply.
 // When one of them goes, the next one applies, and other namespaces do not matter.
 func TestTheOldestPoliciesOfANamespaceApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		policies := make([]*v1alpha1.ZoneSpreadPolicy, namespaceLimit+3)
+		policies := make([]*v1alpha1.ZoneSpreadPolicy, policy.NamespaceLimit+3)
 		for i := range policies {
 			policies[i] = newPolicy(fmt.Sprintf("p-%04d", i))
 			// Pairs are of one age, in which the UID decides. Else the younger ones have the smaller UIDs.
@@ -58,27 +59,27 @@ func TestTheOldestPoliciesOfANamespaceApply(t *testing.T) {
 			})
 			return c
 		}
-		applies(0, namespaceLimit)
+		applies(0, policy.NamespaceLimit)
 		accepted(policies[0], metav1.ConditionTrue)
 		accepted(other, metav1.ConditionTrue)
-		for _, p := range policies[namespaceLimit:] {
+		for _, p := range policies[policy.NamespaceLimit:] {
 			require.Equal(t, "metadata.namespace: Too many: must have at most 100 items",
 				accepted(p, metav1.ConditionFalse).Message, "whatever the order")
 		}
 
-		source.Delete(policies[namespaceLimit+2]) // one that does not apply
-		applies(0, namespaceLimit)
+		source.Delete(policies[policy.NamespaceLimit+2]) // one that does not apply
+		applies(0, policy.NamespaceLimit)
 		source.Delete(policies[0])
-		applies(1, namespaceLimit+1)
-		accepted(policies[namespaceLimit], metav1.ConditionTrue)
-		accepted(policies[namespaceLimit+1], metav1.ConditionFalse)
+		applies(1, policy.NamespaceLimit+1)
+		accepted(policies[policy.NamespaceLimit], metav1.ConditionTrue)
+		accepted(policies[policy.NamespaceLimit+1], metav1.ConditionFalse)
 
 		old := newPolicy("old")
 		old.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 		source.Put(old) // as of another API server's clock
-		require.Len(t, w.For(newPod("pod", "")), namespaceLimit)
-		accepted(policies[namespaceLimit], metav1.ConditionFalse)
+		require.Len(t, w.For(newPod("pod", "")), policy.NamespaceLimit)
+		accepted(policies[policy.NamespaceLimit], metav1.ConditionFalse)
 		source.Delete(old)
-		applies(1, namespaceLimit+1)
+		applies(1, policy.NamespaceLimit+1)
 	})
 }
