@@ -15,11 +15,16 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
+// perNamespace is how many services are in a namespace. Those with a policy have to be fewer than policy.NamespaceLimit, as no more apply.
+const perNamespace = 100
+
 // Spread is a cluster as objects: its nodes, and the services as Deployments whose pods wait. Every other service has a policy, and the
 // others a constraint over zones.
 type Spread struct {
 	*clitest.Cluster
-	more []func() *v1.Pod
+	// Namespaces are those of the services.
+	Namespaces []string
+	more       []func() *v1.Pod
 }
 
 // Spread returns the objects. unsatisfiable is that of the constraints.
@@ -28,7 +33,12 @@ func (c *Cluster) Spread(unsatisfiable v1.UnsatisfiableConstraintAction) *Spread
 	for _, n := range c.Nodes {
 		out.Node(n.Name, n.Zone, fmt.Sprintf("%dm", n.Capacity[workload.CPU]), fmt.Sprintf("%dMi", n.Capacity[workload.Memory]))
 	}
+	var team *clitest.Cluster
 	for i, service := range c.Services {
+		if i%perNamespace == 0 {
+			out.Namespaces = append(out.Namespaces, fmt.Sprint("team-", i/perNamespace))
+			team = out.In(out.Namespaces[i/perNamespace])
+		}
 		name := service.Name()
 		change := func(t *v1.PodTemplateSpec) {
 			constraint := clitest.ZoneSpread(name, 1)
@@ -37,11 +47,11 @@ func (c *Cluster) Spread(unsatisfiable v1.UnsatisfiableConstraintAction) *Spread
 		}
 		if i%2 == 0 {
 			change = nil
-			out.Policy(name, func(p *v1alpha1.ZoneSpreadPolicySpec) {
+			team.Policy(name, func(p *v1alpha1.ZoneSpreadPolicySpec) {
 				p.UnavailableZones.DownAfter = &metav1.Duration{Duration: 10 * time.Second}
 			})
 		}
-		add := out.Deployment(name, int32(service.Replicas), fmt.Sprintf("%dm", service.Each[workload.CPU]), fmt.Sprintf("%dMi", service.Each[workload.Memory]), change) //nolint:gosec // hundreds
+		add := team.Deployment(name, int32(service.Replicas), fmt.Sprintf("%dm", service.Each[workload.CPU]), fmt.Sprintf("%dMi", service.Each[workload.Memory]), change) //nolint:gosec // hundreds
 		for range service.Replicas {
 			add("")
 		}
