@@ -110,7 +110,7 @@ func (p *Page) addSummary(r *status.Report) {
 		{"Pods", "pod", pods, "none waits", "%d waiting", r.Waiting, Mild, false},
 		{"Policies", "policy", len(r.Policies), "all satisfied", "%d not satisfied", unsatisfied, Mild, len(r.Policies) == 0},
 		{"Slots held, unused", "unused slot", unused, slots, slots + ", %d not complete", incomplete, Mild, len(r.Reservations) == 0},
-		{"ZoneSurvivals", "ZoneSurvival", len(r.Survivals), "all say yes", "%d without a yes", uncertain, Mild, len(r.Survivals) == 0},
+		{"ZoneSurvivals", "ZoneSurvival", len(r.Survivals), "all survive", "%d False or Unknown", uncertain, Mild, len(r.Survivals) == 0},
 		{"Gangs", "gang", len(r.Gangs), "all whole", "%d waiting", partial, Mild, len(r.Gangs) == 0},
 	} {
 		tile := Tile{Label: t.label, Value: number(t.n), Detail: t.good, Tone: Good}

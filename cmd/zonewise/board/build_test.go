@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func TestLosses(t *testing.T) {
 	breaks.Status.Missing = []v1alpha1.SurvivalMissing{{Zone: "b", Pods: 2, Requests: clitest.Requests("1", "2Gi")}, {Pods: 1, Requests: clitest.Requests("64", "2Gi")}}
 	c.Add(breaks, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
 	p := pageOf(t, c, Options{})
-	require.Contains(t, p.Summary, "3 ZoneSurvivals (2 without a yes)")
+	require.Contains(t, p.Summary, "3 ZoneSurvivals (2 False or Unknown)")
 	require.Equal(t, []string{"all", "new", "services"}, []string{p.Survivals[0].Name, p.Survivals[1].Name, p.Survivals[2].Name})
 
 	all := p.Survivals[0]
@@ -211,6 +212,24 @@ func TestWhatCannotBeSeenIsSaid(t *testing.T) {
 		"the cluster has no nodes",
 	}, p.Notes)
 	require.Contains(t, htmlOf(t, p), "you may not list zonespreadpolicies.zonewise.dev")
+}
+
+// TestLinksAtTheTop: they lead to the sections that the page has, in their order.
+func TestLinksAtTheTop(t *testing.T) {
+	for _, report := range []*CheckReport{nil, {Title: "The demo"}} {
+		p := pageOf(t, clitest.Story(), Options{})
+		p.Report = report
+		html := htmlOf(t, p)
+		var links, headings []string
+		for _, found := range regexp.MustCompile(`<li><a href="#(\w+)">`).FindAllStringSubmatch(html, -1) {
+			links = append(links, found[1])
+		}
+		for _, found := range regexp.MustCompile(`<h2 id="(\w+)" tabindex="-1">`).FindAllStringSubmatch(html, -1) {
+			headings = append(headings, found[1])
+		}
+		require.Equal(t, headings, links)
+		require.Equal(t, report != nil, slices.Contains(links, "report"))
+	}
 }
 
 func TestHostileNamesAreText(t *testing.T) {

@@ -30,20 +30,32 @@ var (
 	}).Parse(pageHTML))
 )
 
-// sections are the parts of the page that are updated separately, in their order.
-var sections = []string{"head", "summary", "report", "zones", "survival", "gangs", "waiting", "policies", "rebalances", "reservations", "workloads"}
+// sections are the parts of the page that are updated separately, in their order. A link at the top leads to each that
+// has one.
+var sections = []section{
+	{ID: "head"},
+	{ID: "summary"},
+	{ID: "report", Link: "Checks"},
+	{ID: "zones", Link: "Zones"},
+	{ID: "survival", Link: "Loss of a zone"},
+	{ID: "gangs", Link: "Gangs"},
+	{ID: "waiting", Link: "Waiting"},
+	{ID: "policies", Link: "Policies"},
+	{ID: "rebalances", Link: "Rebalance"},
+	{ID: "reservations", Link: "Reservations"},
+	{ID: "workloads", Link: "Workloads"},
+}
 
-// section is one of them.
+// section is one of them. HTML is empty if there is nothing to show.
 type section struct {
-	ID   string
-	HTML template.HTML
+	ID, Link string
+	HTML     template.HTML
 }
 
 // frame is a page as it is sent.
 type frame struct {
-	Title     string
-	HasReport bool
-	Parts     []section
+	Title string
+	Parts []section
 	// Events is the address of updates, empty if there are none.
 	Events string
 }
@@ -59,15 +71,16 @@ func sourceDigest(text string) string {
 
 // render makes the parts of the page.
 func (p *Page) render() *frame {
-	f := &frame{Title: "Zonewise board", HasReport: p.Report != nil}
+	f := &frame{Title: "Zonewise board"}
 	if p.Cluster != "" {
 		f.Title = p.Cluster + " · " + f.Title
 	}
-	for _, id := range sections {
+	for _, s := range sections {
 		var text bytes.Buffer
 		// The templates are embedded, and every test of the page renders all of them.
-		utilruntime.Must(templates.ExecuteTemplate(&text, id, p))
-		f.Parts = append(f.Parts, section{ID: id, HTML: template.HTML(text.String())}) //nolint:gosec // html/template wrote it
+		utilruntime.Must(templates.ExecuteTemplate(&text, s.ID, p))
+		s.HTML = template.HTML(text.String()) //nolint:gosec // html/template wrote it
+		f.Parts = append(f.Parts, s)
 	}
 	return f
 }
