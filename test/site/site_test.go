@@ -80,6 +80,8 @@ func TestSite(t *testing.T) {
 	for _, document := range documents {
 		name := strings.TrimSuffix(filepath.Base(document), ".md")
 		require.Contains(t, pages, "/docs/"+name+"/index.html")
+		nav, _, _ := strings.Cut(pages["/index.html"], "</nav>")
+		require.Contains(t, nav, `href="/docs/`+name+`/"`)
 	}
 	require.Contains(t, pages["/docs/operations/index.html"], `id="zonewisezoneclosed"`, "where the alerts' runbook_url leads")
 }
