@@ -2,9 +2,10 @@ package rebalance
 
 import "maps"
 
-// leastMoves returns how many moves it takes at least until no pod that may move is one too many, given how many may move in each zone and
-// which zones take pods. Each step takes a pod from the fullest zone and puts it into the emptiest, which lowers the most and raises the
-// fewest as far as that many moves can; bound_test.go compares it with all that moves can come to.
+// leastMoves returns how many moves it takes at least until no pod that may move is one too many, given how many may
+// move in each zone and which zones take pods. Each step takes a pod from the fullest zone and puts it into the
+// emptiest, which lowers the most and raises the fewest as far as that many moves can; bound_test.go compares it with
+// all that moves can come to.
 func leastMoves(t table, movable map[string]int, takes func(zone string) bool) int {
 	t = t.clone()
 	left := maps.Clone(movable)

@@ -39,7 +39,10 @@ func constraint(zones []string, maxSkew, minDomains int32) rulesFor {
 			}
 			nodes = append(nodes, n)
 		}
-		query := counts.Query{Namespace: metav1.NamespaceDefault, Selector: labels.SelectorFromSet(labels.Set{"app": "web"}), TopologyKey: v1.LabelTopologyZone}
+		query := counts.Query{
+			Namespace: metav1.NamespaceDefault, Selector: labels.SelectorFromSet(labels.Set{"app": "web"}),
+			TopologyKey: v1.LabelTopologyZone,
+		}
 		each := func(n int, do func(int)) {
 			for i := range n {
 				do(i)
@@ -137,7 +140,8 @@ func (p placed) moved(from, to string) placed {
 	return p
 }
 
-// fewest tries all sequences of moves and returns how many moves it takes until as few as possible of the pods that may move are too many.
+// fewest tries all sequences of moves and returns how many moves it takes until as few as possible of the pods that
+// may move are too many.
 func fewest(rules rulesFor, start placed, zones []string, takes func(string) bool) int {
 	tooMany := func(p placed) (pods int) {
 		at := rules(p)
@@ -173,8 +177,9 @@ func fewest(rules rulesFor, start placed, zones []string, takes func(string) boo
 	return least
 }
 
-// TestLeastMovesAgainstAllSequences: fewer moves than the bound are not enough, whatever they are, and if all pods may move and all zones take
-// pods, as many are. Nothing is above its share exactly if the rule holds, and each step of the plan lowers what is above.
+// TestLeastMovesAgainstAllSequences: fewer moves than the bound are not enough, whatever they are, and if all pods
+// may move and all zones take pods, as many are. Nothing is above its share exactly if the rule holds, and each step
+// of the plan lowers what is above.
 func TestLeastMovesAgainstAllSequences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := []string{"a", "b", "c", "d"}[:rapid.IntRange(2, 4).Draw(t, "zones")]
@@ -224,7 +229,8 @@ func TestLeastMovesAgainstAllSequences(t *testing.T) {
 // drawRules draws a constraint, or a policy and a zone that is full.
 func drawRules(t *rapid.T, zones []string, replicas int64) (rules rulesFor, full string) {
 	if rapid.Bool().Draw(t, "constraint") {
-		return constraint(zones, rapid.Int32Range(1, 3).Draw(t, "maxSkew"), rapid.Int32Range(1, int32(len(zones))).Draw(t, "minDomains")), "" //nolint:gosec // a few
+		minDomains := rapid.Int32Range(1, int32(len(zones))).Draw(t, "minDomains") //nolint:gosec // a few
+		return constraint(zones, rapid.Int32Range(1, 3).Draw(t, "maxSkew"), minDomains), ""
 	}
 	spec := v1alpha1.ZoneSpreadPolicySpec{MaxSkew: rapid.Int32Range(1, 3).Draw(t, "maxSkew")}
 	for _, zone := range zones {

@@ -119,7 +119,9 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 }
 
 // worse says what has become worse besides the moved pods: a gang has no fewer members bound while no pod is preempted.
-func (c *copyState) worse(waited, own map[types.UID]bool, budgets map[string]int32, before, after map[string]int64) string {
+func (c *copyState) worse(
+	waited, own map[types.UID]bool, budgets map[string]int32, before, after map[string]int64,
+) string {
 	for uid := range waitingPods(c.sim) {
 		if !waited[uid] && !own[uid] {
 			return "another pod would wait"
@@ -147,13 +149,16 @@ func (c *copyState) accept() {
 	c.sim.Mark()
 }
 
-// takeBack makes the copy what it was before the moves that were tried. If a plugin remembers them in a status, another copy takes its place.
+// takeBack makes the copy what it was before the moves that were tried. If a plugin remembers them in a status,
+// another copy takes its place.
 func (c *copyState) takeBack(ctx context.Context) error {
 	c.sim.Rewind()
 	if err := c.sim.Run(ctx); err != nil {
 		return err
 	}
-	if !otherStatus[*v1alpha1.ZoneSpreadPolicy](c.sim) && !otherStatus[*v1alpha1.ZoneReservation](c.sim) && !otherStatus[*schedulingv1alpha1.PodGroup](c.sim) &&
+	if !otherStatus[*v1alpha1.ZoneSpreadPolicy](c.sim) &&
+		!otherStatus[*v1alpha1.ZoneReservation](c.sim) &&
+		!otherStatus[*schedulingv1alpha1.PodGroup](c.sim) &&
 		!otherStatus[*kinds.NativePodGroup](c.sim) {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// WhyGangStays says why members of a gang may not be evicted together; empty if they may be. It evicts them in the copy,
-// by the copy's Eviction API. Of the options it uses Selects.
+// WhyGangStays says why members of a gang may not be evicted together; empty if they may be. It evicts them in the
+// copy, by the copy's Eviction API. Of the options it uses Selects.
 func WhyGangStays(s *sim.Sim, options Options, members []*v1.Pod) string {
 	stay := newStayers(s, options)
 	for _, pod := range members {

@@ -16,8 +16,8 @@ import (
 const (
 	// DefaultSeeds is on how many copies each move is tried, unless Options say otherwise.
 	DefaultSeeds = 3
-	// bindTime is how long, in the time of a copy, a moved pod may have no node. A pod that takes the place of its predecessor waits a minute
-	// for that to end.
+	// bindTime is how long, in the time of a copy, a moved pod may have no node. A pod that takes the place of its
+	// predecessor waits a minute for that to end.
 	bindTime = 2 * time.Minute
 	// mostAtOnce is how many pods of different workloads are tried together.
 	mostAtOnce = 64
@@ -44,17 +44,19 @@ type Options struct {
 // Plan is a sequence of moves.
 type Plan struct {
 	Moves []Move `json:"moves"`
-	// Batches is in how many steps they are made. Before each step the replacements of the one before run. No batch has two pods that one rule
-	// counts, and so none has two of a workload.
+	// Batches is in how many steps they are made. Before each step the replacements of the one before run. No batch
+	// has two pods that one rule counts, and so none has two of a workload.
 	Batches int `json:"batches"`
 	// Before and After are how the pods stand to their rules, without the moves and with them.
 	Before Standing `json:"before"`
 	After  Standing `json:"after"`
 	// Refused are moves that a rule asks for and that were tried in vain, in the end.
 	Refused []Refused `json:"refused,omitempty"`
-	// Complete: a search on the copy with all moves made, with the same seeds, has found no other one. Without it the time was up.
+	// Complete: a search on the copy with all moves made, with the same seeds, has found no other one. Without it the
+	// time was up.
 	Complete bool `json:"complete"`
-	// BrokenCertificates are the ZoneSurvivals that hold without the moves and would not with them. A plan that has any is not to be carried out.
+	// BrokenCertificates are the ZoneSurvivals that hold without the moves and would not with them. A plan that has
+	// any is not to be carried out.
 	BrokenCertificates []string `json:"brokenCertificates,omitempty"`
 }
 
@@ -217,8 +219,8 @@ type candidate struct {
 	set   string
 }
 
-// candidates returns one pod of each set of rules, or a single one that is tried alone: from the zone that a rule asks to leave first, the
-// one that costs least to move.
+// candidates returns one pod of each set of rules, or a single one that is tried alone: from the zone that a rule
+// asks to leave first, the one that costs least to move.
 func (s *search) candidates() []candidate {
 	var out []candidate
 	var single *candidate
@@ -290,8 +292,8 @@ func (s *search) inAll(pod *v1.Pod) bool {
 	return true
 }
 
-// try makes moves together in all copies. They are kept if all copies accept all of them; otherwise no copy has made any, and they are
-// tried in smaller parts, or given up. It returns how many are kept.
+// try makes moves together in all copies. They are kept if all copies accept all of them; otherwise no copy has made
+// any, and they are tried in smaller parts, or given up. It returns how many are kept.
 func (s *search) try(ctx context.Context, batch []candidate) (kept int, err error) {
 	to := make([][]string, len(batch))
 	for at, c := range s.copies {
@@ -325,8 +327,8 @@ func (s *search) try(ctx context.Context, batch []candidate) (kept int, err erro
 	return len(batch), nil
 }
 
-// tryParts goes on after a copy has refused a batch: with those moves that were not at fault, or with halves if it was none in particular. A
-// move that is refused with others is tried alone later.
+// tryParts goes on after a copy has refused a batch: with those moves that were not at fault, or with halves if it
+// was none in particular. A move that is refused with others is tried alone later.
 func (s *search) tryParts(ctx context.Context, batch []candidate, v *verdict) (kept int, err error) {
 	if len(batch) == 1 {
 		s.refused[batch[0].target] = v.why(0)
@@ -362,7 +364,10 @@ func (s *search) moveOf(c candidate, to []string) Move {
 	if first := s.origin[pod.UID]; first != nil {
 		pod = first
 	}
-	m := Move{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Workload: c.workload, From: c.from, To: to, Batch: s.batch}
+	m := Move{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Workload: c.workload,
+		From: c.from, To: to, Batch: s.batch,
+	}
 	if over := metav1.GetControllerOfNoCopy(pod); over != nil {
 		m.Controller = over.UID
 	}

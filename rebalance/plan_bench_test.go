@@ -13,8 +13,9 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// BenchmarkPlan plans the moves of a cluster in which each workload of 300 pods has one or two too many in a zone, on the default number
-// of copies. cpu-s is what the process used of all cores, without what it took to make the first copy, and peak-MB the most that was resident.
+// BenchmarkPlan plans the moves of a cluster in which each workload of 300 pods has one or two too many in a zone, on
+// the default number of copies. cpu-s is what the process used of all cores, without what it took to make the first
+// copy, and peak-MB the most that was resident.
 func BenchmarkPlan(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		b.Run(fmt.Sprintf("%dNodes%dWorkloads", nodes, nodes/10), func(b *testing.B) {
@@ -39,8 +40,9 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkRecheck tries a move of such a cluster on a copy, as the controller does before it begins. copy-cpu-s is what it takes to make the copy,
-// which the controller makes for each batch anyway, and cpu-s what it takes to try the move.
+// BenchmarkRecheck tries a move of such a cluster on a copy, as the controller does before it begins. copy-cpu-s is
+// what it takes to make the copy, which the controller makes for each batch anyway, and cpu-s what it takes to try
+// the move.
 func BenchmarkRecheck(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		b.Run(fmt.Sprintf("%dNodes", nodes), func(b *testing.B) {
@@ -88,7 +90,8 @@ func drifted(nodes int) *clitest.Cluster {
 	return c
 }
 
-// processUsage is the time that the process has used of all cores, and the most memory that was resident, in kilobytes (on Linux).
+// processUsage is the time that the process has used of all cores, and the most memory that was resident, in
+// kilobytes (on Linux).
 func processUsage(b *testing.B) (cpu time.Duration, peak int64) {
 	b.Helper()
 	var usage syscall.Rusage

@@ -14,7 +14,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// drift makes a cluster of three zones whose pods have drifted, with constraints, policies, budgets, reservations and pods that may not move.
+// drift makes a cluster of three zones whose pods have drifted, with constraints, policies, budgets, reservations and
+// pods that may not move.
 func drift(r *rand.Rand) *clitest.Cluster {
 	c := clitest.New()
 	var nodes []string
@@ -59,8 +60,8 @@ func drift(r *rand.Rand) *clitest.Cluster {
 	return c
 }
 
-// TestPlansOfRandomClusters: carried out on another copy, a plan comes to what it says, wakes no waiting, keeps every pod running, and the next
-// plan is empty. Where nothing is left to do there are no fewer moves than the bound.
+// TestPlansOfRandomClusters: carried out on another copy, a plan comes to what it says, wakes no waiting, keeps every
+// pod running, and the next plan is empty. Where nothing is left to do there are no fewer moves than the bound.
 func TestPlansOfRandomClusters(t *testing.T) {
 	moves, atBound, complete := 0, 0, 0
 	for seed := range uint64(12) {

@@ -12,8 +12,8 @@ import (
 )
 
 // Recheck says why moves of a plan, made together, would not go as planned in the cluster as it is now; empty if they
-// would. It makes them in a copy of that cluster, which is none of it afterwards: a fork would cost more than all else. Of a
-// move it uses Namespace, Name, UID, From and To. An error is that of ctx or of the copy.
+// would. It makes them in a copy of that cluster, which is none of it afterwards: a fork would cost more than all
+// else. Of a move it uses Namespace, Name, UID, From and To. An error is that of ctx or of the copy.
 func Recheck(ctx context.Context, now *sim.Sim, options Options, moves []Move) (why string, err error) {
 	now.SetPatience(bindTime)
 	if err := now.Run(ctx); err != nil {
@@ -43,7 +43,8 @@ func Recheck(ctx context.Context, now *sim.Sim, options Options, moves []Move) (
 			return fmt.Sprintf("pod %s/%s: %s", m.Namespace, m.Name, why), nil
 		}
 		if !slices.Contains(m.To, v.to[i]) {
-			return fmt.Sprintf("pod %s/%s: its replacement would be in zone %s, not in %s", m.Namespace, m.Name, v.to[i], strings.Join(m.To, " or ")), nil
+			return fmt.Sprintf("pod %s/%s: its replacement would be in zone %s, not in %s",
+				m.Namespace, m.Name, v.to[i], strings.Join(m.To, " or ")), nil
 		}
 	}
 	return "", nil

@@ -15,7 +15,8 @@ import (
 type rule struct {
 	// key is the same in all copies of a cluster; name is for people.
 	key, name string
-	// set is the smallest key of the rules that count pods in common, directly or through others: a move may change all of them.
+	// set is the smallest key of the rules that count pods in common, directly or through others: a move may change
+	// all of them.
 	set       string
 	workloads map[string]bool
 	// selected: a pod that is selected carries the rule.
@@ -125,7 +126,8 @@ func joinSets(rules []*rule, c *census.Census) {
 	}
 }
 
-// openZones returns the zones with a node that a pod may be given, as far as readiness, cordons, its affinity and taints go.
+// openZones returns the zones with a node that a pod may be given, as far as readiness, cordons, its affinity and
+// taints go.
 func openZones(c *census.Census, eligible counts.Eligibility) map[string]bool {
 	open := map[string]bool{}
 	for _, node := range c.Nodes {
@@ -136,7 +138,8 @@ func openZones(c *census.Census, eligible counts.Eligibility) map[string]bool {
 	return open
 }
 
-// firstToMove orders pods of a zone: first those that cost least to delete, by their own word, then unready ones, then the youngest.
+// firstToMove orders pods of a zone: first those that cost least to delete, by their own word, then unready ones,
+// then the youngest.
 func firstToMove(a, b *v1.Pod) int {
 	return cmp.Or(
 		cmp.Compare(deletionCost(a), deletionCost(b)), cmp.Compare(readiness(a), readiness(b)),

@@ -28,7 +28,8 @@ type reader struct {
 	rules    map[string]*rule
 	selects  func(*v1.Pod) bool
 	open     map[string]map[string]bool // openZones by the eligibility's key
-	// carried has what the last pod of each controller carries, by the controller's UID: its next pod is most likely like it.
+	// carried has what the last pod of each controller carries, by the controller's UID: its next pod is most likely
+	// like it.
 	carried map[types.UID]*carried
 }
 
@@ -46,11 +47,12 @@ type carriedRule struct {
 	makeRule func() *rule
 }
 
-// rulesOf returns the rules about zones that pods carry, in the order of their keys. stays says why a pod may not be moved, selects of which pods the
-// rules are to hold.
+// rulesOf returns the rules about zones that pods carry, in the order of their keys. stays says why a pod may not be
+// moved, selects of which pods the rules are to hold.
 func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod) bool) []*rule {
 	r := &reader{
-		Census: c, selects: selects, policies: policies.Read(c), rules: map[string]*rule{}, open: map[string]map[string]bool{}, carried: map[types.UID]*carried{},
+		Census: c, selects: selects, policies: policies.Read(c), rules: map[string]*rule{},
+		open: map[string]map[string]bool{}, carried: map[types.UID]*carried{},
 	}
 	for _, pod := range c.Pods {
 		if pod.On == nil || pod.On.Zone == "" {
@@ -127,7 +129,8 @@ func alike(a, b *v1.Pod) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) &&
 		a.Annotations[v1alpha1.ShownToAutoscalersAnnotation] == b.Annotations[v1alpha1.ShownToAutoscalersAnnotation] &&
 		equality.Semantic.DeepEqual(a.Spec.TopologySpreadConstraints, b.Spec.TopologySpreadConstraints) &&
-		equality.Semantic.DeepEqual(a.Spec.Affinity, b.Spec.Affinity) && equality.Semantic.DeepEqual(a.Spec.Tolerations, b.Spec.Tolerations)
+		equality.Semantic.DeepEqual(a.Spec.Affinity, b.Spec.Affinity) &&
+		equality.Semantic.DeepEqual(a.Spec.Tolerations, b.Spec.Tolerations)
 }
 
 // addConstraint adds one of the constraints of the pod, unless it does not count the pod.
@@ -143,8 +146,11 @@ func (c *carried) addConstraint(all []v1.TopologySpreadConstraint, number int) {
 		return
 	}
 	minDomains := ptr.Deref(constraint.MinDomains, 1)
-	key := fmt.Sprint("constraint ", c.like.Namespace, " ", query.Selector, " ", constraint.MaxSkew, " ", minDomains, " ", query.RequiredKeys, " ",
-		counts.KeyOf(query.Eligibility), " ", counts.KeyOf(counts.EligibilityOf(c.like, true, true, feature.TolerationOperators())))
+	openTo := counts.EligibilityOf(c.like, true, true, feature.TolerationOperators())
+	key := fmt.Sprint(
+		"constraint ", c.like.Namespace, " ", query.Selector, " ", constraint.MaxSkew, " ", minDomains, " ",
+		query.RequiredKeys, " ", counts.KeyOf(query.Eligibility), " ", counts.KeyOf(openTo),
+	)
 	c.rules = append(c.rules, carriedRule{key: key, eligible: query.Eligibility, makeRule: func() *rule {
 		return &rule{
 			name: "topologySpreadConstraint", counted: query.Selector, queries: []counts.Query{query},

@@ -14,12 +14,13 @@ import (
 
 // Standing is how the pods of a cluster stand to the rules about zones that they carry.
 type Standing struct {
-	// Excess is the potential: the pods that are more than a rule allows in their zone, added over all rules. Every move lowers it.
+	// Excess is the potential: the pods that are more than a rule allows in their zone, added over all rules. Every
+	// move lowers it.
 	Excess int64 `json:"excess"`
 	// Missing is how many slots of reservations are not held.
 	Missing int64 `json:"missing,omitempty"`
-	// Least is how many moves it takes at least until no pod that may move is one too many. Pods that may not move and zones that take none
-	// are known to it, and free room is not.
+	// Least is how many moves it takes at least until no pod that may move is one too many. Pods that may not move
+	// and zones that take none are known to it, and free room is not.
 	Least int `json:"leastMoves"`
 	// Rules are the rules that some selected pod carries, in an order that copies have in common.
 	Rules []RuleStanding `json:"rules"`
@@ -48,7 +49,10 @@ func StandingOf(s *sim.Sim, options Options) Standing {
 	all.Add(s.Objects()...)
 	c := census.Take(all)
 	stay := newStayers(s, options)
-	out := Standing{Rules: []RuleStanding{}, rules: rulesOf(c, stay.why, options.selects), workload: c.Workload, stays: stay.why, Stay: map[string]int{}}
+	out := Standing{
+		Rules: []RuleStanding{}, rules: rulesOf(c, stay.why, options.selects), workload: c.Workload, stays: stay.why,
+		Stay: map[string]int{},
+	}
 	least := map[string]int{} // by set: its rules share pods, and so moves
 	for _, r := range out.rules {
 		if !r.selected {
@@ -56,7 +60,10 @@ func StandingOf(s *sim.Sim, options Options) Standing {
 		}
 		moves := r.leastMoves()
 		least[r.set] = max(least[r.set], moves)
-		row := RuleStanding{Rule: r.name, Workloads: slices.Sorted(maps.Keys(r.workloads)), Pods: map[string]int{}, Excess: r.excess(), Least: moves}
+		row := RuleStanding{
+			Rule: r.name, Workloads: slices.Sorted(maps.Keys(r.workloads)), Pods: map[string]int{},
+			Excess: r.excess(), Least: moves,
+		}
 		for zone, pods := range r.zones {
 			row.Pods[zone] = pods.count()
 			if r.table.Above(zone) > 0 {
@@ -101,5 +108,6 @@ func (s *Standing) ExcessOf(workload string) (pods int64) {
 
 // carries reports whether a pod of a zone carries the rule.
 func (r *rule) carries(pod *v1.Pod, zone string) bool {
-	return r.zones[zone] != nil && slices.ContainsFunc(r.zones[zone].movable, func(p *census.Pod) bool { return p.UID == pod.UID })
+	inZone := r.zones[zone]
+	return inZone != nil && slices.ContainsFunc(inZone.movable, func(p *census.Pod) bool { return p.UID == pod.UID })
 }

@@ -15,7 +15,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// The annotations by which the owner of a pod asks that it is not disrupted. Who moves pods asks for no less than an autoscaler does.
+// The annotations by which the owner of a pod asks that it is not disrupted. Who moves pods asks for no less than an
+// autoscaler does.
 const (
 	doNotDisrupt = "karpenter.sh/do-not-disrupt"
 	safeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -34,7 +35,10 @@ type stayers struct {
 }
 
 func newStayers(s *sim.Sim, options Options) *stayers {
-	out := &stayers{sim: s, options: options, rollouts: map[types.UID]string{}, unready: map[types.UID]bool{}, zonal: map[string]bool{}}
+	out := &stayers{
+		sim: s, options: options, rollouts: map[types.UID]string{}, unready: map[types.UID]bool{},
+		zonal: map[string]bool{},
+	}
 	for _, pod := range sim.List[*v1.Pod](s) {
 		if over := metav1.GetControllerOfNoCopy(pod); over != nil && pods.Live(pod) && !pods.Ready(pod) {
 			out.unready[over.UID] = true

@@ -7,12 +7,13 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// table is what a rule says about the zones, with the pods where they are, or where they would be after moves. Its formulas are those by which
-// the scheduler's plugin decides.
+// table is what a rule says about the zones, with the pods where they are, or where they would be after moves. Its
+// formulas are those by which the scheduler's plugin decides.
 type table interface {
 	// Above is how many pods of a zone are more than the rule allows there.
 	Above(zone string) int64
-	// Fullest is the zone that a pod should leave first, and Emptiest that which should take the next one, of those that the function admits.
+	// Fullest is the zone that a pod should leave first, and Emptiest that which should take the next one, of those
+	// that the function admits.
 	Fullest(leaves func(zone string) bool) (zone string, ok bool)
 	Emptiest(takes func(zone string) bool) (zone string, ok bool)
 	// shift adds pods to a zone, or takes them away.

@@ -12,9 +12,10 @@ import (
 	"zonewise.dev/test/trace"
 )
 
-// TestTraceZoneReturns loses a fifth of a cluster that runs services drawn from a production trace, every other one spread by a policy and
-// the rest by a constraint that is a wish. The zone comes back, and demand grows by a fifth. The plan brings nine of ten services within
-// maxSkew, with hardly more moves than the least possible, and no pod waits for it.
+// TestTraceZoneReturns loses a fifth of a cluster that runs services drawn from a production trace, every other one
+// spread by a policy and the rest by a constraint that is a wish. The zone comes back, and demand grows by a fifth.
+// The plan brings nine of ten services within maxSkew, with hardly more moves than the least possible, and no pod
+// waits for it.
 func TestTraceZoneReturns(t *testing.T) {
 	traced := trace.New(trace.Options{Nodes: 300, Services: 331, Pods: 2100, Load: 0.4, Seed: 1})
 	require.Len(t, traced.Services, 331)

@@ -16,8 +16,8 @@ const (
 	MaxPlanned = 200
 	// maxRemembered is how many moves that are over it keeps beside those of the last hour.
 	maxRemembered = 150
-	// gangMemory is how long the last moves of a gang are remembered: longer than a plan is stopped, and for the cooldown of
-	// other ZoneRebalances.
+	// gangMemory is how long the last moves of a gang are remembered: longer than a plan is stopped, and for the
+	// cooldown of other ZoneRebalances.
 	gangMemory = longestStop + time.Hour
 	// deniedRest is how long a workload rests of which the API server has refused an eviction: no less than the longest
 	// stop, or it would stop each plan before the moves of others.
@@ -57,7 +57,8 @@ func Adopt(r *v1alpha1.ZoneRebalance, moves []v1alpha1.RebalanceMove, complete b
 	Prune(r, now)
 }
 
-// after returns a time, or a second later if a move has ended in its second: which moves a plan knows of is told by whole seconds.
+// after returns a time, or a second later if a move has ended in its second: which moves a plan knows of is told by
+// whole seconds.
 func after(moves []v1alpha1.RebalanceMove, planned metav1.Time) metav1.Time {
 	for i := range moves {
 		if m := &moves[i]; m.State != v1alpha1.MovePlanned && !m.At.Before(&planned) {

@@ -29,15 +29,22 @@ func Conclude(r *v1alpha1.ZoneRebalance, waits string, now time.Time) {
 		set(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonMoving, message)
 	case left > 0:
 		set(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonMovesPlanned,
-			fmt.Sprintf("%d pods too many, %d with %d moves; %d is the least", s.Before.Excess, s.After.Excess, left, s.Before.LeastMoves))
+			fmt.Sprintf("%d pods too many, %d with %d moves; %d is the least",
+				s.Before.Excess, s.After.Excess, left, s.Before.LeastMoves))
 	case stopped:
 		set(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonStopped, "the plan was stopped")
 	case movedSince(r):
-		set(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonMoving, "the moves of the plan are made, and the next plan says what is left")
+		set(
+			v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonMoving,
+			"the moves of the plan are made, and the next plan says what is left",
+		)
 	case s.Before.Excess == 0:
 		set(v1alpha1.ConditionBalanced, metav1.ConditionTrue, v1alpha1.ReasonBalanced, "no pod is too many in its zone")
 	default:
-		set(v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonNothingToMove, fmt.Sprintf("%d pods too many, and no move would help", s.Before.Excess))
+		set(
+			v1alpha1.ConditionBalanced, metav1.ConditionFalse, v1alpha1.ReasonNothingToMove,
+			fmt.Sprintf("%d pods too many, and no move would help", s.Before.Excess),
+		)
 	}
 	switch {
 	case stopped:
@@ -45,7 +52,8 @@ func Conclude(r *v1alpha1.ZoneRebalance, waits string, now time.Time) {
 			fmt.Sprintf("%s; a plan is made again after %s", s.Stop.Message, s.Stop.ResumesAt.UTC().Format(time.RFC3339)))
 	case GangsStopped(r, now):
 		set(v1alpha1.ConditionStopped, metav1.ConditionTrue, s.GangStop.Reason,
-			fmt.Sprintf("%s; no gang is evicted before %s, and other moves go on", s.GangStop.Message, s.GangStop.ResumesAt.UTC().Format(time.RFC3339)))
+			fmt.Sprintf("%s; no gang is evicted before %s, and other moves go on",
+				s.GangStop.Message, s.GangStop.ResumesAt.UTC().Format(time.RFC3339)))
 	default:
 		set(v1alpha1.ConditionStopped, metav1.ConditionFalse, v1alpha1.ReasonNotStopped, "nothing has stopped the plan")
 	}
@@ -62,8 +70,11 @@ func movedSince(r *v1alpha1.ZoneRebalance) bool {
 }
 
 // SetCondition sets a condition of the spec that is there.
-func SetCondition(r *v1alpha1.ZoneRebalance, kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+func SetCondition(
+	r *v1alpha1.ZoneRebalance, kind string, status metav1.ConditionStatus, reason, message string, now time.Time,
+) {
 	meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: shortened(message, maxMessage), ObservedGeneration: r.Generation, LastTransitionTime: second(now),
+		Type: kind, Status: status, Reason: reason, Message: shortened(message, maxMessage),
+		ObservedGeneration: r.Generation, LastTransitionTime: second(now),
 	})
 }

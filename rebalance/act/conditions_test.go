@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestMovesInTheSecondOfTheirPlan: moves that begin in the second in which they were planned are followed by another plan, and until that is
-// made, which may wait for CPU, it is not said that no move would help.
+// TestMovesInTheSecondOfTheirPlan: moves that begin in the second in which they were planned are followed by another
+// plan, and until that is made, which may wait for CPU, it is not said that no move would help.
 func TestMovesInTheSecondOfTheirPlan(t *testing.T) {
 	s := newScene(t)
 	s.Status.Before.Excess = 4

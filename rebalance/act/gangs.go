@@ -17,8 +17,8 @@ import (
 const (
 	// maxPartlyBound is how many gangs that are bound in part a status lists.
 	maxPartlyBound = 100
-	// partlyBoundFor is how long a gang has to be bound in part at least. A member of a running gang that is replaced makes
-	// it so for a moment.
+	// partlyBoundFor is how long a gang has to be bound in part at least. A member of a running gang that is replaced
+	// makes it so for a moment.
 	partlyBoundFor = 5 * time.Minute
 )
 
@@ -58,7 +58,8 @@ func (n *next) notePartlyBound() {
 			continue
 		}
 		entry := v1alpha1.RebalanceGang{
-			Namespace: g.Namespace, Name: g.Name, UID: uid, Since: second(n.Now), Bound: int64(len(g.Bound)), Missing: int64(g.Missing),
+			Namespace: g.Namespace, Name: g.Name, UID: uid, Since: second(n.Now), Bound: int64(len(g.Bound)),
+			Missing: int64(g.Missing),
 		}
 		if before := listed[uid]; before != nil {
 			entry.Since, entry.Why = before.Since, before.Why
@@ -69,11 +70,15 @@ func (n *next) notePartlyBound() {
 		out = append(out, entry)
 	}
 	byAge := func(a, b v1alpha1.RebalanceGang) int {
-		return cmp.Or(a.Since.Compare(b.Since.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		return cmp.Or(
+			a.Since.Compare(b.Since.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		)
 	}
 	slices.SortFunc(out, byAge)
 	if len(out) > maxPartlyBound {
-		slices.SortStableFunc(out, func(a, b v1alpha1.RebalanceGang) int { return cmp.Compare(n.lastListed(a.UID), n.lastListed(b.UID)) })
+		slices.SortStableFunc(out, func(a, b v1alpha1.RebalanceGang) int {
+			return cmp.Compare(n.lastListed(a.UID), n.lastListed(b.UID))
+		})
 		out = out[:maxPartlyBound]
 		slices.SortFunc(out, byAge)
 	}
@@ -119,9 +124,9 @@ type Tried struct {
 }
 
 // dueGang returns the first gang whose bound members are to be evicted now, nil if there is none. waits says in words
-// what is waited for if one could be evicted that is not yet: no other move begins then, or it would wait for ever. A gang
-// that would be refused keeps no other back; one of these is tried again every five minutes. At most one gang is tried in a
-// step, since that costs a copy of the cluster.
+// what is waited for if one could be evicted that is not yet: no other move begins then, or it would wait for ever. A
+// gang that would be refused keeps no other back; one of these is tried again every five minutes. At most one gang is
+// tried in a step, since that costs a copy of the cluster.
 func (n *next) dueGang() (due *Gang, waits string) {
 	var first, old *v1alpha1.RebalanceGang
 	var lastTry time.Time
@@ -165,8 +170,8 @@ func (n *next) dueGang() (due *Gang, waits string) {
 	return due, waits
 }
 
-// tryGang finds out whether the bound members of a gang can be evicted now, and returns it if they are to be. waits says
-// in words what it waits for.
+// tryGang finds out whether the bound members of a gang can be evicted now, and returns it if they are to be. waits
+// says in words what it waits for.
 func (n *next) tryGang(entry *v1alpha1.RebalanceGang) (due *Gang, waits string) {
 	g, tried := n.Gangs[entry.UID], n.Tried(entry.UID)
 	room, free := n.roomThisHour()
@@ -189,9 +194,13 @@ func (n *next) tryGang(entry *v1alpha1.RebalanceGang) (due *Gang, waits string) 
 			return &g, ""
 		}
 	}
-	entry.Why = fmt.Sprintf("waits for the hour: %d members are bound, and maxPerHour is %d", len(g.Bound), MaxPerHour(n.ZoneRebalance))
+	entry.Why = fmt.Sprintf(
+		"waits for the hour: %d members are bound, and maxPerHour is %d", len(g.Bound), MaxPerHour(n.ZoneRebalance),
+	)
 	n.again(free)
-	return nil, fmt.Sprintf("the hour: %s is evicted first, and maxPerHour is %d", g.Workload(), MaxPerHour(n.ZoneRebalance))
+	return nil, fmt.Sprintf(
+		"the hour: %s is evicted first, and maxPerHour is %d", g.Workload(), MaxPerHour(n.ZoneRebalance),
+	)
 }
 
 // whyNotEvicted says why the bound members of a gang are not evicted, whatever the hour has room for.
@@ -204,7 +213,10 @@ func (n *next) whyNotEvicted(g *Gang, since time.Time) string {
 	case n.Spec.Mode != v1alpha1.RebalanceEvict:
 		return "the mode is not Evict"
 	case len(g.Bound) > int(MaxPerHour(n.ZoneRebalance)):
-		return fmt.Sprintf("%d members are bound, which are evicted together, and maxPerHour is %d", len(g.Bound), MaxPerHour(n.ZoneRebalance))
+		return fmt.Sprintf(
+			"%d members are bound, which are evicted together, and maxPerHour is %d", len(g.Bound),
+			MaxPerHour(n.ZoneRebalance),
+		)
 	case n.Now.Before(settled):
 		n.again(settled.Add(time.Second))
 		return fmt.Sprintf("has not been bound in part for %s yet", after)
@@ -220,7 +232,8 @@ func (n *next) whyNotEvicted(g *Gang, since time.Time) string {
 func GangRests(r *v1alpha1.ZoneRebalance, workload string, cooldown time.Duration, now time.Time) (until time.Time) {
 	for i := range r.Status.Moves {
 		m := &r.Status.Moves[i]
-		if end := m.At.Add(cooldown + time.Second); m.PodGroup != "" && m.Workload == workload && now.Before(end) && end.After(until) {
+		end := m.At.Add(cooldown + time.Second)
+		if m.PodGroup != "" && m.Workload == workload && now.Before(end) && end.After(until) {
 			until = end
 		}
 	}
@@ -231,12 +244,14 @@ func GangRests(r *v1alpha1.ZoneRebalance, workload string, cooldown time.Duratio
 // are gone.
 func (n *next) beginGang(g *Gang) {
 	begun := second(n.Now)
-	n.Status.Moves = slices.DeleteFunc(slices.Clone(n.Status.Moves), func(m v1alpha1.RebalanceMove) bool { return slices.Contains(g.Bound, m.UID) }) // was refused
+	wasRefused := func(m v1alpha1.RebalanceMove) bool { return slices.Contains(g.Bound, m.UID) }
+	n.Status.Moves = slices.DeleteFunc(slices.Clone(n.Status.Moves), wasRefused)
 	for _, uid := range g.Bound {
 		pod := n.Pods[uid]
 		m := v1alpha1.RebalanceMove{
-			Namespace: g.Namespace, Name: pod.Name, UID: uid, PodGroup: g.UID, Workload: g.Workload(), Controller: pod.Controller, From: pod.Zone,
-			Round: n.Status.Round, State: v1alpha1.MoveEvicting, At: begun, Begun: begun, Due: second(n.Now.Add(pod.Grace + bindWithin)),
+			Namespace: g.Namespace, Name: pod.Name, UID: uid, PodGroup: g.UID, Workload: g.Workload(),
+			Controller: pod.Controller, From: pod.Zone, Round: n.Status.Round, State: v1alpha1.MoveEvicting,
+			At: begun, Begun: begun, Due: second(n.Now.Add(pod.Grace + bindWithin)),
 		}
 		n.Status.Moves = append(n.Status.Moves, m)
 		n.step.Evict = append(n.step.Evict, m)
@@ -245,8 +260,8 @@ func (n *next) beginGang(g *Gang) {
 	n.again(n.Now.Add(retryAfter))
 }
 
-// forgetGangStop forgets an earlier stop once it is over and no gang whose eviction has failed is still bound in part: such a gang would be
-// evicted again after the shortest pause.
+// forgetGangStop forgets an earlier stop once it is over and no gang whose eviction has failed is still bound in
+// part: such a gang would be evicted again after the shortest pause.
 func (n *next) forgetGangStop() {
 	if n.Status.GangStop == nil || n.Gangs == nil || n.gangsStopped() || n.underWay() > 0 {
 		return
@@ -254,7 +269,8 @@ func (n *next) forgetGangStop() {
 	for i := range n.Status.Moves {
 		m := &n.Status.Moves[i]
 		failed := m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused
-		if failed && slices.ContainsFunc(n.Status.PartlyBound, func(g v1alpha1.RebalanceGang) bool { return g.UID == m.PodGroup }) {
+		isOf := func(g v1alpha1.RebalanceGang) bool { return g.UID == m.PodGroup }
+		if failed && slices.ContainsFunc(n.Status.PartlyBound, isOf) {
 			return
 		}
 	}
@@ -318,7 +334,9 @@ func (n *next) followGang(uid types.UID, moves []*v1alpha1.RebalanceMove) {
 	case exists && n.Now.After(due.Time) && ends != "":
 		fail(v1alpha1.ReasonNotBound, fmt.Sprintf("%s has not ended", ends))
 	case exists && n.Now.After(due.Time) && len(g.Bound) > 0:
-		fail(v1alpha1.ReasonGangPartlyBound, fmt.Sprintf("its gang is bound in part again: %d members are bound, and %d are missing", len(g.Bound), g.Missing))
+		fail(v1alpha1.ReasonGangPartlyBound, fmt.Sprintf(
+			"its gang is bound in part again: %d members are bound, and %d are missing", len(g.Bound), g.Missing,
+		))
 	case exists && n.Now.After(due.Time):
 		end("the gang waits as a whole")
 	default:

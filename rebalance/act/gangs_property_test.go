@@ -53,7 +53,10 @@ func (s *server) observeGangs(o *Observed) {
 	for uid, g := range s.gangs {
 		bound, _ := s.members(uid)
 		missing := max(0, g.minMember-len(bound))
-		o.Gangs[uid] = Gang{UID: uid, Namespace: "shop", Name: string(uid), Bound: bound, Missing: missing, PartlyBound: g.reported && len(bound) > 0 && missing > 0}
+		o.Gangs[uid] = Gang{
+			UID: uid, Namespace: "shop", Name: string(uid), Bound: bound, Missing: missing,
+			PartlyBound: g.reported && len(bound) > 0 && missing > 0,
+		}
 	}
 }
 

@@ -22,7 +22,10 @@ func partOf(s *scene, name string, bound int) types.UID {
 	for i := range bound {
 		pod := types.UID(fmt.Sprint(name, "-", i))
 		g.Bound = append(g.Bound, pod)
-		s.seen.Pods[pod] = Pod{UID: pod, Name: string(pod), Controller: uid, Node: "node-a", Zone: "a", Grace: 30 * time.Second, Created: start.Add(-time.Hour)}
+		s.seen.Pods[pod] = Pod{
+			UID: pod, Name: string(pod), Controller: uid, Node: "node-a", Zone: "a", Grace: 30 * time.Second,
+			Created: start.Add(-time.Hour),
+		}
 	}
 	if s.seen.Gangs == nil {
 		s.seen.Gangs = map[types.UID]Gang{}
@@ -142,7 +145,9 @@ func TestWhyAGangStays(t *testing.T) {
 		}, "has not been bound in part for 5m0s yet"},
 		{"not asked for", func(s *scene, uid types.UID) { s.changed(uid, func(g *Gang) { g.Stays = "a wrong annotation" }) }, "a wrong annotation"},
 		{"mode Plan", func(s *scene, _ types.UID) { s.Spec.Mode = v1alpha1.RebalancePlan }, "the mode is not Evict"},
-		{"larger than the hour", func(s *scene, _ types.UID) { s.Spec.MaxPerHour = ptr.To[int32](1) }, "2 members are bound, which are evicted together, and maxPerHour is 1"},
+		{"larger than the hour", func(s *scene, _ types.UID) {
+			s.Spec.MaxPerHour = ptr.To[int32](1)
+		}, "2 members are bound, which are evicted together, and maxPerHour is 1"},
 		{"a budget", func(s *scene, _ types.UID) { s.refuse("a budget") }, "a budget"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -163,7 +168,8 @@ func TestWhyAGangStays(t *testing.T) {
 	})
 }
 
-// TestGangWaitsForTheHour: a gang is not evicted in part, and is not overtaken by moves that would leave no room for it.
+// TestGangWaitsForTheHour: a gang is not evicted in part, and is not overtaken by moves that would leave no room for
+// it.
 func TestGangWaitsForTheHour(t *testing.T) {
 	s := newScene(t)
 	s.evicted(s.next()) // two moves of three in an hour

@@ -22,8 +22,9 @@ const (
 	readyWithin = 10 * time.Minute
 	// refusedWithin is how long the API server may refuse an eviction.
 	refusedWithin = 5 * time.Minute
-	// AskWithin is how long after a status is written the evictions are asked for that it says; the rest is left to the next look. Two
-	// controllers may work at a time, and one of them may have stood still: what it has written is then no longer true.
+	// AskWithin is how long after a status is written the evictions are asked for that it says; the rest is left to
+	// the next look. Two controllers may work at a time, and one of them may have stood still: what it has written is
+	// then no longer true.
 	AskWithin = 5 * time.Second
 	// retryAfter is when a refused eviction is tried again.
 	retryAfter = 10 * time.Second
@@ -64,8 +65,8 @@ type Observed struct {
 	// empty if it may.
 	Excess func(workload string) int64
 	Stays  func(uid types.UID) string
-	// Follows says why the moves that are about to begin would not go as planned in the cluster as it is now, empty if they
-	// would, and from when on it can be asked; zero is now.
+	// Follows says why the moves that are about to begin would not go as planned in the cluster as it is now, empty
+	// if they would, and from when on it can be asked; zero is now.
 	Follows func(moves []v1alpha1.RebalanceMove) (why string, from time.Time)
 	// Gangs are those whose PodGroups ask for the eviction of their bound members, and those of moves; nil if they are not
 	// known.
@@ -186,7 +187,9 @@ func (n *next) followEvicted(m *v1alpha1.RebalanceMove) {
 	preempted := n.preemptedFor(slices.Concat(planned, other))
 	switch {
 	case preempted != "":
-		n.fail(v1alpha1.ReasonPreemption, m, fmt.Sprintf("pod %s was preempted on the node of the pod in its place", preempted))
+		n.fail(v1alpha1.ReasonPreemption, m, fmt.Sprintf(
+			"pod %s was preempted on the node of the pod in its place", preempted,
+		))
 	case best >= 0 && n.Excess(m.Workload) < m.Excess:
 		m.ReplacedBy = planned[best].UID
 		m.Why = "runs in zone " + planned[best].Zone + " as " + planned[best].Name
@@ -198,7 +201,9 @@ func (n *next) followEvicted(m *v1alpha1.RebalanceMove) {
 	case len(planned) > 0 && n.Now.After(m.Due.Add(readyWithin)):
 		n.fail(v1alpha1.ReasonPodNotReady, m, fmt.Sprintf("%s in its place is not ready", planned[0].Name))
 	case len(planned) == 0 && n.allBound(other):
-		n.fail(v1alpha1.ReasonOtherZone, m, fmt.Sprintf("%s in its place is in zone %s, not in %s", other[0].Name, other[0].Zone, strings.Join(m.To, " or ")))
+		n.fail(v1alpha1.ReasonOtherZone, m, fmt.Sprintf(
+			"%s in its place is in zone %s, not in %s", other[0].Name, other[0].Zone, strings.Join(m.To, " or "),
+		))
 	case len(planned) == 0 && n.Now.After(m.Due.Time):
 		n.fail(v1alpha1.ReasonNotBound, m, "no pod in its place has a node")
 	default:
@@ -216,7 +221,8 @@ func (n *next) replacements(m *v1alpha1.RebalanceMove) (planned, other []Pod) {
 	taken := n.replacedBy()
 	for uid, pod := range n.Pods {
 		switch {
-		case uid == m.UID || taken[uid] || pod.Controller != m.Controller || pod.Ending || pod.Created.Before(m.Begun.Add(-clockSkew)):
+		case uid == m.UID || taken[uid] || pod.Controller != m.Controller || pod.Ending ||
+			pod.Created.Before(m.Begun.Add(-clockSkew)):
 		case pod.Node != "" && slices.Contains(m.To, pod.Zone):
 			planned = append(planned, pod)
 		default:
@@ -284,16 +290,19 @@ func note(r *v1alpha1.ZoneRebalance, stop **v1alpha1.RebalanceStop, reason, mess
 		pause = min(2*pause, longestStop)
 	}
 	*stop = &v1alpha1.RebalanceStop{
-		Reason: reason, Message: shortened(message, maxMessage), At: second(now), ResumesAt: second(now.Add(pause)), Generation: r.Generation, Times: times,
+		Reason: reason, Message: shortened(message, maxMessage), At: second(now), ResumesAt: second(now.Add(pause)),
+		Generation: r.Generation, Times: times,
 	}
 }
 
 // drop forgets the moves that have not begun.
 func drop(r *v1alpha1.ZoneRebalance) {
-	r.Status.Moves = slices.DeleteFunc(slices.Clone(r.Status.Moves), func(m v1alpha1.RebalanceMove) bool { return m.State == v1alpha1.MovePlanned })
+	planned := func(m v1alpha1.RebalanceMove) bool { return m.State == v1alpha1.MovePlanned }
+	r.Status.Moves = slices.DeleteFunc(slices.Clone(r.Status.Moves), planned)
 }
 
-// stopped reports whether no plan is carried out now, and gangsStopped whether no gang is evicted although one could be.
+// stopped reports whether no plan is carried out now, and gangsStopped whether no gang is evicted although one could
+// be.
 func (n *next) stopped() bool { return Stopped(n.ZoneRebalance, n.Now) }
 
 func (n *next) gangsStopped() bool { return GangsStopped(n.ZoneRebalance, n.Now) }
@@ -353,8 +362,8 @@ func Left(r *v1alpha1.ZoneRebalance) (moves int) {
 	return moves
 }
 
-// begin begins the evictions of a gang that is bound in part, or else the next moves of the plan, if it is still that of
-// this cluster.
+// begin begins the evictions of a gang that is bound in part, or else the next moves of the plan, if it is still that
+// of this cluster.
 func (n *next) begin() {
 	if n.Held != "" {
 		n.step.Waits = n.Held
@@ -378,7 +387,8 @@ func (n *next) begin() {
 	switch {
 	case gang != nil:
 		n.beginGang(gang)
-	case n.left() == 0 || n.Spec.Mode != v1alpha1.RebalanceEvict || n.Status.Cluster.Hash != n.Hash || n.Now.Sub(n.Status.PlannedAt.Time) > PlanLife:
+	case n.left() == 0 || n.Spec.Mode != v1alpha1.RebalanceEvict || n.Status.Cluster.Hash != n.Hash ||
+		n.Now.Sub(n.Status.PlannedAt.Time) > PlanLife:
 		n.step.Replan = true
 	case waits != "":
 		n.step.Waits = waits
@@ -387,7 +397,8 @@ func (n *next) begin() {
 	}
 }
 
-// mayBeAskedUntil returns until when the eviction of a pod may be asked for by whoever has read the status before its move was refused.
+// mayBeAskedUntil returns until when the eviction of a pod may be asked for by whoever has read the status before its
+// move was refused.
 func (n *next) mayBeAskedUntil() (end time.Time) {
 	for i := range n.Status.Moves {
 		m := &n.Status.Moves[i]
@@ -418,7 +429,8 @@ func (n *next) beginBatch() {
 		if m.Batch != batch || len(begun) == room {
 			break
 		}
-		if pod, ok := n.Pods[m.UID]; !ok || pod.Ending || pod.Zone != m.From || n.Stays(m.UID) != "" || n.Excess(m.Workload) == 0 {
+		pod, ok := n.Pods[m.UID]
+		if !ok || pod.Ending || pod.Zone != m.From || n.Stays(m.UID) != "" || n.Excess(m.Workload) == 0 {
 			n.step.Replan = true // the cluster is not that of the plan any more
 			return
 		}
@@ -442,7 +454,8 @@ func (n *next) beginBatch() {
 	n.again(n.Now.Add(retryAfter))
 }
 
-// follows reports whether the cluster as it is now would follow moves of the plan. Otherwise there is to be another plan.
+// follows reports whether the cluster as it is now would follow moves of the plan. Otherwise there is to be another
+// plan.
 func (n *next) follows(moves []*v1alpha1.RebalanceMove) bool {
 	asked := make([]v1alpha1.RebalanceMove, 0, len(moves))
 	for _, m := range moves {
@@ -462,17 +475,19 @@ func (n *next) follows(moves []*v1alpha1.RebalanceMove) bool {
 	return false
 }
 
-// youngSibling names a pod of the controller that is so young that it would be taken for the one in place of the evicted
-// pod, and returns from when on it would not; empty if there is none.
+// youngSibling names a pod of the controller that is so young that it would be taken for the one in place of the
+// evicted pod, and returns from when on it would not; empty if there is none.
 func (n *next) youngSibling(m *v1alpha1.RebalanceMove) (name string, old time.Time) {
 	now := second(n.Now)
 	taken := n.replacedBy()
 	for uid, pod := range n.Pods {
-		if pod.Controller != m.Controller || uid == m.UID || taken[uid] || pod.Ending || pod.Created.Before(now.Add(-clockSkew)) {
+		if pod.Controller != m.Controller || uid == m.UID || taken[uid] || pod.Ending ||
+			pod.Created.Before(now.Add(-clockSkew)) {
 			continue
 		}
 		end := pod.Created.Add(clockSkew + time.Second)
-		if end.After(old) || end.Equal(old) && pod.Name < name { // the same one each time, or the status changes with each look
+		// the same one each time, or the status changes with each look
+		if end.After(old) || end.Equal(old) && pod.Name < name {
 			name, old = pod.Name, end
 		}
 	}

@@ -45,9 +45,13 @@ func newScene(t *testing.T) *scene {
 		for _, workload := range []string{"web", "api"} {
 			uid := types.UID(fmt.Sprint(workload, batch))
 			moves = append(moves, v1alpha1.RebalanceMove{
-				Namespace: "shop", Name: string(uid), UID: uid, Workload: workload, Controller: types.UID(workload), From: "a", To: []string{"b"}, Batch: int64(batch + 1),
+				Namespace: "shop", Name: string(uid), UID: uid, Workload: workload, Controller: types.UID(workload),
+				From: "a", To: []string{"b"}, Batch: int64(batch + 1),
 			})
-			s.seen.Pods[uid] = Pod{UID: uid, Name: string(uid), Controller: types.UID(workload), Node: "node-a", Zone: "a", Ready: true, Grace: 30 * time.Second, Created: start.Add(-time.Hour)}
+			s.seen.Pods[uid] = Pod{
+				UID: uid, Name: string(uid), Controller: types.UID(workload), Node: "node-a", Zone: "a", Ready: true,
+				Grace: 30 * time.Second, Created: start.Add(-time.Hour),
+			}
 		}
 	}
 	Adopt(r, moves, true, start)
@@ -67,7 +71,10 @@ func (s *scene) evicted(step Step) {
 
 // made puts a pod in place of one of a workload.
 func (s *scene) made(workload, name, node, zone string, ready bool) {
-	s.seen.Pods[types.UID(name)] = Pod{UID: types.UID(name), Name: name, Controller: types.UID(workload), Node: node, Zone: zone, Ready: ready, Created: s.seen.Now}
+	s.seen.Pods[types.UID(name)] = Pod{
+		UID: types.UID(name), Name: name, Controller: types.UID(workload), Node: node, Zone: zone, Ready: ready,
+		Created: s.seen.Now,
+	}
 }
 
 func (s *scene) states() (out []v1alpha1.RebalanceMoveState) {
@@ -142,7 +149,10 @@ func TestStops(t *testing.T) {
 		{name: "no pod in its place", change: func(*scene) {}, after: 6 * time.Minute, reason: v1alpha1.ReasonNotBound},
 		{name: "no node", change: func(s *scene) { s.made("web", "new", "", "", false) }, after: 6 * time.Minute, reason: v1alpha1.ReasonNotBound},
 		{name: "not ready yet", change: func(s *scene) { s.made("web", "new", "node-b", "b", false) }, after: 15 * time.Minute},
-		{name: "not ready", change: func(s *scene) { s.made("web", "new", "node-b", "b", false) }, after: 16 * time.Minute, reason: v1alpha1.ReasonPodNotReady},
+		{
+			name: "not ready", change: func(s *scene) { s.made("web", "new", "node-b", "b", false) },
+			after: 16 * time.Minute, reason: v1alpha1.ReasonPodNotReady,
+		},
 		{name: "as many are too many", change: func(s *scene) {
 			s.made("web", "new", "node-b", "b", true)
 			s.excess["web"] = 4
@@ -407,7 +417,10 @@ func TestBounded(t *testing.T) {
 	s.Spec.Cooldown = &metav1.Duration{Duration: 24 * time.Hour}
 	s.Status.Moves = nil
 	for i := range 1000 {
-		m := v1alpha1.RebalanceMove{UID: types.UID(fmt.Sprint("u", i)), Workload: fmt.Sprint("w", i%400), State: moved, At: metav1.NewTime(start.Add(-time.Duration(i) * time.Minute))}
+		m := v1alpha1.RebalanceMove{
+			UID: types.UID(fmt.Sprint("u", i)), Workload: fmt.Sprint("w", i%400), State: moved,
+			At: metav1.NewTime(start.Add(-time.Duration(i) * time.Minute)),
+		}
 		s.Status.Moves = append([]v1alpha1.RebalanceMove{m}, s.Status.Moves...)
 	}
 	var moves []v1alpha1.RebalanceMove
@@ -421,8 +434,8 @@ func TestBounded(t *testing.T) {
 	require.Equal(t, types.UID("u0"), s.Status.Moves[len(s.Status.Moves)-MaxPlanned-1].UID)
 }
 
-// TestRefusedMoveMayStillBeAskedFor: another replica of the controller may have read that a pod is to be evicted before its move was given up.
-// Until that cannot be, nothing begins.
+// TestRefusedMoveMayStillBeAskedFor: another replica of the controller may have read that a pod is to be evicted
+// before its move was given up. Until that cannot be, nothing begins.
 func TestRefusedMoveMayStillBeAskedFor(t *testing.T) {
 	s := newScene(t)
 	s.Spec.MaxAtOnce = ptr.To[int32](1)

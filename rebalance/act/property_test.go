@@ -32,8 +32,8 @@ type server struct {
 	gangs map[types.UID]*gangOfServer
 }
 
-// process is a controller. Its memory is what it has read and what it is about to do; it may end between any two steps, and another one may
-// be at work at the same time.
+// process is a controller. Its memory is what it has read and what it is about to do; it may end between any two
+// steps, and another one may be at work at the same time.
 type process struct {
 	read    *v1alpha1.ZoneRebalance
 	version int
@@ -46,7 +46,8 @@ const zones = "abc"
 func newServer(t *rapid.T) *server {
 	s := &server{t: t, now: start, pods: map[types.UID]Pod{}, evictions: map[types.UID]time.Time{}, waiting: map[types.UID]bool{}}
 	s.stored = &v1alpha1.ZoneRebalance{Spec: v1alpha1.ZoneRebalanceSpec{
-		Mode: v1alpha1.RebalanceEvict, MaxAtOnce: ptr.To(rapid.Int32Range(1, 3).Draw(t, "maxAtOnce")), MaxPerHour: ptr.To(rapid.Int32Range(1, 5).Draw(t, "maxPerHour")),
+		Mode: v1alpha1.RebalanceEvict, MaxAtOnce: ptr.To(rapid.Int32Range(1, 3).Draw(t, "maxAtOnce")),
+		MaxPerHour: ptr.To(rapid.Int32Range(1, 5).Draw(t, "maxPerHour")),
 	}}
 	for workload := range rapid.IntRange(1, 4).Draw(t, "workloads") {
 		for range rapid.IntRange(2, 6).Draw(t, "pods") {
@@ -63,7 +64,10 @@ func (s *server) create(workload, zone string, ready bool) {
 	if zone != "" {
 		node = "node-" + zone
 	}
-	s.pods[uid] = Pod{UID: uid, Name: string(uid), Controller: types.UID(workload), Node: node, Zone: zone, Ready: ready, Created: s.now, Grace: 30 * time.Second}
+	s.pods[uid] = Pod{
+		UID: uid, Name: string(uid), Controller: types.UID(workload), Node: node, Zone: zone, Ready: ready,
+		Created: s.now, Grace: 30 * time.Second,
+	}
 }
 
 // excess is how many pods of a workload zone a has more than one over the emptiest.
@@ -111,7 +115,8 @@ func (s *server) plan(r *v1alpha1.ZoneRebalance) {
 		}
 		inBatch[p.Controller]++
 		moves = append(moves, v1alpha1.RebalanceMove{
-			Namespace: "shop", Name: p.Name, UID: uid, Workload: string(p.Controller), Controller: p.Controller, From: "a", To: []string{"b", "c"}, Batch: inBatch[p.Controller],
+			Namespace: "shop", Name: p.Name, UID: uid, Workload: string(p.Controller), Controller: p.Controller,
+			From: "a", To: []string{"b", "c"}, Batch: inBatch[p.Controller],
 		})
 	}
 	slices.SortStableFunc(moves, func(a, b v1alpha1.RebalanceMove) int { return int(a.Batch - b.Batch) })
@@ -254,7 +259,11 @@ func TestNeverMoreThanTheBudget(t *testing.T) {
 					return
 				}
 				delete(s.waiting, uid)
-				s.create(string(s.pods[uid].Controller), rapid.SampledFrom([]string{"b", "b", "b", "b", "c", "c", "c", "a", ""}).Draw(t, "zone"), rapid.Bool().Draw(t, "ready"))
+				s.create(
+					string(s.pods[uid].Controller),
+					rapid.SampledFrom([]string{"b", "b", "b", "b", "c", "c", "c", "a", ""}).Draw(t, "zone"),
+					rapid.Bool().Draw(t, "ready"),
+				)
 			},
 			"ready": func(*rapid.T) {
 				for uid, pod := range s.pods {
@@ -267,7 +276,9 @@ func TestNeverMoreThanTheBudget(t *testing.T) {
 			"spec": func(t *rapid.T) {
 				s.version++
 				s.stored.Generation++
-				s.stored.Spec.Mode = rapid.SampledFrom([]v1alpha1.RebalanceMode{v1alpha1.RebalanceEvict, v1alpha1.RebalanceEvict, v1alpha1.RebalancePlan}).Draw(t, "mode")
+				s.stored.Spec.Mode = rapid.SampledFrom([]v1alpha1.RebalanceMode{
+					v1alpha1.RebalanceEvict, v1alpha1.RebalanceEvict, v1alpha1.RebalancePlan,
+				}).Draw(t, "mode")
 			},
 		}
 		often := map[string]int{"work": 60, "read": 40, "replace": 30, "ready": 20, "end": 15, "time": 12, "failover": 6, "scale": 3, "nodes": 2, "spec": 1}

@@ -14,8 +14,9 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestPausesOfAGangDouble: a gang that is bound in part again each time, and one of which a member is refused each time, is
-// evicted after a pause that doubles up to a day, although plans in between have no moves, or are carried out.
+// TestPausesOfAGangDouble: a gang that is bound in part again each time, and one of which a member is refused each
+// time, is evicted after a pause that doubles up to a day, although plans in between have no moves, or are carried
+// out.
 func TestPausesOfAGangDouble(t *testing.T) {
 	for _, refuses := range []bool{true, false} {
 		t.Run(fmt.Sprint("a member is refused: ", refuses), func(t *testing.T) {
@@ -46,7 +47,10 @@ func TestPausesOfAGangDouble(t *testing.T) {
 							if _, there := s.seen.Pods[pod]; !there {
 								made++
 								g.Bound[i] = types.UID(fmt.Sprint("new-", made))
-								s.seen.Pods[g.Bound[i]] = Pod{UID: g.Bound[i], Name: string(g.Bound[i]), Node: "node-a", Zone: "a", Grace: 10 * time.Minute, Created: s.seen.Now}
+								s.seen.Pods[g.Bound[i]] = Pod{
+									UID: g.Bound[i], Name: string(g.Bound[i]), Node: "node-a", Zone: "a",
+									Grace: 10 * time.Minute, Created: s.seen.Now,
+								}
 							}
 						}
 					})
@@ -82,8 +86,13 @@ func TestPlanDoesNotForgiveAGang(t *testing.T) {
 		s.Spec.MaxAtOnce = ptr.To[int32](4)
 		s.Spec.MaxPerHour = ptr.To[int32](20)
 		s.Status.GangStop = &v1alpha1.RebalanceStop{Reason: v1alpha1.ReasonGangPartlyBound, ResumesAt: second(start), Times: 3}
-		Adopt(s.ZoneRebalance, []v1alpha1.RebalanceMove{{Namespace: "shop", Name: "web0", UID: "web0", Workload: "web", Controller: "web", From: "a", To: []string{"b"}, Batch: 1}}, true, start)
-		s.Status.Moves = append(s.Status.Moves, v1alpha1.RebalanceMove{UID: "gone", PodGroup: "train", Workload: "PodGroup shop/train", State: failed, At: second(start)})
+		Adopt(s.ZoneRebalance, []v1alpha1.RebalanceMove{{
+			Namespace: "shop", Name: "web0", UID: "web0", Workload: "web", Controller: "web",
+			From: "a", To: []string{"b"}, Batch: 1,
+		}}, true, start)
+		s.Status.Moves = append(s.Status.Moves, v1alpha1.RebalanceMove{
+			UID: "gone", PodGroup: "train", Workload: "PodGroup shop/train", State: failed, At: second(start),
+		})
 		if listed {
 			partOf(s, "train", 2)
 			s.seen.Now = start
@@ -136,7 +145,9 @@ func TestGangWithdrawn(t *testing.T) {
 		state  v1alpha1.RebalanceMoveState
 		why    string
 	}{
-		{"not asked for", func(s *scene, uid types.UID) { s.changed(uid, func(g *Gang) { g.Stays = "the annotation is gone" }) }, refused, "the annotation is gone"},
+		{"not asked for", func(s *scene, uid types.UID) {
+			s.changed(uid, func(g *Gang) { g.Stays = "the annotation is gone" })
+		}, refused, "the annotation is gone"},
 		{"the PodGroup is gone", func(s *scene, uid types.UID) { delete(s.seen.Gangs, uid) }, refused, "the PodGroup is gone"},
 		{"not known", func(s *scene, _ types.UID) { s.seen.Gangs = nil }, evicting, "a webhook"},
 	} {

@@ -47,8 +47,8 @@ var errBroken = errors.New("the copy broke")
 // idle is a part that is no worker.
 type idle struct{ Part }
 
-// TestWork: while no part has its turn, workers do a step as soon as they want to, at least one and until the cluster has changed or there is something
-// to write. While a change settles they go on.
+// TestWork: while no part has its turn, workers do a step as soon as they want to, at least one and until the cluster
+// has changed or there is something to write. While a change settles they go on.
 func TestWork(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -62,7 +62,10 @@ func TestWork(t *testing.T) {
 	}{
 		{name: "no time", next: make([]time.Duration, 9), steps: 1, took: time.Second},
 		{name: "steps in a row", next: make([]time.Duration, 9), limit: 5 * time.Second, steps: 5, took: 5 * time.Second},
-		{name: "within the budget", next: []time.Duration{3 * time.Second, 3 * time.Second, 3 * time.Second}, limit: 6 * time.Second, steps: 2, took: 6 * time.Second},
+		{
+			name: "within the budget", next: []time.Duration{3 * time.Second, 3 * time.Second, 3 * time.Second},
+			limit: 6 * time.Second, steps: 2, took: 6 * time.Second,
+		},
 		{name: "nothing to do", limit: time.Hour, took: time.Hour},
 		{name: "nothing to do, and a change", limit: math.MaxInt64, changedAt: time.Minute, took: time.Minute},
 		{name: "a change before", next: make([]time.Duration, 9), limit: time.Hour, changedAt: -1},

@@ -7,8 +7,8 @@
 // all of the cluster is known. What was planned before stays in the status meanwhile. A plan is made anew (package
 // zonewise.dev/rebalance) when the cluster has changed since.
 //
-// Before moves begin they are tried on a copy of the cluster as it is then. Gangs that PermitGate reports to be bound in
-// part have their bound members evicted, if their PodGroups ask for it.
+// Before moves begin they are tried on a copy of the cluster as it is then. Gangs that PermitGate reports to be bound
+// in part have their bound members evicted, if their PodGroups ask for it.
 //
 // Package zonewise.dev/rebalance/act decides which pods are evicted and when. This package shows it the cluster, writes
 // the status before the evictions and after them, and evicts through the Eviction API, which keeps

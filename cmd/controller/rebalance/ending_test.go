@@ -35,8 +35,9 @@ func (w *endingWriter) Update(ctx context.Context, obj client.Object, options ..
 	return errors.Join(err, ctx.Err())
 }
 
-// TestTheEndOfAProcessLosesNoEvent: a process is told to end while the answer to a status is on its way. What the status says is told all the
-// same, since the next process does not know that it is news; nothing is evicted any more.
+// TestTheEndOfAProcessLosesNoEvent: a process is told to end while the answer to a status is on its way. What the
+// status says is told all the same, since the next process does not know that it is news; nothing is evicted any
+// more.
 func TestTheEndOfAProcessLosesNoEvent(t *testing.T) {
 	w := newWorld(t)
 	w.turn(0)

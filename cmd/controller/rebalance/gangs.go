@@ -20,8 +20,8 @@ import (
 	"zonewise.dev/sim"
 )
 
-// gangs returns the gangs that ask for the eviction of their bound members and have a bound member that is selected, and
-// those that moves of the ZoneRebalance are about.
+// gangs returns the gangs that ask for the eviction of their bound members and have a bound member that is selected,
+// and those that moves of the ZoneRebalance are about.
 func (l *look) gangs(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) map[types.UID]act.Gang {
 	moved := map[types.UID]bool{}
 	for i := range r.Status.Moves {
@@ -53,10 +53,13 @@ func (l *look) gangs(r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) map[
 		}
 		// The report is the scheduler's. The rest is whether it is still true.
 		since, reported := partlyBound(g)
-		gang.Since, gang.PartlyBound = since, asks && reported && selected > 0 && gang.Missing > 0 && len(g.Waiting) >= gang.Missing
+		gang.Since = since
+		gang.PartlyBound = asks && reported && selected > 0 && gang.Missing > 0 && len(g.Waiting) >= gang.Missing
 		switch {
 		case policy != podgroup.RecoveryEvict:
-			gang.Stays = fmt.Sprintf("annotation %s is %q, must be %q", podgroup.RecoveryPolicyAnnotation, policy, podgroup.RecoveryEvict)
+			gang.Stays = fmt.Sprintf(
+				"annotation %s is %q, must be %q", podgroup.RecoveryPolicyAnnotation, policy, podgroup.RecoveryEvict,
+			)
 		case selected < len(gang.Bound):
 			gang.Stays = fmt.Sprintf("%d of %d bound members are selected, must be all", selected, len(gang.Bound))
 		case asksNot != "":
@@ -90,9 +93,9 @@ func partlyBound(g *census.Gang) (since time.Time, reported bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// tryGang finds out whether the bound members of a gang may be evicted together, and returns zero, or from when on there
-// is the budget for that. A copy says so, since the API server answers one eviction at a time: it may let one member be
-// evicted and refuse the next.
+// tryGang finds out whether the bound members of a gang may be evicted together, and returns zero, or from when on
+// there is the budget for that. A copy says so, since the API server answers one eviction at a time: it may let one
+// member be evicted and refuse the next.
 func (a *answers) tryGang(uid types.UID) (from time.Time) {
 	now := a.now()
 	if wait := a.plans.TryBegin(now); wait > 0 {

@@ -18,8 +18,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// halfBound is a cluster with a gang of three that asks for recovery and has to be in one zone. Two members are bound in
-// zone a, where there is no room for the third.
+// halfBound is a cluster with a gang of three that asks for recovery and has to be in one zone. Two members are bound
+// in zone a, where there is no room for the third.
 func halfBound() *clitest.Cluster {
 	c := clitest.New()
 	c.Node("a", "a", "8", "32Gi")
@@ -36,9 +36,9 @@ func halfBound() *clitest.Cluster {
 	return c
 }
 
-// TestGangBoundInPartIsEvicted: with the real scheduler, which reports the gang in the PodGroup's phase. Its members are
-// evicted together after five minutes, whatever maxAtOnce is. It is whole where there is room for all of it, and waits as
-// a whole where there is none. Another process goes on at any time.
+// TestGangBoundInPartIsEvicted: with the real scheduler, which reports the gang in the PodGroup's phase. Its members
+// are evicted together after five minutes, whatever maxAtOnce is. It is whole where there is room for all of it, and
+// waits as a whole where there is none. Another process goes on at any time.
 func TestGangBoundInPartIsEvicted(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -94,7 +94,9 @@ func TestGangThatStays(t *testing.T) {
 		{"asked for wrongly", func(_ *clitest.Cluster, g *schedulingv1alpha1.PodGroup) {
 			g.Annotations[podgroup.RecoveryPolicyAnnotation] = "evict"
 		}, `annotation zonewise.dev/recovery-policy is "evict", must be "Evict"`},
-		{"a member is not selected", func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) { c.Pods()[0].Labels["app"] = "other" }, "1 of 2 bound members are selected, must be all"},
+		{"a member is not selected", func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
+			c.Pods()[0].Labels["app"] = "other"
+		}, "1 of 2 bound members are selected, must be all"},
 		{"no member is selected", func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
 			c.Pods()[0].Labels["app"], c.Pods()[1].Labels["app"] = "other", "other"
 		}, ""},
@@ -164,8 +166,8 @@ func TestGangsOfTwoRebalances(t *testing.T) {
 	}
 }
 
-// TestGangIsTriedSeldom: whether members may be evicted is asked of a copy, and the answer is kept for five minutes, whatever
-// changes. It is forgotten with the gang.
+// TestGangIsTriedSeldom: whether members may be evicted is asked of a copy, and the answer is kept for five minutes,
+// whatever changes. It is forgotten with the gang.
 func TestGangIsTriedSeldom(t *testing.T) {
 	w := newWorld(t)
 	w.cluster, w.stored = halfBound(), newRebalance("train")

@@ -11,10 +11,11 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestHeldRoomServes: two pods of web are to move to zone c, where batch work leaves room for two pods, or for four. Between the last look and
-// the bind of each replacement a stranger comes that asks for the room of two, fits in zone c only, and is the first in the queue. A slot of
-// the workload's own serves its replacement then, and the stranger waits or takes what is free beside, unless it outranks the reservation.
-// Headroom is not used up on purpose, and room that is held for others is no destination.
+// TestHeldRoomServes: two pods of web are to move to zone c, where batch work leaves room for two pods, or for four.
+// Between the last look and the bind of each replacement a stranger comes that asks for the room of two, fits in zone
+// c only, and is the first in the queue. A slot of the workload's own serves its replacement then, and the stranger
+// waits or takes what is free beside, unless it outranks the reservation. Headroom is not used up on purpose, and
+// room that is held for others is no destination.
 func TestHeldRoomServes(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -29,7 +30,10 @@ func TestHeldRoomServes(t *testing.T) {
 	}{
 		{name: "not held", batch: "6", planned: 2, reason: v1alpha1.ReasonNotBound},
 		{name: "a guarantee", batch: "6", owner: "web", mode: v1alpha1.ModeGuarantee, planned: 2, moved: 2},
-		{name: "a guarantee that is outranked", batch: "6", owner: "web", mode: v1alpha1.ModeGuarantee, priority: 10, planned: 2, reason: v1alpha1.ReasonNotBound},
+		{
+			name: "a guarantee that is outranked", batch: "6", owner: "web", mode: v1alpha1.ModeGuarantee,
+			priority: 10, planned: 2, reason: v1alpha1.ReasonNotBound,
+		},
 		{name: "headroom", batch: "6", owner: "web", mode: v1alpha1.ModeHeadroom, stays: "less room would be held"},
 		{
 			name: "headroom beside free room", batch: "4", owner: "web", mode: v1alpha1.ModeHeadroom, planned: 2, moved: 1,

@@ -37,7 +37,10 @@ type look struct {
 }
 
 func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneRebalance) *look {
-	l := &look{Controller: c, cluster: cluster, census: census.Take(cluster), all: all, pods: survival.Fingerprint(cluster.Objects())}
+	l := &look{
+		Controller: c, cluster: cluster, census: census.Take(cluster), all: all,
+		pods: survival.Fingerprint(cluster.Objects()),
+	}
 	l.hash, l.zones = digests(cluster)
 	l.missing = strings.Join(c.shared.Unknown(cluster), "; ")
 	if l.missing == "" && len(c.tried) > 0 {
@@ -93,7 +96,9 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Durat
 		wait = after
 	}
 	if a.err != nil { // the copy could not be made: what was decided on it is not written
-		act.SetCondition(read, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReplayFailed, a.err.Error(), now)
+		act.SetCondition(
+			read, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReplayFailed, a.err.Error(), now,
+		)
 		l.write(ctx, read)
 		return refreshInterval, ctx.Err()
 	}
@@ -136,7 +141,8 @@ func (l *look) ready(r *v1alpha1.ZoneRebalance, now time.Time) (selects func(*v1
 		r.Status.Cluster.Zones, r.Status.Cluster.Since = l.zones, metav1.NewTime(now.Truncate(time.Second))
 	}
 	if left := act.After(r) - now.Sub(r.Status.Cluster.Since.Time); left > 0 {
-		set(metav1.ConditionFalse, v1alpha1.ReasonSettling, fmt.Sprintf("zones or policies have changed at %s", r.Status.Cluster.Since.UTC().Format(time.RFC3339)))
+		since := r.Status.Cluster.Since.UTC().Format(time.RFC3339)
+		set(metav1.ConditionFalse, v1alpha1.ReasonSettling, "zones or policies have changed at "+since)
 		return selects, "the zones to settle"
 	}
 	set(metav1.ConditionTrue, v1alpha1.ReasonPlanning, "moves are planned")

@@ -36,7 +36,9 @@ func TestNativeGangBoundInPart(t *testing.T) {
 	}
 	require.False(t, gang().reported)
 	since := w.now.Add(-time.Hour)
-	group.Status.Conditions = []metav1.Condition{{Type: native.ConditionPartlyBound, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
+	group.Status.Conditions = []metav1.Condition{
+		{Type: native.ConditionPartlyBound, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)},
+	}
 	seen := gang()
 	require.True(t, seen.reported)
 	require.True(t, since.Equal(seen.since))

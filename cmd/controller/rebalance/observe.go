@@ -27,7 +27,8 @@ import (
 // observe returns what of the cluster decides about the moves of a ZoneRebalance.
 func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
 	o := &act.Observed{
-		Hash: l.planHash(r), Pods: map[types.UID]act.Pod{}, Excess: a.excess, Stays: a.stays, Follows: a.follows, Try: a.tryGang,
+		Hash: l.planHash(r), Pods: map[types.UID]act.Pod{},
+		Excess: a.excess, Stays: a.stays, Follows: a.follows, Try: a.tryGang,
 		Tried: func(gang types.UID) act.Tried { return l.tried[gang] },
 	}
 	if l.missing == "" {
@@ -63,8 +64,10 @@ func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
 // podOf is what of a pod decides.
 func (l *look) podOf(pod *v1.Pod) act.Pod {
 	out := act.Pod{
-		UID: pod.UID, Name: pod.Name, Node: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName, Ready: pods.Ready(pod), Ending: !pods.Live(pod),
-		Grace: time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30)) * time.Second, Created: pod.CreationTimestamp.Time,
+		UID: pod.UID, Name: pod.Name, Node: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName,
+		Ready: pods.Ready(pod), Ending: !pods.Live(pod),
+		Grace:   time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30)) * time.Second,
+		Created: pod.CreationTimestamp.Time,
 	}
 	if over := metav1.GetControllerOfNoCopy(pod); over != nil {
 		out.Controller = over.UID
@@ -120,8 +123,8 @@ func (a *answers) stays(uid types.UID) string {
 	return "is gone"
 }
 
-// follows says why moves would not go as planned in the cluster as it is now; empty if they would. There may be no budget
-// to ask a copy before a time.
+// follows says why moves would not go as planned in the cluster as it is now; empty if they would. There may be no
+// budget to ask a copy before a time.
 func (a *answers) follows(moves []v1alpha1.RebalanceMove) (why string, from time.Time) {
 	now := a.now()
 	if a.planned[a.rebalance.UID].question == a.question(a.rebalance) {
@@ -144,7 +147,9 @@ func (a *answers) follows(moves []v1alpha1.RebalanceMove) (why string, from time
 	asked := make([]rebalance.Move, 0, len(moves))
 	for i := range moves {
 		m := &moves[i]
-		asked = append(asked, rebalance.Move{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Workload: m.Workload, From: m.From, To: m.To})
+		asked = append(asked, rebalance.Move{
+			Namespace: m.Namespace, Name: m.Name, UID: m.UID, Workload: m.Workload, From: m.From, To: m.To,
+		})
 	}
 	why, err = rebalance.Recheck(a.ctx, copied, a.planOptions(a.rebalance, a.selects), asked)
 	if err != nil {
@@ -152,7 +157,9 @@ func (a *answers) follows(moves []v1alpha1.RebalanceMove) (why string, from time
 		return err.Error(), time.Time{}
 	}
 	if why != "" {
-		klog.FromContext(a.ctx).V(2).Info("A move would not go as planned any more", "zonerebalance", klog.KObj(a.rebalance), "why", why)
+		klog.FromContext(a.ctx).V(2).Info(
+			"A move would not go as planned any more", "zonerebalance", klog.KObj(a.rebalance), "why", why,
+		)
 	}
 	return why, time.Time{}
 }
@@ -210,7 +217,9 @@ func digests(cluster *snapshot.Snapshot) (all, zones string) {
 		add(string(r.UID), strconv.FormatInt(r.Generation, 10))
 	}
 	for _, node := range snapshot.Sorted[*v1.Node](cluster, "") {
-		text, _ := json.Marshal([]any{node.Name, node.UID, node.Labels, node.Spec.Taints, nodes.Usable(node), node.Status.Allocatable}) // plain data
+		text, _ := json.Marshal([]any{ // plain data
+			node.Name, node.UID, node.Labels, node.Spec.Taints, nodes.Usable(node), node.Status.Allocatable,
+		})
 		add(string(text))
 	}
 	return strconv.FormatUint(h.Sum64(), 16), zones

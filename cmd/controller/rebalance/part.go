@@ -69,7 +69,8 @@ type planned struct {
 // New returns the part.
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
-		shared: shared, options: options, plans: shared.NewMeter(planShare), looks: shared.NewLooks("rebalance", lookShare), now: time.Now,
+		shared: shared, options: options, plans: shared.NewMeter(planShare),
+		looks: shared.NewLooks("rebalance", lookShare), now: time.Now,
 		planned: map[types.UID]planned{}, replaced: map[types.UID]map[string]bool{}, tried: map[types.UID]act.Tried{},
 		status: map[string]v1alpha1.ZoneRebalance{},
 	}
@@ -79,10 +80,18 @@ func New(shared parts.Shared, options Options) *Controller {
 func Describe() parts.Description {
 	var seeds, replays int
 	return parts.Description{
-		Name: "rebalance", Help: "plan the moves of ZoneRebalances, and make them where their mode is Evict", MetricPrefix: declared.Prefix,
+		Name: "rebalance", Help: "plan the moves of ZoneRebalances, and make them where their mode is Evict",
+		MetricPrefix: declared.Prefix,
 		AddFlags: func(set *pflag.FlagSet) {
-			set.IntVar(&seeds, "rebalance-seeds", rebalance.DefaultSeeds, "on how many copies of the cluster, which differ in what a scheduler leaves to chance, each move is tried")
-			set.IntVar(&replays, "rebalance-replays", 0, "in how many orders the losses of ZoneSurvivals are replayed with the moves of a plan; 0 chooses by the number of displaced pods")
+			set.IntVar(
+				&seeds, "rebalance-seeds", rebalance.DefaultSeeds,
+				"on how many copies of the cluster, which differ in what a scheduler leaves to chance, each move is tried",
+			)
+			set.IntVar(
+				&replays, "rebalance-replays", 0,
+				"in how many orders the losses of ZoneSurvivals are replayed with the moves of a plan; "+
+					"0 chooses by the number of displaced pods",
+			)
 		},
 		Validate: func() error {
 			if replays < 0 {
@@ -109,7 +118,8 @@ func (c *Controller) collect(send metrics.Send) {
 		r := c.status[name]
 		states := map[v1alpha1.RebalanceMoveState]int{}
 		for _, state := range []v1alpha1.RebalanceMoveState{
-			v1alpha1.MovePlanned, v1alpha1.MoveEvicting, v1alpha1.MoveEvicted, v1alpha1.MoveMoved, v1alpha1.MoveRefused, v1alpha1.MoveFailed,
+			v1alpha1.MovePlanned, v1alpha1.MoveEvicting, v1alpha1.MoveEvicted, v1alpha1.MoveMoved,
+			v1alpha1.MoveRefused, v1alpha1.MoveFailed,
 		} {
 			states[state] = 0
 		}

@@ -95,8 +95,8 @@ func (w *watched) fill(zone string) {
 	}
 }
 
-// checkBudgets: never more than maxPerHour in any hour, nor maxAtOnce at once, no budget is broken, and no service has more
-// than one pod less than it wants.
+// checkBudgets: never more than maxPerHour in any hour, nor maxAtOnce at once, no budget is broken, and no service
+// has more than one pod less than it wants.
 func (w *watched) checkBudgets() {
 	within := slices.DeleteFunc(slices.Clone(w.evictions), func(at time.Time) bool { return w.sim.Now().Sub(at) > time.Hour })
 	require.LessOrEqual(w.t, len(within), int(*w.stored.Spec.MaxPerHour), "evictions within an hour")
@@ -139,7 +139,8 @@ func (w *watched) turnOfOther() {
 	w.controller, w.other = w.other, w.controller
 }
 
-// end lets the controller work undisturbed until there is nothing left to move, and returns the reason of the condition Balanced.
+// end lets the controller work undisturbed until there is nothing left to move, and returns the reason of the
+// condition Balanced.
 func (w *watched) end() string {
 	w.quiet, w.other = true, nil
 	for w.live(3 * time.Hour); act.Stopped(w.stored, w.sim.Now()); w.live(3 * time.Hour) {
@@ -168,9 +169,9 @@ func (w *watched) checkMoves() {
 	}
 }
 
-// TestRandomClusters: on clusters with constraints, policies, budgets, a reservation and a gang, while the controller ends at
-// any time, answers are lost and others change the cluster, plans come to what they say or are stopped. No budget is
-// exceeded, no pod moves that asks to stay, and in the end there is nothing left to move.
+// TestRandomClusters: on clusters with constraints, policies, budgets, a reservation and a gang, while the controller
+// ends at any time, answers are lost and others change the cluster, plans come to what they say or are stopped. No
+// budget is exceeded, no pod moves that asks to stay, and in the end there is nothing left to move.
 func TestRandomClusters(t *testing.T) {
 	evictions, stops, balanced, restarts := 0, 0, 0, 0
 	for seed := range uint64(8) {
@@ -193,8 +194,8 @@ func TestRandomClusters(t *testing.T) {
 	require.Positive(t, stops)
 }
 
-// TestTwoControllersAtATime: two controllers, of which one reads statuses that are old and works while the other evicts, keep the budgets
-// together, and come to an end.
+// TestTwoControllersAtATime: two controllers, of which one reads statuses that are old and works while the other
+// evicts, keep the budgets together, and come to an end.
 func TestTwoControllersAtATime(t *testing.T) {
 	evictions := 0
 	for seed := range uint64(4) {

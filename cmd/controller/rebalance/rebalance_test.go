@@ -25,7 +25,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// server has the ZoneRebalance, and refuses what is written against another version. A write that changes nothing makes no version, as an API server's.
+// server has the ZoneRebalance, and refuses what is written against another version. A write that changes nothing
+// makes no version, as an API server's.
 type server struct {
 	client.Client
 	stored   *v1alpha1.ZoneRebalance
@@ -160,7 +161,8 @@ func (s *server) reason(condition string) string {
 	return ""
 }
 
-// TestSteps: nothing is planned until the zones have settled and all is known, nothing is evicted by a status that is not written, and what is refused is tried again.
+// TestSteps: nothing is planned until the zones have settled and all is known, nothing is evicted by a status that is
+// not written, and what is refused is tried again.
 func TestSteps(t *testing.T) {
 	w := newWorld(t)
 	w.turn(0)

@@ -23,11 +23,14 @@ const maxStays = 20
 
 // replan plans the moves of a ZoneRebalance if the cluster has changed since the last plan, and returns after how long
 // it wants to do so again. An error is that of ctx.
-func (l *look) replan(ctx context.Context, r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) (time.Duration, error) {
+func (l *look) replan(
+	ctx context.Context, r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool,
+) (time.Duration, error) {
 	now := l.now()
 	last := l.planned[r.UID]
 	question := l.question(r)
-	if age := now.Sub(last.at); last.question == question && age < refreshInterval && (r.Status.Stop == nil || r.Status.Stop.Resumed) {
+	stopped := r.Status.Stop != nil && !r.Status.Stop.Resumed
+	if age := now.Sub(last.at); last.question == question && age < refreshInterval && !stopped {
 		return refreshInterval - age, nil
 	}
 	if wait := l.plans.TryBegin(now); wait > 0 {
@@ -47,12 +50,17 @@ func (l *look) replan(ctx context.Context, r *v1alpha1.ZoneRebalance, selects fu
 	l.adopt(r, plan, now)
 	took := l.now().Sub(now)
 	declared.PlanDuration.Observe(took.Seconds())
-	klog.FromContext(ctx).V(2).Info("Planned moves", "zonerebalance", klog.KObj(r), "moves", len(plan.Moves), "excess", plan.Before.Excess, "took", took)
+	klog.FromContext(ctx).V(2).Info(
+		"Planned moves", "zonerebalance", klog.KObj(r),
+		"moves", len(plan.Moves), "excess", plan.Before.Excess, "took", took,
+	)
 	return refreshInterval, nil
 }
 
 // plan plans moves on a copy. Where no pod is too many there is nothing to search.
-func (l *look) plan(ctx context.Context, r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool) (*rebalance.Plan, error) {
+func (l *look) plan(
+	ctx context.Context, r *v1alpha1.ZoneRebalance, selects func(*v1.Pod) bool,
+) (*rebalance.Plan, error) {
 	copied, err := l.copy(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +83,8 @@ func (l *look) adopt(r *v1alpha1.ZoneRebalance, plan *rebalance.Plan, now time.T
 	for i := range plan.Moves {
 		m := &plan.Moves[i]
 		moves = append(moves, v1alpha1.RebalanceMove{
-			Namespace: m.Namespace, Name: m.Name, UID: m.UID, Workload: m.Workload, Controller: m.Controller, From: m.From, To: m.To[:min(len(m.To), 16)],
+			Namespace: m.Namespace, Name: m.Name, UID: m.UID, Workload: m.Workload, Controller: m.Controller,
+			From: m.From, To: m.To[:min(len(m.To), 16)],
 			Batch: int64(m.Batch), Why: act.ShortReason(strings.Join(m.Rules, ", ")),
 		})
 	}
@@ -85,7 +94,11 @@ func (l *look) adopt(r *v1alpha1.ZoneRebalance, plan *rebalance.Plan, now time.T
 	s.Cluster.Nodes, s.Cluster.Pods, s.Cluster.Hash = int64(len(l.census.Nodes)), int64(len(l.census.Pods)), l.planHash(r)
 	s.Stays = staysOf(plan)
 	if len(plan.BrokenCertificates) > 0 && len(moves) > 0 {
-		act.Stop(r, v1alpha1.ReasonCertificateBroken, "with the moves these ZoneSurvivals would hold no longer: "+strings.Join(plan.BrokenCertificates, ", "), now)
+		act.Stop(
+			r, v1alpha1.ReasonCertificateBroken,
+			"with the moves these ZoneSurvivals would hold no longer: "+strings.Join(plan.BrokenCertificates, ", "),
+			now,
+		)
 	}
 }
 

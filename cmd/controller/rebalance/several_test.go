@@ -104,7 +104,8 @@ func TestTwoOfOneGang(t *testing.T) {
 	require.Empty(t, w.second.Status.Moves)
 }
 
-// TestNothingIsEvictedByAnOldStatus: another replica of the controller has given up a move that this one still reads as begun.
+// TestNothingIsEvictedByAnOldStatus: another replica of the controller has given up a move that this one still reads
+// as begun.
 func TestNothingIsEvictedByAnOldStatus(t *testing.T) {
 	w := newWorld(t)
 	w.refused = errors.New("a budget is in the way")
@@ -120,8 +121,8 @@ func TestNothingIsEvictedByAnOldStatus(t *testing.T) {
 	require.Len(t, w.evicted, 1)
 }
 
-// TestEvictionsAreAskedForAtOnce: a controller that has stood still after it has written that pods are to be evicted leaves them to
-// whoever reads that then.
+// TestEvictionsAreAskedForAtOnce: a controller that has stood still after it has written that pods are to be evicted
+// leaves them to whoever reads that then.
 func TestEvictionsAreAskedForAtOnce(t *testing.T) {
 	w := newWorld(t)
 	add := w.cluster.Deployment("api", 3, "1", "1Gi", func(p *v1.PodTemplateSpec) {

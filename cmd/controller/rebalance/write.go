@@ -52,8 +52,8 @@ func (c *Controller) writeFrom(ctx context.Context, read, r *v1alpha1.ZoneRebala
 	if ctx.Err() != nil {
 		return false
 	}
-	// What is in the status is told although the process ends, also while the answer is on its way: the next one does not know that it is
-	// news.
+	// What is in the status is told although the process ends, also while the answer is on its way: the next one does
+	// not know that it is news.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	if !c.write(ctx, r) {
@@ -75,7 +75,8 @@ func (c *Controller) writeFrom(ctx context.Context, read, r *v1alpha1.ZoneRebala
 func (c *Controller) evict(ctx context.Context, m *v1alpha1.RebalanceMove) error {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	err := c.shared.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}, DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another pod has its name
 		err = nil
@@ -109,16 +110,17 @@ func eventsBetween(before, after *v1alpha1.ZoneRebalance) []*eventsv1.Event {
 		if m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused {
 			kind = v1.EventTypeWarning
 		}
-		what := fmt.Sprintf("from zone %s to %v", m.From, m.To)
+		move := fmt.Sprintf("from zone %s to %v", m.From, m.To)
 		if m.PodGroup != "" {
-			what = "member of " + m.Workload + ", which is bound in part"
+			move = "member of " + m.Workload + ", which is bound in part"
 		}
-		add(kind, "Move"+string(m.State), fmt.Sprintf("pod %s/%s, %s: %s", m.Namespace, m.Name, what, m.Why),
+		add(kind, "Move"+string(m.State), fmt.Sprintf("pod %s/%s, %s: %s", m.Namespace, m.Name, move, m.Why),
 			&v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Name, UID: m.UID})
 	}
-	was, now := meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStopped), meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionStopped)
-	if now != nil && now.Status == metav1.ConditionTrue && !was {
-		add(v1.EventTypeWarning, "PlanStopped", now.Reason+": "+now.Message, nil)
+	stopped := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionStopped)
+	if stopped != nil && stopped.Status == metav1.ConditionTrue &&
+		!meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStopped) {
+		add(v1.EventTypeWarning, "PlanStopped", stopped.Reason+": "+stopped.Message, nil)
 	}
 	return out
 }
@@ -126,7 +128,8 @@ func eventsBetween(before, after *v1alpha1.ZoneRebalance) []*eventsv1.Event {
 func newEvent(about *v1alpha1.ZoneRebalance, number int) *eventsv1.Event {
 	now := time.Now()
 	e := parts.NewEvent("rebalance", v1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneRebalance", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneRebalance", Name: about.Name, UID: about.UID,
+		ResourceVersion: about.ResourceVersion,
 	}, now)
 	e.Name, e.Action = fmt.Sprintf("%.200s.%x.%d", about.Name, now.UnixNano(), number), "Rebalance"
 	return e

@@ -62,7 +62,8 @@ func New(shared parts.Shared, options Options) *Controller {
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
 		answers: map[string]answer{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
 		purchases: purchases{
-			budget: shared.NewMeter(purchaseShare), searched: map[askedSpec]cluster{}, found: map[askedSpec]*v1alpha1.SurvivalPurchase{},
+			budget: shared.NewMeter(purchaseShare), searched: map[askedSpec]cluster{},
+			found: map[askedSpec]*v1alpha1.SurvivalPurchase{},
 		},
 	}
 }
@@ -109,7 +110,9 @@ func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Sna
 		c.hashOfFullRound = "" // once more, with the newer objects
 	}
 	if len(r.asked) > 0 {
-		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.fullRoundTook, "cpu", c.fullBudget.Used())
+		klog.FromContext(ctx).V(2).Info(
+			"Replayed losses", "zonesurvivals", len(r.asked), "took", c.fullRoundTook, "cpu", c.fullBudget.Used(),
+		)
 		declared.RoundDuration.Observe(c.fullRoundTook.Seconds())
 	}
 	return c.options.RefreshInterval, nil
@@ -177,7 +180,8 @@ func (c *Controller) newRound(cluster *snapshot.Snapshot) *round {
 	for _, s := range snapshot.List[*v1alpha1.ZoneSurvival](cluster) {
 		r.asked = append(r.asked, s.DeepCopy())
 	}
-	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = survival.Fingerprint(r.objects), cluster.TakenAt, cluster.NotInstalled()
+	r.options.Fingerprint = survival.Fingerprint(r.objects)
+	r.options.Sim.Now, r.options.Sim.NotInstalled = cluster.TakenAt, cluster.NotInstalled()
 	r.options.Missing = c.shared.Unknown(cluster)
 	return r
 }
@@ -244,7 +248,8 @@ func (r *round) forgetOthers() {
 // case.
 func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, a answer) bool {
 	c.mu.Lock()
-	c.answers[asked.Name] = answer{*a.computed.DeepCopy(), *a.shown.DeepCopy()} // what is held may be added to it meanwhile
+	// what is held may be added to it meanwhile
+	c.answers[asked.Name] = answer{*a.computed.DeepCopy(), *a.shown.DeepCopy()}
 	c.mu.Unlock()
 	if err := c.updateStatus(ctx, asked, a.shown); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(asked))
@@ -254,7 +259,9 @@ func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurviv
 }
 
 // updateStatus writes a status, and an event for each condition that is another one. asked becomes what is written.
-func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) error {
+func (c *Controller) updateStatus(
+	ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus,
+) error {
 	before := asked.Status.Conditions
 	written := asked.DeepCopy()
 	status.DeepCopyInto(&written.Status) // the client puts the API server's answer there
@@ -264,7 +271,8 @@ func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvi
 	}
 	*asked = *written
 	for _, reasons := range events {
-		old, condition := meta.FindStatusCondition(before, reasons.condition), meta.FindStatusCondition(status.Conditions, reasons.condition)
+		old := meta.FindStatusCondition(before, reasons.condition)
+		condition := meta.FindStatusCondition(status.Conditions, reasons.condition)
 		if condition == nil || toldStatus(old) == toldStatus(condition) {
 			continue
 		}
@@ -305,7 +313,8 @@ func (r *eventReasons) newEvent(about *v1alpha1.ZoneSurvival, condition *metav1.
 	}
 	now := time.Now()
 	e := parts.NewEvent("survival", v1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID,
+		ResourceVersion: about.ResourceVersion,
 	}, now)
 	e.Name = fmt.Sprintf("%.200s.%x", about.Name, now.UnixNano())
 	e.Type, e.Reason, e.Action, e.Note = kind, reason, "Replay", crd.Shortened(condition.Message)

@@ -22,7 +22,8 @@ const fieldOwner = client.FieldOwner("zonewise-survival")
 // hold makes the reservation of a ZoneSurvival what it should be, and puts into a status what that is. It reports
 // whether the reservation is written; an error is that of ctx.
 func (c *Controller) hold(
-	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options survival.Options, status *v1alpha1.ZoneSurvivalStatus,
+	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options survival.Options,
+	status *v1alpha1.ZoneSurvivalStatus,
 ) (written bool, err error) {
 	if asked.DeletionTimestamp != nil {
 		return true, nil // the reservation goes with it
@@ -34,7 +35,8 @@ func (c *Controller) hold(
 	if err := c.keep(ctx, &room); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot write the reservation", "zonesurvival", klog.KObj(asked))
 		if held := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld); held != nil {
-			held.Status, held.Reason, held.Message = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten, crd.Shortened(err.Error())
+			held.Status, held.Reason = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten
+			held.Message = crd.Shortened(err.Error())
 		}
 		return false, nil
 	}
@@ -61,5 +63,7 @@ func (c *Controller) keep(ctx context.Context, room *survival.Room) error {
 	if err != nil {
 		return err
 	}
-	return c.shared.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}), options...)
+	return c.shared.Client.Apply(
+		ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}), options...,
+	)
 }

@@ -10,8 +10,10 @@ import (
 	"zonewise.dev/internal/metrics"
 )
 
-var collector = metrics.NewCollector((*Controller).collect,
-	declared.Survives, declared.Computed, declared.Waiting, declared.Margin, declared.Held, declared.MissingPods, declared.Serving)
+var collector = metrics.NewCollector(
+	(*Controller).collect, declared.Survives, declared.Computed, declared.Waiting, declared.Margin, declared.Held,
+	declared.MissingPods, declared.Serving,
+)
 
 // collect sends the last answers.
 func (c *Controller) collect(send metrics.Send) {
@@ -80,7 +82,8 @@ func worstByZone(losses []v1alpha1.SurvivalLoss) map[string]*worstLoss {
 		worst.waiting = max(worst.waiting, loss.Waiting)
 		for _, m := range loss.Margin {
 			for resource, all := range m.Allocatable {
-				key, ratio := zoneResource{m.Zone, resource}, float64(amount.Of(resource, m.Free[resource]))/float64(amount.Of(resource, all))
+				key := zoneResource{m.Zone, resource}
+				ratio := float64(amount.Of(resource, m.Free[resource])) / float64(amount.Of(resource, all))
 				if least, known := worst.margins[key]; !known || ratio < least {
 					worst.margins[key] = ratio
 				}

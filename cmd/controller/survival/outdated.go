@@ -26,7 +26,9 @@ type answer struct {
 // asShown returns an answer as it is shown: a certificate that is True does not stay so if it is about another cluster
 // than the one of now, about another spec, or if not all of the cluster is known. One that is False stays: what is
 // wrong is worth a warning until it is known to be mended.
-func asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival, now *survival.Options) v1alpha1.ZoneSurvivalStatus {
+func asShown(
+	computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival, now *survival.Options,
+) v1alpha1.ZoneSurvivalStatus {
 	shown := *computed.DeepCopy()
 	survives := meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionSurvives)
 	switch {
@@ -40,13 +42,15 @@ func asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival
 				Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, ObservedGeneration: asked.Generation,
 			})
 		}
-		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+		missing := strings.Join(now.Missing, "; ")
+		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, missing, now)
 	case survives != nil && survives.ObservedGeneration != asked.Generation:
 		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
 			"at computedAt every loss was survived; the spec has changed since, and only the next full round can answer it", now)
 	case shown.Snapshot.Hash != now.Fingerprint:
 		setUnknown(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
-			"at computedAt every loss was survived; the cluster has changed since, and only the next full round can say whether that is still so", now)
+			"at computedAt every loss was survived; the cluster has changed since, and only the next full round can say "+
+				"whether that is still so", now)
 	}
 	return shown
 }
@@ -58,8 +62,9 @@ func setUnknown(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message 
 		return
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: c.Type, Status: metav1.ConditionUnknown, ObservedGeneration: c.ObservedGeneration, LastTransitionTime: metav1.Time{Time: now.Sim.Now},
-		Reason: reason, Message: message,
+		Type: c.Type, Status: metav1.ConditionUnknown, ObservedGeneration: c.ObservedGeneration,
+		LastTransitionTime: metav1.Time{Time: now.Sim.Now},
+		Reason:             reason, Message: message,
 	})
 }
 

@@ -20,10 +20,18 @@ func Describe() parts.Description {
 	var replays int
 	var refresh time.Duration
 	return parts.Description{
-		Name: "survival", Help: "answer ZoneSurvivals, and keep the ZoneReservations of those with hold", MetricPrefix: declared.Prefix,
+		Name: "survival", Help: "answer ZoneSurvivals, and keep the ZoneReservations of those with hold",
+		MetricPrefix: declared.Prefix,
 		AddFlags: func(set *pflag.FlagSet) {
-			set.IntVar(&replays, "replays", 0, "how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more than 20,000 pods, and in a certificate up to 12 of one of fewer than 800")
-			set.DurationVar(&refresh, "refresh-interval", 10*time.Minute, "the age at which the answer of a ZoneSurvival is computed again although nothing has changed")
+			set.IntVar(
+				&replays, "replays", 0,
+				"how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more "+
+					"than 20,000 pods, and in a certificate up to 12 of one of fewer than 800",
+			)
+			set.DurationVar(
+				&refresh, "refresh-interval", 10*time.Minute,
+				"the age at which the answer of a ZoneSurvival is computed again although nothing has changed",
+			)
 		},
 		Validate: func() error {
 			switch {

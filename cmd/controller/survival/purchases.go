@@ -21,16 +21,19 @@ import (
 const (
 	// purchaseShare is what part of the controller's budget of CPU goes into searching what would have to be bought.
 	purchaseShare = 0.5
-	// maxSearches is how many searches are under way at a time. Each has a copy of the cluster; with two of them a long one does not keep all others waiting.
+	// maxSearches is how many searches are under way at a time. Each has a copy of the cluster; with two of them a
+	// long one does not keep all others waiting.
 	maxSearches = 2
 )
 
-// purchases searches what would have to be bought for ZoneSurvivals whose answer is False, a step of each search in turn.
+// purchases searches what would have to be bought for ZoneSurvivals whose answer is False, a step of each search in
+// turn.
 type purchases struct {
 	budget parts.Meter
 	// newest is the last full round.
 	newest *lacking
-	// searches are under way. The first is the next to have a step. None is given up for a newer round: on a busy cluster none would end.
+	// searches are under way. The first is the next to have a step. None is given up for a newer round: on a busy
+	// cluster none would end.
 	searches []*search
 	// searched is of which cluster each spec has been searched last, of those that newest asks for.
 	searched map[askedSpec]cluster
@@ -100,7 +103,8 @@ func (p *purchases) add(r *round, statuses []v1alpha1.ZoneSurvivalStatus) {
 	})
 }
 
-// step does a step of the next search, if the budget allows it. It returns after how long it wants to do another one, and whether it has found something new. An error is that of ctx.
+// step does a step of the next search, if the budget allows it. It returns after how long it wants to do another one,
+// and whether it has found something new. An error is that of ctx.
 func (p *purchases) step(ctx context.Context) (next time.Duration, found bool, err error) {
 	found = p.begin(ctx)
 	if len(p.searches) == 0 {
@@ -123,7 +127,10 @@ func (p *purchases) step(ctx context.Context) (next time.Duration, found bool, e
 		return 0, found, nil
 	}
 	s.Close()
-	klog.FromContext(ctx).V(2).Info("Searched what would have to be bought", "zonesurvival", klog.KObj(s.asked), "replays", s.steps, "cpu", s.took)
+	klog.FromContext(ctx).V(2).Info(
+		"Searched what would have to be bought", "zonesurvival", klog.KObj(s.asked),
+		"replays", s.steps, "cpu", s.took,
+	)
 	return 0, p.keep(&s.lack, s.Found()) || found, nil
 }
 
@@ -133,8 +140,9 @@ func (p *purchases) keep(l *lack, bought *v1alpha1.SurvivalPurchase) bool {
 	return !equality.Semantic.DeepEqual(l.status.WouldSurviveWith, bought)
 }
 
-// begin begins the next searches, if there are any, and reports whether it has found something new. Those are first that have no answer to their spec, and
-// among them those whose losses displace the fewest pods; then those whose answer is the oldest.
+// begin begins the next searches, if there are any, and reports whether it has found something new. Those are first
+// that have no answer to their spec, and among them those whose losses displace the fewest pods; then those whose
+// answer is the oldest.
 func (p *purchases) begin(ctx context.Context) (found bool) {
 	for p.newest != nil && len(p.searches) < maxSearches {
 		now := cluster{p.newest.options.Sim.Now, p.newest.options.Fingerprint}
@@ -162,7 +170,9 @@ func (p *purchases) begin(ctx context.Context) (found bool) {
 
 // goesBefore reports whether one ZoneSurvival is searched before another one.
 func (p *purchases) goesBefore(a, b *lack) bool {
-	return cmp.Or(p.searched[a.spec()].readAt.Compare(p.searched[b.spec()].readAt), cmp.Compare(a.displaced(), b.displaced())) < 0
+	return cmp.Or(
+		p.searched[a.spec()].readAt.Compare(p.searched[b.spec()].readAt), cmp.Compare(a.displaced(), b.displaced()),
+	) < 0
 }
 
 // close ends the searches that are under way.
@@ -183,7 +193,8 @@ func (r *round) writePurchases(ctx context.Context) {
 			continue
 		}
 		last := r.lastAnswer(s.Name)
-		if meta.IsStatusConditionFalse(last.computed.Conditions, v1alpha1.ConditionSurvives) && !equality.Semantic.DeepEqual(last.shown.WouldSurviveWith, bought) {
+		if meta.IsStatusConditionFalse(last.computed.Conditions, v1alpha1.ConditionSurvives) &&
+			!equality.Semantic.DeepEqual(last.shown.WouldSurviveWith, bought) {
 			last.computed.WouldSurviveWith, last.shown.WouldSurviveWith = bought.DeepCopy(), bought.DeepCopy()
 			if !r.writeStatus(ctx, s, last) {
 				continue // the next look has a newer object
@@ -192,6 +203,8 @@ func (r *round) writePurchases(ctx context.Context) {
 		delete(found, spec)
 	}
 	maps.DeleteFunc(found, func(spec askedSpec, _ *v1alpha1.SurvivalPurchase) bool {
-		return !slices.ContainsFunc(r.asked, func(s *v1alpha1.ZoneSurvival) bool { return spec == askedSpec{s.UID, s.Generation} })
+		return !slices.ContainsFunc(r.asked, func(s *v1alpha1.ZoneSurvival) bool {
+			return spec == askedSpec{s.UID, s.Generation}
+		})
 	})
 }

@@ -30,7 +30,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// server takes what a controller writes, in that order. As an API server does, it refuses what is based on an old resourceVersion.
+// server takes what a controller writes, in that order. As an API server does, it refuses what is based on an old
+// resourceVersion.
 type server struct {
 	client.Client
 	wrote    []string
@@ -123,8 +124,8 @@ func (s *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1
 	return c.newRound(cluster)
 }
 
-// TestCertificatesComeFirst: room is planned, and what would have to be bought is searched, only when all certificates are written. That then has writes
-// of its own, which the API server takes.
+// TestCertificatesComeFirst: room is planned, and what would have to be bought is searched, only when all
+// certificates are written. That then has writes of its own, which the API server takes.
 func TestCertificatesComeFirst(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
@@ -167,8 +168,8 @@ func searchStep(t *testing.T, c *Controller) (next time.Duration, found bool) {
 	return next, found
 }
 
-// TestASearchGoesOnWhileTheClusterChanges: another full round does not begin it anew, unless nobody asks for it any more. When it has ended, the newest round is
-// searched.
+// TestASearchGoesOnWhileTheClusterChanges: another full round does not begin it anew, unless nobody asks for it any
+// more. When it has ended, the newest round is searched.
 func TestASearchGoesOnWhileTheClusterChanges(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
@@ -211,7 +212,8 @@ func TestASearchGoesOnWhileTheClusterChanges(t *testing.T) {
 	require.Equal(t, time.Duration(math.MaxInt64), next, "nothing is left to search")
 }
 
-// TestNoSearchKeepsOthersWaiting: those without an answer are searched first, the cheapest before the others, and two at a time, a step of each in turn.
+// TestNoSearchKeepsOthersWaiting: those without an answer are searched first, the cheapest before the others, and two
+// at a time, a step of each in turn.
 func TestNoSearchKeepsOthersWaiting(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
@@ -224,7 +226,8 @@ func TestNoSearchKeepsOthersWaiting(t *testing.T) {
 		s.UID = types.UID(s.Name)
 	}
 	changed := webAndBig()
-	// round has a full round of a changed cluster, and its searches to their end. It returns whose steps there were, and whose search ended.
+	// round has a full round of a changed cluster, and its searches to their end. It returns whose steps there were,
+	// and whose search ended.
 	round := func(asked ...*v1alpha1.ZoneSurvival) (turns, ended []string) {
 		changed.Pod("new-"+strconv.Itoa(len(to.wrote)), "a", clitest.Plain("1m", "1Mi"), nil)
 		require.NoError(t, to.look(c, changed.Objects(), asked...).replayLosses(t.Context()))
@@ -265,8 +268,9 @@ func answered(t *testing.T, to *server, objects []client.Object) *Controller {
 	return c
 }
 
-// TestChangedClusterIsUnknown: a change that only a full round can answer makes a certificate Unknown at once. One that is False stays. When
-// the cluster is as it was, so is the answer. None of that is an event, nor is it written twice.
+// TestChangedClusterIsUnknown: a change that only a full round can answer makes a certificate Unknown at once. One
+// that is False stays. When the cluster is as it was, so is the answer. None of that is an event, nor is it written
+// twice.
 func TestChangedClusterIsUnknown(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
 	c := answered(t, to, before)
@@ -294,7 +298,8 @@ func TestChangedClusterIsUnknown(t *testing.T) {
 	require.Empty(t, to.events)
 }
 
-// TestAnotherZoneSurvivalLeavesAnswersAlone: one that is new, or has another spec, waits for the next full round alone. The others follow the pods.
+// TestAnotherZoneSurvivalLeavesAnswersAlone: one that is new, or has another spec, waits for the next full round
+// alone. The others follow the pods.
 func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
 	c := answered(t, to, before)
@@ -313,8 +318,8 @@ func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
 	require.Contains(t, to.statuses["web"].Conditions[0].Message, "the spec has changed since")
 }
 
-// TestPartsOfTheClusterAreNotKnown: while a kind cannot be read nothing is answered, certificates that were True are Unknown, and the message names
-// the kind. When it can be read again, the answers are those of before.
+// TestPartsOfTheClusterAreNotKnown: while a kind cannot be read nothing is answered, certificates that were True are
+// Unknown, and the message names the kind. When it can be read again, the answers are those of before.
 func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
 	c := answered(t, to, before)
@@ -360,7 +365,8 @@ func TestRestartKeepsMetrics(t *testing.T) {
 	require.Equal(t, map[*metrics.Desc]float64{declared.Survives: 0, declared.Computed: 1000}, got)
 }
 
-// TestReadinessIsFollowed: what is left without a zone is written when the readiness of pods changes, though nothing has to be replayed for it.
+// TestReadinessIsFollowed: what is left without a zone is written when the readiness of pods changes, though nothing
+// has to be replayed for it.
 func TestReadinessIsFollowed(t *testing.T) {
 	cluster := webAndBig()
 	asked := protecting("web", false)

@@ -16,8 +16,9 @@ import (
 	"zonewise.dev/cmd/controller/parts"
 )
 
-// TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does what the process uses while
-// it waits. Both count towards the next full round. Nothing is answered while both budgets are used up.
+// TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does what
+// the process uses while it waits. Both count towards the next full round. Nothing is answered while both budgets are
+// used up.
 func TestBudgetsAreApart(t *testing.T) {
 	used := time.Duration(0)
 	c := New(parts.Shared{CPUFraction: 0.2}, Options{})
@@ -40,10 +41,13 @@ func TestBudgetsAreApart(t *testing.T) {
 	require.InDelta(t, 55*time.Minute+5*time.Second, c.fullBudget.Next().Sub(end), float64(time.Second))
 }
 
-// TestUnfollowedAnswersStay: an answer that is not followed stays the last one, also if its status could not be written.
+// TestUnfollowedAnswersStay: an answer that is not followed stays the last one, also if its status could not be
+// written.
 func TestUnfollowedAnswersStay(t *testing.T) {
 	c := New(parts.Shared{CPUFraction: 0.2}, Options{})
-	c.answers["nodes"], c.answers["zones"] = answer{computed: v1alpha1.ZoneSurvivalStatus{Pods: 1}}, answer{computed: v1alpha1.ZoneSurvivalStatus{Pods: 1}}
+	for _, name := range []string{"nodes", "zones"} {
+		c.answers[name] = answer{computed: v1alpha1.ZoneSurvivalStatus{Pods: 1}}
+	}
 	now := time.Unix(1000, 0)
 	r := &round{Controller: c}
 	r.options.Sim.Now = now
@@ -55,7 +59,8 @@ func TestUnfollowedAnswersStay(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 0}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
 }
 
-// TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none, and one without an answer has no series.
+// TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none, and one without an
+// answer has no series.
 func TestMetrics(t *testing.T) {
 	status := func(survives metav1.ConditionStatus) v1alpha1.ZoneSurvivalStatus {
 		return v1alpha1.ZoneSurvivalStatus{
@@ -66,7 +71,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	c := &Controller{answers: map[string]answer{
-		"yes": {shown: status(metav1.ConditionTrue)}, "no": {shown: status(metav1.ConditionFalse)}, "open": {shown: status(metav1.ConditionUnknown)}, "new": {},
+		"yes": {shown: status(metav1.ConditionTrue)}, "no": {shown: status(metav1.ConditionFalse)},
+		"open": {shown: status(metav1.ConditionUnknown)}, "new": {},
 	}}
 	holds := status(metav1.ConditionUnknown)
 	holds.Conditions = append(holds.Conditions, metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse})

@@ -15,8 +15,10 @@ const Prefix = metrics.Namespace + "_" + subsystem + "_"
 
 // The gauges of each object with spec.buy.
 var (
-	Wanted = metrics.NewGaugeDesc(subsystem, "wanted_pods", "How many pods' room is held and unused, or missing, of an object with spec.buy.",
+	Wanted = metrics.NewGaugeDesc(subsystem, "wanted_pods",
+		"How many pods' room is held and unused, or missing, of an object with spec.buy.",
 		[]string{"kind", "name"}, compbasemetrics.ALPHA)
-	Asked = metrics.NewGaugeDesc(subsystem, "asked_pods", "How many pods' room an autoscaler is asked for, for an object with spec.buy.",
+	Asked = metrics.NewGaugeDesc(subsystem, "asked_pods",
+		"How many pods' room an autoscaler is asked for, for an object with spec.buy.",
 		[]string{"kind", "name"}, compbasemetrics.ALPHA)
 )
