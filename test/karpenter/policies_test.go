@@ -1,6 +1,8 @@
 package karpenter
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,10 +30,12 @@ func TestKarpenterAndPolicies(t *testing.T) {
 	t.Run("weights are bought for", func(t *testing.T) { c.in(t).testWeightsBought() })
 }
 
-// policies are three ways to need zone c, each of which selects the app of its name.
+// policies are three ways to need zone c, each of which selects the app of its name. They count nodes with taints, since the node that is bought in
+// zone c is Ready before Karpenter takes its taint from it: pods that wait for the zone would go to the others in that time.
 func policies() []*v1alpha1.ZoneSpreadPolicy {
 	policy := func(name string, spec v1alpha1.ZoneSpreadPolicySpec) *v1alpha1.ZoneSpreadPolicy {
 		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+		spec.NodeTaintsPolicy = v1alpha1.Ignore
 		spec.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 		return &v1alpha1.ZoneSpreadPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
 	}
@@ -64,11 +68,13 @@ func (c *cluster) testPolicyShown(policy *v1alpha1.ZoneSpreadPolicy) {
 }
 
 // testWeightsBought: a constraint cannot show weights, so that the pods that wait for zone c fit in the others as Karpenter sees it. With buy a node is
-// bought in zone c, and no other when the pods have come.
+// bought in zone c, which they wait for while it has a startup taint, and no other when they have come.
 func (c *cluster) testWeightsBought() {
 	policy := policies()[0]
 	policy.Spec.Zones[2].Weight = ptr.To[int32](2)
 	c.Make(c.t, policy)
+	c.setStartupTaint(`[{"key": "example.com/agent", "effect": "NoSchedule"}]`)
+	c.t.Cleanup(func() { c.setStartupTaint("null") })
 	c.deploy(policy.Name, 4, "500m")
 	c.waitFits(policy.Name, 2)
 	require.Empty(c.t, c.bought())
@@ -76,10 +82,32 @@ func (c *cluster) testWeightsBought() {
 	before := policy.DeepCopy()
 	policy.Spec.Buy = &v1alpha1.PolicyBuy{Max: 10}
 	require.NoError(c.t, c.Patch(c.t.Context(), policy, client.MergeFrom(before)))
+	c.until("the node is registered", func() (bool, error) {
+		nodes := c.boughtNodes()
+		return len(nodes) == 1 && nodes[0].Labels["karpenter.sh/registered"] == "true", nil
+	})
+	c.until("the scheduler looks at the node", func() (bool, error) {
+		return !slices.ContainsFunc(waiting(c.pods(policy.Name)), func(p corev1.Pod) bool { return !refusedBy(&p, "untolerated taint") }), nil
+	})
+	require.Len(c.t, waiting(c.pods(policy.Name)), 2)
+	c.Kubectl(c.t, "taint", "nodes", "--selector=karpenter.sh/nodepool", "example.com/agent-")
 	c.waitRunning(policy.Name, "a 1, b 1, c 2")
 	c.waitNothingAsked()
 	c.waitLooked()
 	require.Equal(c.t, "c 1", c.bought())
+}
+
+// setStartupTaint sets the taints with which Karpenter makes nodes, and which others take from them.
+func (c *cluster) setStartupTaint(taints string) {
+	c.t.Helper()
+	c.Kubectl(c.t, "patch", "nodepool", "default", "--type=merge", `--patch={"spec": {"template": {"spec": {"startupTaints": `+taints+`}}}}`)
+}
+
+// refusedBy is whether the scheduler said last of a pod that nodes were refused to it for a reason.
+func refusedBy(pod *corev1.Pod, reason string) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, reason)
+	})
 }
 
 // testNativeConstraint: the same with a hard constraint of the pods.
