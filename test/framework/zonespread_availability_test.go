@@ -32,7 +32,7 @@ func onNode(name string) func(*v1.Pod) {
 }
 
 // TestStartupTaints: a zone whose first node is Ready and still has a taint of its own holds back the pods that waited for it only if the policy
-// ignores taints.
+// ignores taints. TestKarpenterAndPolicies in test/karpenter has the second case with a real autoscaler.
 func TestStartupTaints(t *testing.T) {
 	for _, tt := range []struct {
 		taints v1alpha1.InclusionPolicy

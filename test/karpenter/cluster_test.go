@@ -135,6 +135,21 @@ func (c *cluster) until(what string, met func() (bool, error)) {
 	require.NoError(c.t, err, what)
 }
 
+// untilLooked waits for what Karpenter does or says when it looks at its nodes. After a look in vain it looks again when a pod or a node has come or
+// gone, or after five minutes. A look leaves out the nodes that are nominated for a pod, and the end of a nomination brings no new one: so a pod comes
+// and goes all the time.
+func (c *cluster) untilLooked(what string, met func() (bool, error)) {
+	c.t.Helper()
+	pod := build.Pod("passes", "1", build.Namespace(namespace), func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" })
+	err := wait.PollUntilContextTimeout(c.t.Context(), 2*time.Second, 2*apiserver.Eventually, true, func(context.Context) (bool, error) {
+		pod.UID, pod.ResourceVersion = "", ""
+		c.Make(c.t, pod)
+		require.NoError(c.t, c.Delete(c.t.Context(), pod, client.GracePeriodSeconds(0)))
+		return met()
+	})
+	require.NoError(c.t, err, what)
+}
+
 // deploy makes a Deployment of pods with the label app, or of members of a gang.
 func (c *cluster) deploy(name string, replicas int32, cpu string, options ...func(*corev1.Pod)) {
 	c.t.Helper()
@@ -252,7 +267,7 @@ func (c *cluster) bought() string {
 
 func (c *cluster) waitBought(want string) {
 	c.t.Helper()
-	c.until("bought: "+want, func() (bool, error) { return c.bought() == want, nil })
+	c.untilLooked("bought: "+want, func() (bool, error) { return c.bought() == want, nil })
 }
 
 // saysOf is whether Karpenter has said something of an object, by an event with a reason and a part of its message.
@@ -294,13 +309,13 @@ func (c *cluster) boughtNodes() []corev1.Node {
 // waitStays waits until Karpenter says that it does not remove a node, and for what reason.
 func (c *cluster) waitStays(node *corev1.Node, reason, why string) {
 	c.t.Helper()
-	c.until(why, func() (bool, error) { return c.saysOf(node.UID, reason, why), nil })
+	c.untilLooked(why, func() (bool, error) { return c.saysOf(node.UID, reason, why), nil })
 }
 
 // waitRemoved waits until Karpenter removes a node, and for what reason.
 func (c *cluster) waitRemoved(node *corev1.Node, why string) {
 	c.t.Helper()
-	c.until("the node is removed: "+why, func() (bool, error) {
+	c.untilLooked("the node is removed: "+why, func() (bool, error) {
 		_, there := c.nodes()[node.Name]
 		return !there && c.saysOf(node.UID, "DisruptionTerminating", why), nil
 	})

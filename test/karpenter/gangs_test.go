@@ -82,7 +82,7 @@ func (c *cluster) testConsolidatedGang(budget bool) {
 	require.Len(c.t, nodes, 4)
 	if !budget {
 		c.remove("other")
-		c.until("a member is evicted", func() (bool, error) {
+		c.untilLooked("a member is evicted", func() (bool, error) {
 			now := c.uids(gang)
 			return slices.ContainsFunc(before, func(uid types.UID) bool { return !slices.Contains(now, uid) }), nil
 		})
