@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
 )
@@ -36,6 +37,25 @@ func TestRewind(t *testing.T) {
 		require.NoError(t, s.Run(t.Context()))
 		require.Equal(t, before, s.Objects())
 		require.Empty(t, s.Replaced())
+	}
+}
+
+// TestRewindOfABind: a pod that waited and has been bound since waits again, and is bound again when there is room.
+func TestRewindOfABind(t *testing.T) {
+	onNode := func(p *v1.Pod) { p.Spec.NodeName = "node-a" }
+	s := run(t, []client.Object{node("node-a", "a", "2"), pod("first", "first", "2", onNode), pod("second", "second", "2")}, sim.Options{})
+	s.Mark()
+	for range 2 {
+		first, _ := sim.Get[*v1.Pod](s, "shop", "first")
+		s.Remove(first)
+		require.NoError(t, s.Run(t.Context()))
+		second, _ := sim.Get[*v1.Pod](s, "shop", "second")
+		require.Equal(t, "node-a", second.Spec.NodeName)
+		s.Rewind()
+		require.NoError(t, s.Run(t.Context()))
+		second, _ = sim.Get[*v1.Pod](s, "shop", "second")
+		require.Empty(t, second.Spec.NodeName)
+		require.Contains(t, s.WhyWaits(second), "Insufficient cpu")
 	}
 }
 

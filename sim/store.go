@@ -279,13 +279,21 @@ func (s *store) put(obj client.Object) error {
 		return err
 	}
 	old := k.currentLocked(keyOf(obj))
-	if old != nil && old.GetUID() != obj.GetUID() {
+	if old != nil && (old.GetUID() != obj.GetUID() || leavesNode(old, obj)) {
 		k.replacedLocked(old, nil)
 		old = nil
 	}
 	k.putLocked(obj)
 	k.replacedLocked(old, obj)
 	return nil
+}
+
+// leavesNode reports whether a pod that has a node is to have none, which happens to no pod of a cluster: to the scheduler, which ends the
+// process on such an update, it is another pod.
+func leavesNode(old, obj client.Object) bool {
+	was, ok := old.(*v1.Pod)
+	now, _ := obj.(*v1.Pod)
+	return ok && now != nil && was.Spec.NodeName != "" && now.Spec.NodeName == ""
 }
 
 // replacedLocked queues the event that one object replaced another. Handlers do not see pods that have ended.
