@@ -288,8 +288,8 @@ func (s *store) put(obj client.Object) error {
 	return nil
 }
 
-// leavesNode reports whether a pod that has a node is to have none, which happens to no pod of a cluster: to the scheduler, which ends the
-// process on such an update, it is another pod.
+// leavesNode reports whether a pod that has a node is to have none, which happens to no pod of a cluster: to the
+// scheduler, which ends the process on such an update, it is another pod.
 func leavesNode(old, obj client.Object) bool {
 	was, ok := old.(*v1.Pod)
 	now, _ := obj.(*v1.Pod)
