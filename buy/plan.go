@@ -50,6 +50,7 @@ func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bo
 	for i := range asked {
 		b := asked[i]
 		b.Requests, b.Placing, b.Wanted = nil, nil, 0
+		b.Asked = min(b.Asked, p.bound) // others may have written any number
 		p.buffers = append(p.buffers, &b)
 	}
 	for i := range d.Wants {
@@ -85,6 +86,7 @@ type plan struct {
 func (p *plan) named(name, zone string) *Buffer {
 	for _, b := range p.buffers {
 		if b.Name == name {
+			b.Zone = zone // the label may have been edited
 			return b
 		}
 	}

@@ -155,3 +155,30 @@ func TestOwnersThatWaitAreNotBoughtFor(t *testing.T) {
 	gone.Waiting = 1
 	require.Equal(t, int32(3), asked(d, run(t, time.Second, d, gone), "a", "1"), "two of them are placed")
 }
+
+// TestBoundHoldsWhateverOthersHaveWritten: what is asked for is read from objects that others may have edited.
+func TestBoundHoldsWhateverOthersHaveWritten(t *testing.T) {
+	d := demand(5, want("a", "1", 2), want("b", "1", 2))
+	asked, _ := d.Plan(nil, start)
+	for i := range asked {
+		asked[i].Asked = 1 << 30
+	}
+	asked, _ = d.Plan(asked, start)
+	var total int64
+	for _, b := range asked {
+		total += int64(b.Asked)
+	}
+	require.LessOrEqual(t, total, int64(5))
+}
+
+// TestAZoneFollowsFromTheName: the label that says in which zone a buffer asks is read from objects that others may have edited, too.
+func TestAZoneFollowsFromTheName(t *testing.T) {
+	d := demand(5, want("a", "1", 2))
+	asked, _ := d.Plan(nil, start)
+	for _, edited := range []string{"", "b"} {
+		asked[0].Zone = edited
+		asked, _ = d.Plan(asked, start)
+		require.Len(t, asked, 1)
+		require.Equal(t, "a", asked[0].Zone)
+	}
+}
