@@ -245,10 +245,14 @@ func drawRules(t *rapid.T, zones []string, replicas int64) (rules rulesFor, full
 	if rapid.IntRange(0, 2).Draw(t, "maxPerZone") == 0 {
 		spec.MaxPerZone = new(intstr.Parse(fmt.Sprintf("%d%%", rapid.IntRange(20, 100).Draw(t, "percent"))))
 	}
+	if rapid.IntRange(0, 2).Draw(t, "minZones") == 0 {
+		spec.MinZones = new(rapid.Int32Range(1, int32(len(zones))+1).Draw(t, "zones at least")) //nolint:gosec // a few
+	}
+	spec.QuorumSafe = rapid.IntRange(0, 3).Draw(t, "quorumSafe") == 0
 	available := policy.ZoneAvailability{}
-	if rapid.IntRange(0, 3).Draw(t, "a zone is full") == 0 {
-		full = rapid.SampledFrom(zones).Draw(t, "full")
-		available[full] = policy.Full
+	if rapid.IntRange(0, 3).Draw(t, "a zone takes no part") == 0 {
+		full = rapid.SampledFrom(zones).Draw(t, "which")
+		available[full] = rapid.SampledFrom([]policy.Availability{policy.Full, policy.Closed}).Draw(t, "how")
 	}
 	return zonePolicy(compiled(t, spec), zones, replicas, available), full
 }

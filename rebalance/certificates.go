@@ -19,7 +19,7 @@ func brokenCertificates(ctx context.Context, before, after *sim.Sim, replays int
 	}
 	broken := func(s *sim.Sim, asked []*v1alpha1.ZoneSurvival) ([]*v1alpha1.ZoneSurvival, error) {
 		options := survival.Options{Sim: before.Options(), Replays: replays}
-		options.Sim.Now, options.Sim.Pods, options.Sim.Progress = s.Now(), nil, nil
+		options.Sim.Now, options.Sim.Pods, options.Sim.Progress, options.Sim.EndWithin = s.Now(), nil, nil, 0
 		statuses, err := survival.Certify(ctx, s.Objects(), asked, options)
 		var out []*v1alpha1.ZoneSurvival
 		for i := range statuses {

@@ -28,7 +28,7 @@ type copyState struct {
 }
 
 func newCopy(ctx context.Context, from *sim.Sim, seed int64, options Options) (*copyState, error) {
-	fork, err := from.Fork(ctx, func(o *sim.Options) { o.Seed, o.Patience, o.Progress = o.Seed+seed, bindTime, nil })
+	fork, err := from.Fork(ctx, func(o *sim.Options) { o.Seed, o.Patience, o.Progress = o.Seed+seed, BindTime, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +102,13 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 		case now.Spec.NodeName == "":
 			own[now.UID] = true
 			v.faults[i] = "its replacement would wait: " + c.sim.WhyWaits(now)
-		case now.Status.StartTime.Sub(began) > bindTime:
-			v.faults[i] = fmt.Sprintf("its replacement would wait for more than %s", bindTime)
+		case now.Status.StartTime.Sub(began) > BindTime:
+			v.faults[i] = fmt.Sprintf("its replacement would wait for more than %s", BindTime)
 		default:
 			v.to[i] = zoneOf(c.sim, now)
-			if after[m.set] >= before[m.set] {
+			if v.to[i] == "" {
+				v.faults[i] = "its replacement would be on a node without a zone"
+			} else if after[m.set] >= before[m.set] {
 				v.faults[i] = fmt.Sprintf("its replacement would be in zone %s, with which nothing is better", v.to[i])
 			}
 		}

@@ -16,9 +16,10 @@ import (
 const (
 	// DefaultSeeds is on how many copies each move is tried, unless Options say otherwise.
 	DefaultSeeds = 3
-	// bindTime is how long, in the time of a copy, a moved pod may have no node. A pod that takes the place of its
-	// predecessor waits a minute for that to end.
-	bindTime = 2 * time.Minute
+	// BindTime is how long, in the time of a copy, a moved pod may have no node. A pod that takes the place of its
+	// predecessor waits a minute for that to end. Room that is free later is not to be counted on, see
+	// sim.Options.EndWithin.
+	BindTime = 2 * time.Minute
 	// mostAtOnce is how many pods of different workloads are tried together.
 	mostAtOnce = 64
 	// seedStep is added to the seed of a copy for the next one.
@@ -45,7 +46,7 @@ type Options struct {
 type Plan struct {
 	Moves []Move `json:"moves"`
 	// Batches is in how many steps they are made. Before each step the replacements of the one before run. No batch
-	// has two pods that one rule counts, and so none has two of a workload.
+	// has two pods that one rule counts, nor two of a workload.
 	Batches int `json:"batches"`
 	// Before and After are how the pods stand to their rules, without the moves and with them.
 	Before Standing `json:"before"`
@@ -219,19 +220,19 @@ type candidate struct {
 	set   string
 }
 
-// candidates returns one pod of each set of rules, or a single one that is tried alone: from the zone that a rule
-// asks to leave first, the one that costs least to move.
+// candidates returns one pod of each set of rules, of different workloads, or a single one that is tried alone: from the
+// zone that a rule asks to leave first, the one that costs least to move.
 func (s *search) candidates() []candidate {
 	var out []candidate
 	var single *candidate
-	sets := map[string]bool{}
+	sets, workloads := map[string]bool{}, map[string]bool{}
 	for _, r := range s.copies[0].standing.rules {
 		if sets[r.set] || !r.selected {
 			continue
 		}
 		c := s.candidateOf(r)
 		switch {
-		case c == nil:
+		case c == nil || workloads[c.workload]:
 			continue
 		case s.alone[c.target] != "":
 			if single == nil {
@@ -239,7 +240,7 @@ func (s *search) candidates() []candidate {
 			}
 			continue
 		}
-		sets[r.set] = true
+		sets[r.set], workloads[c.workload] = true, true
 		out = append(out, *c)
 		if len(out) == mostAtOnce {
 			return out

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -232,6 +233,33 @@ func TestPlan(t *testing.T) {
 			after: 1,
 		},
 		{
+			name: "a policy that asks for no nodes, and a Deployment that can be in one zone",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "one", "1", func(t *v1.PodTemplateSpec) {
+					t.Labels["tier"], t.Spec.NodeSelector = "front", map[string]string{v1.LabelTopologyZone: "a"}
+				}, "a")
+				deploy(c, "two", "1", func(t *v1.PodTemplateSpec) { t.Labels["tier"] = "front" }, "a", "b", "b", "b")
+				c.Policy("front", func(p *v1alpha1.ZoneSpreadPolicySpec) {
+					p.PodSelector.MatchLabels = map[string]string{"tier": "front"}
+					p.NodeAffinityPolicy = v1alpha1.Ignore
+				})
+			},
+			moves: []string{"b c"}, least: 1,
+		},
+		{
+			name: "a node without a zone is no way out",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", both(spread("web", 1), func(t *v1.PodTemplateSpec) {
+					t.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = v1.ScheduleAnyway
+				}), "a", "a", "b")
+				deploy(c, "batch", "8", nil, "c")
+				c.Node("d", "", "8", "32Gi")
+				c.Pod("other", "b", clitest.Plain("7", "1Gi"), nil)
+				snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Unschedulable = true
+			},
+			least: 1, after: 1, refused: "its replacement would be on a node without a zone",
+		},
+		{
 			name: "a constraint that is a wish",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "1", both(spread("web", 1), func(t *v1.PodTemplateSpec) {
@@ -362,6 +390,29 @@ func TestUnreadySibling(t *testing.T) {
 	p = plan(t, rest(t, c))
 	require.Empty(t, p.Moves)
 	require.Equal(t, map[string]int{"has a sibling that is not ready": 2}, p.Before.Stay)
+
+	// Of a StatefulSet there is no other pod until the one that is being deleted has ended, and of any kind none beyond a quota.
+	c = threeZones()
+	deployed = deploy(c, "db", "1", spread("db", 1), "a", "a", "a")
+	for _, pod := range deployed {
+		pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].UID = "StatefulSet", "db"
+	}
+	c.Add(&appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "db-1", UID: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3)},
+	})
+	deployed[0].DeletionTimestamp = &metav1.Time{Time: clitest.Now.Add(time.Minute)}
+	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	standing := rebalance.StandingOf(s, rebalance.Options{})
+	require.Equal(t, "lacks a sibling", standing.WhyStays(deployed[1]))
+
+	c = threeZones()
+	deploy(c, "web", "1", spread("web", 1), "a", "a")
+	*snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Spec.Replicas = 3
+	p = plan(t, rest(t, c))
+	require.Empty(t, p.Moves)
+	require.Equal(t, map[string]int{"lacks a sibling": 2}, p.Before.Stay)
 }
 
 // TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that move.
@@ -410,4 +461,20 @@ func startRollout(c *clitest.Cluster, app string) {
 			c.Add(next)
 		}
 	}
+}
+
+// TestOneOfAWorkloadAtATime: an owner of several ReplicaSets, each with a rule of its own, such as a Rollout, is one workload.
+func TestOneOfAWorkloadAtATime(t *testing.T) {
+	c := threeZones()
+	for _, app := range []string{"canary", "stable"} {
+		deploy(c, app, "1", spread(app, 1), "a", "a")
+	}
+	for _, set := range snapshot.List[*appsv1.ReplicaSet](c.Snapshot) {
+		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}}
+	}
+	p := plan(t, rest(t, c))
+	require.Len(t, p.Moves, 2)
+	require.Equal(t, "Rollout shop/web", p.Moves[0].Workload)
+	require.Equal(t, "Rollout shop/web", p.Moves[1].Workload)
+	require.Equal(t, 2, p.Batches)
 }

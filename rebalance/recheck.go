@@ -15,7 +15,7 @@ import (
 // would. It makes them in a copy of that cluster, which is none of it afterwards: a fork would cost more than all
 // else. Of a move it uses Namespace, Name, UID, From and To. An error is that of ctx or of the copy.
 func Recheck(ctx context.Context, now *sim.Sim, options Options, moves []Move) (why string, err error) {
-	now.SetPatience(bindTime)
+	now.SetPatience(BindTime)
 	if err := now.Run(ctx); err != nil {
 		return "", err
 	}

@@ -26,7 +26,7 @@ type rule struct {
 	table     table
 	// zones has the pods that carry the rule and that it counts.
 	zones map[string]*zonePods
-	// open are the zones with a node that is ready, not cordoned and admits these pods.
+	// open are the zones with a node that is ready, not cordoned and admits some of these pods.
 	open map[string]bool
 	// queries are what has to be counted for the table, and build makes it of the answers.
 	queries []counts.Query

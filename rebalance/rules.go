@@ -37,7 +37,9 @@ type reader struct {
 type carried struct {
 	like     *v1.Pod
 	workload string
-	rules    []carriedRule
+	// open are the zones with a node that takes such pods, see openZones.
+	open  map[string]bool
+	rules []carriedRule
 }
 
 // carriedRule is a rule as a pod carries it. It counts the pod only on eligible nodes.
@@ -61,7 +63,7 @@ func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod)
 		why, carries := stays(pod.Pod), r.carriedBy(pod.Pod)
 		for i := range carries.rules {
 			if counts.Admits(carries.rules[i].eligible, pod.On.Node) {
-				r.rule(&carries.rules[i], carries.workload, pod.Pod).add(pod, why)
+				r.rule(i, carries, pod.Pod).add(pod, why)
 			}
 		}
 	}
@@ -80,20 +82,18 @@ func rulesOf(c *census.Census, stays func(*v1.Pod) string, selects func(*v1.Pod)
 	return out
 }
 
-// rule returns the rule that a pod carries, which it makes when there is none yet.
-func (r *reader) rule(c *carriedRule, workload string, pod *v1.Pod) *rule {
+// rule returns one of the rules that a pod carries, which it makes when there is none yet.
+func (r *reader) rule(number int, by *carried, pod *v1.Pod) *rule {
+	c := &by.rules[number]
 	out := r.rules[c.key]
 	if out == nil {
 		out = c.makeRule()
 		out.key, out.namespace, out.workloads, out.zones = c.key, pod.Namespace, map[string]bool{}, map[string]*zonePods{}
-		eligible := counts.EligibilityOf(pod, true, true, feature.TolerationOperators())
-		if r.open[eligible.Key()] == nil {
-			r.open[eligible.Key()] = openZones(r.Census, eligible)
-		}
-		out.open = r.open[eligible.Key()]
+		out.open = map[string]bool{}
 		r.rules[c.key] = out
 	}
-	out.workloads[workload] = true
+	maps.Copy(out.open, by.open)
+	out.workloads[by.workload] = true
 	out.selected = out.selected || r.selects(pod)
 	return out
 }
@@ -117,6 +117,13 @@ func (r *reader) carriedBy(pod *v1.Pod) *carried {
 		if p.Selects(pod.Labels) {
 			out.addPolicy(r, p)
 		}
+	}
+	if len(out.rules) > 0 {
+		eligible := counts.EligibilityOf(pod, true, true, feature.TolerationOperators())
+		if r.open[eligible.Key()] == nil {
+			r.open[eligible.Key()] = openZones(r.Census, eligible)
+		}
+		out.open = r.open[eligible.Key()]
 	}
 	if over != nil {
 		r.carried[over.UID] = out

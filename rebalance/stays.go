@@ -30,6 +30,8 @@ type stayers struct {
 	rollouts map[types.UID]string
 	// unready are the controllers with a pod that is not ready, which may have no node.
 	unready map[types.UID]bool
+	// missing is how many more pods controllers want than they have: a quota may be in the way, or another pod's end.
+	missing map[types.UID]int32
 	// zonal are the claims, by "namespace/name", with a volume that not all nodes can have.
 	zonal map[string]bool
 }
@@ -37,15 +39,20 @@ type stayers struct {
 func newStayers(s *sim.Sim, options Options) *stayers {
 	out := &stayers{
 		sim: s, options: options, rollouts: map[types.UID]string{}, unready: map[types.UID]bool{},
-		zonal: map[string]bool{},
+		missing: map[types.UID]int32{}, zonal: map[string]bool{},
 	}
 	for _, pod := range sim.List[*v1.Pod](s) {
-		if over := metav1.GetControllerOfNoCopy(pod); over != nil && pods.Live(pod) && !pods.Ready(pod) {
-			out.unready[over.UID] = true
+		if over := metav1.GetControllerOfNoCopy(pod); over != nil && pods.Live(pod) {
+			out.unready[over.UID] = out.unready[over.UID] || !pods.Ready(pod)
+			out.missing[over.UID]--
 		}
+	}
+	for _, controller := range sim.List[*v1.ReplicationController](s) {
+		out.missing[controller.UID] += ptr.Deref(controller.Spec.Replicas, 1)
 	}
 	sets := map[types.UID][]*appsv1.ReplicaSet{}
 	for _, set := range sim.List[*appsv1.ReplicaSet](s) {
+		out.missing[set.UID] += ptr.Deref(set.Spec.Replicas, 1)
 		if over := metav1.GetControllerOfNoCopy(set); over != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 {
 			sets[over.UID] = append(sets[over.UID], set)
 		}
@@ -58,6 +65,7 @@ func newStayers(s *sim.Sim, options Options) *stayers {
 		}
 	}
 	for _, set := range sim.List[*appsv1.StatefulSet](s) {
+		out.missing[set.UID] += ptr.Deref(set.Spec.Replicas, 1)
 		updating := set.Status.UpdateRevision != "" && set.Status.CurrentRevision != set.Status.UpdateRevision
 		if updating || set.Status.ObservedGeneration > 0 && set.Status.ObservedGeneration < set.Generation {
 			out.rollouts[set.UID] = "a rollout of StatefulSet " + set.Namespace + "/" + set.Name
@@ -89,6 +97,8 @@ func (s *stayers) why(pod *v1.Pod) string {
 		return "takes part in " + s.rollouts[over.UID]
 	} else if over != nil && s.unready[over.UID] && pods.Ready(pod) {
 		return "has a sibling that is not ready"
+	} else if over != nil && s.missing[over.UID] > 0 && pods.Ready(pod) {
+		return "lacks a sibling"
 	}
 	for _, v := range pod.Spec.Volumes {
 		if claim := v.PersistentVolumeClaim; claim != nil && s.zonal[pod.Namespace+"/"+claim.ClaimName] {

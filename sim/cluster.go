@@ -75,10 +75,11 @@ func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
 // endTerminatingPods has the pods of the cluster that terminate end when their grace periods do. A pod that ought to
 // have ended stays: the copy does not know what keeps it.
 func (s *Sim) endTerminatingPods(objects []client.Object) {
+	now, longest := s.clock.Now(), s.options.EndWithin
 	for _, obj := range objects {
 		pod, ok := obj.(*v1.Pod)
 		if !ok || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || isEndedPod(pod) ||
-			!pod.DeletionTimestamp.After(s.clock.Now()) {
+			!pod.DeletionTimestamp.After(now) || longest > 0 && pod.DeletionTimestamp.Sub(now) > longest {
 			continue
 		}
 		then := s.releaseClaims // its controller has replaced it when it began to terminate

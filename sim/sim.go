@@ -65,6 +65,8 @@ type Options struct {
 	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is
 	// longer than the grace periods of all ZoneSpreadPolicies, up to LongestGrace, and the backoff of gangs.
 	Patience time.Duration
+	// EndWithin is how long after Now a terminating pod of the cluster may take to end: one that takes longer stays. Zero is however long.
+	EndWithin time.Duration
 	// NotInstalled are the custom resources that the cluster does not have, such as "podgroups.scheduling.x-k8s.io".
 	NotInstalled []string
 	// Pods, if not nil, returns what each pod without a node is in the copy; nil leaves the pod out. It must not modify
