@@ -117,10 +117,10 @@ func Prune(r *v1alpha1.ZoneRebalance, now time.Time) {
 // Rests says why pods of a workload, or one pod, are left alone although a move would help; empty if nothing is against
 // it. A plan that goes on in the same round is no new one.
 func Rests(r *v1alpha1.ZoneRebalance, workload string, pod types.UID, now time.Time) string {
-	goesOn := Left(r) > 0 || !r.Status.Complete && (r.Status.Stop == nil || r.Status.Stop.Resumed)
+	goesOn := Left(r) > 0 || UnderWay(r) > 0 || !r.Status.Complete && (r.Status.Stop == nil || r.Status.Stop.Resumed)
 	for i := range r.Status.Moves {
 		m := &r.Status.Moves[i]
-		if m.State == v1alpha1.MovePlanned {
+		if m.State == v1alpha1.MovePlanned || m.State == v1alpha1.MoveEvicting {
 			continue
 		}
 		switch {

@@ -44,9 +44,6 @@ func (g *Gang) Workload() string { return "PodGroup " + g.Namespace + "/" + g.Na
 // notePartlyBound lists the gangs that are reported to be bound in part. Each is so since it was first listed, or since
 // the report says if that is later. Of too many those are left out that may not be evicted.
 func (n *next) notePartlyBound() {
-	if n.Gangs == nil {
-		return
-	}
 	listed := map[types.UID]*v1alpha1.RebalanceGang{}
 	for i := range n.Status.PartlyBound {
 		listed[n.Status.PartlyBound[i].UID] = &n.Status.PartlyBound[i]
@@ -98,13 +95,12 @@ func (n *next) lastListed(gang types.UID) int {
 func (n *next) noteWhy(waits string) {
 	for i := range n.Status.PartlyBound {
 		entry := &n.Status.PartlyBound[i]
-		g, known := n.Gangs[entry.UID]
-		switch {
-		case n.isEvicted(entry.UID):
+		if n.isEvicted(entry.UID) {
 			entry.Why = ""
-		case known:
-			entry.Why = ShortReason(cmp.Or(n.whyNotEvicted(&g, entry.Since.Time), "waits for "+waits))
+			continue
 		}
+		g := n.Gangs[entry.UID]
+		entry.Why = ShortReason(cmp.Or(n.whyNotEvicted(&g, entry.Since.Time), "waits for "+waits))
 	}
 }
 
@@ -133,10 +129,7 @@ func (n *next) dueGang() (due *Gang, waits string) {
 	others := false
 	for i := range n.Status.PartlyBound {
 		entry := &n.Status.PartlyBound[i]
-		g, known := n.Gangs[entry.UID]
-		if !known {
-			continue // the gangs are not known now
-		}
+		g := n.Gangs[entry.UID]
 		entry.Why = ShortReason(n.whyNotEvicted(&g, entry.Since.Time))
 		if entry.Why != "" {
 			continue
@@ -263,7 +256,7 @@ func (n *next) beginGang(g *Gang) {
 // forgetGangStop forgets an earlier stop once it is over and no gang whose eviction has failed is still bound in
 // part: such a gang would be evicted again after the shortest pause.
 func (n *next) forgetGangStop() {
-	if n.Status.GangStop == nil || n.Gangs == nil || n.gangsStopped() || n.underWay() > 0 {
+	if n.Status.GangStop == nil || n.gangsStopped() || n.underWay() > 0 {
 		return
 	}
 	for i := range n.Status.Moves {
@@ -327,7 +320,7 @@ func (n *next) followGang(uid types.UID, moves []*v1alpha1.RebalanceMove) {
 	switch {
 	case preempted != "":
 		fail(v1alpha1.ReasonPreemption, fmt.Sprintf("pod %s was preempted on the node of a member in its place", preempted))
-	case n.Gangs != nil && !exists && ends == "":
+	case !exists && ends == "":
 		end("the PodGroup is gone")
 	case n.whole(uid):
 		end("the gang is whole")

@@ -87,7 +87,6 @@ func TestGangBoundInPart(t *testing.T) {
 			after: 6 * time.Minute, state: failed, why: "train-0 has not ended", reason: v1alpha1.ReasonNotBound,
 		},
 		{name: "its PodGroup is gone", change: func(s *scene, uid types.UID) { delete(s.seen.Gangs, uid) }, state: moved, why: "the PodGroup is gone"},
-		{name: "PodGroups cannot be read", change: func(s *scene, _ types.UID) { s.seen.Gangs = nil }, after: time.Hour, state: evicted},
 		{name: "a pod gave way", change: func(s *scene, _ types.UID) {
 			s.made("train", "train-new", "node-b", "b", false)
 			s.seen.Pods["victim"] = Pod{UID: "victim", Name: "victim", Node: "node-b", Zone: "b", Ending: true, Preempted: s.seen.Now.Add(time.Second)}

@@ -42,7 +42,7 @@ type Pod struct {
 	// Name is the pod's, which that in place of a StatefulSet's pod has too.
 	Name       string
 	Controller types.UID
-	// Node and Zone are empty while it has none. Nominated is the node that room is made on for it.
+	// Node and Zone are empty while it has none that is seen. Nominated is the node that room is made on for it.
 	Node, Zone, Nominated string
 	Ready                 bool
 	// Ending: it is being deleted, or has ended.
@@ -68,8 +68,7 @@ type Observed struct {
 	// Follows says why the moves that are about to begin would not go as planned in the cluster as it is now, empty
 	// if they would, and from when on it can be asked; zero is now.
 	Follows func(moves []v1alpha1.RebalanceMove) (why string, from time.Time)
-	// Gangs are those whose PodGroups ask for the eviction of their bound members, and those of moves; nil if they are not
-	// known.
+	// Gangs are those whose PodGroups ask for the eviction of their bound members, and those of moves.
 	Gangs map[types.UID]Gang
 	// Try finds out whether the API server would let all bound members of a gang be evicted, as the cluster is now. It
 	// returns from when on it can, zero if it has. Tried has what was found last.
@@ -157,7 +156,7 @@ func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
 	case n.stopped() || m.PodGroup != "" && n.gangsStopped():
 		m.Why = "the plan was stopped"
 		n.enter(m, v1alpha1.MoveRefused)
-	case m.PodGroup != "" && n.Gangs != nil && !exists:
+	case m.PodGroup != "" && !exists:
 		m.Why = "the PodGroup is gone"
 		n.enter(m, v1alpha1.MoveRefused)
 	case n.whole(m.PodGroup):
@@ -169,14 +168,29 @@ func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
 	case n.Now.Sub(m.Begun.Time) > refusedWithin:
 		n.stop(v1alpha1.ReasonEvictionRefused, m, cmp.Or(m.Why, "its eviction was not answered"))
 		n.enter(m, v1alpha1.MoveRefused)
-	case m.PodGroup != "" && n.Gangs == nil:
-		n.step.Waits = "the gangs to be known"
-		n.again(m.Begun.Add(refusedWithin + time.Second))
+	case m.PodGroup == "" && n.whyNotMoved(m) != "":
+		m.Why = ShortReason(n.whyNotMoved(m))
+		n.enter(m, v1alpha1.MoveRefused)
 	default:
 		n.step.Evict = append(n.step.Evict, *m)
 		n.step.Waits = "the eviction of " + m.Namespace + "/" + m.Name
 		n.again(n.Now.Add(retryAfter))
 	}
+}
+
+// whyNotMoved says why a pod is not to be moved as planned; empty if it is.
+func (n *next) whyNotMoved(m *v1alpha1.RebalanceMove) string {
+	switch pod, exists := n.Pods[m.UID]; {
+	case !exists || pod.Ending:
+		return "is gone"
+	case pod.Zone != m.From:
+		return "is not in zone " + m.From
+	case n.Stays(m.UID) != "":
+		return n.Stays(m.UID)
+	case n.Excess(m.Workload) == 0:
+		return "is not too many any more"
+	}
+	return ""
 }
 
 // followEvicted looks for the pod in place of one that is evicted.
@@ -242,7 +256,7 @@ func (n *next) allBound(pods []Pod) bool {
 // preemptedFor names a pod that has given way on the node of another one, since that was made.
 func (n *next) preemptedFor(made []Pod) string {
 	for _, victim := range n.Pods {
-		if victim.Preempted.IsZero() {
+		if victim.Preempted.IsZero() || victim.Node == "" {
 			continue
 		}
 		for _, p := range made {
@@ -429,8 +443,7 @@ func (n *next) beginBatch() {
 		if m.Batch != batch || len(begun) == room {
 			break
 		}
-		pod, ok := n.Pods[m.UID]
-		if !ok || pod.Ending || pod.Zone != m.From || n.Stays(m.UID) != "" || n.Excess(m.Workload) == 0 {
+		if n.whyNotMoved(m) != "" {
 			n.step.Replan = true // the cluster is not that of the plan any more
 			return
 		}

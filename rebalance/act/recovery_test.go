@@ -137,7 +137,7 @@ func TestRefusedGangsDoNotBlock(t *testing.T) {
 }
 
 // TestGangWithdrawn: members that are not evicted yet are left alone when the PodGroup does not ask for it any more, is
-// gone, or a member asks to stay. While that is not known nothing is asked for.
+// gone, or a member asks to stay.
 func TestGangWithdrawn(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -149,7 +149,6 @@ func TestGangWithdrawn(t *testing.T) {
 			s.changed(uid, func(g *Gang) { g.Stays = "the annotation is gone" })
 		}, refused, "the annotation is gone"},
 		{"the PodGroup is gone", func(s *scene, uid types.UID) { delete(s.seen.Gangs, uid) }, refused, "the PodGroup is gone"},
-		{"not known", func(s *scene, _ types.UID) { s.seen.Gangs = nil }, evicting, "a webhook"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newScene(t)

@@ -5,7 +5,8 @@
 //
 // Nothing is planned until no zone and no policy has changed for spec.after, while the spec is invalid, or while not
 // all of the cluster is known. What was planned before stays in the status meanwhile. A plan is made anew (package
-// zonewise.dev/rebalance) when the cluster has changed since.
+// zonewise.dev/rebalance) when the cluster has changed since. While not all is known, nothing is said of moves that are
+// under way, either.
 //
 // Before moves begin they are tried on a copy of the cluster as it is then. Gangs that PermitGate reports to be bound
 // in part have their bound members evicted, if their PodGroups ask for it.

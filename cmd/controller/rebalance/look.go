@@ -17,6 +17,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/rebalance"
 	"zonewise.dev/rebalance/act"
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"
@@ -62,7 +63,9 @@ func (l *look) close() {
 // copy returns a copy of the cluster that no scheduler has run on yet.
 func (l *look) copy(ctx context.Context) (*sim.Sim, error) {
 	if l.copied == nil {
-		copied, err := sim.Of(ctx, l.cluster, l.shared.Sim)
+		options := l.shared.Sim
+		options.EndWithin = rebalance.BindTime
+		copied, err := sim.Of(ctx, l.cluster, options)
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +86,12 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Durat
 	read := r.DeepCopy()
 	now := l.now()
 	selects, held := l.ready(r, now)
+	if l.missing != "" { // nothing follows from what is not seen
+		if !equality.Semantic.DeepEqual(read.Status, r.Status) && !l.writeFrom(ctx, read, r) {
+			return retryInterval, ctx.Err()
+		}
+		return refreshInterval, ctx.Err()
+	}
 	a := &answers{look: l, ctx: ctx, rebalance: r, selects: selects}
 	observed := l.observe(r, a)
 	observed.Now, observed.Held = now, held
@@ -107,6 +116,7 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Durat
 	// Nothing is evicted by a status that is not written; one that says what was read is written,
 	// too: the API server refuses it if another replica of the controller has come further.
 	if (len(step.Evict) > 0 || !equality.Semantic.DeepEqual(read.Status, r.Status)) && !l.writeFrom(ctx, read, r) {
+		delete(l.planned, r.UID) // what was planned is not in the status
 		return retryInterval, ctx.Err()
 	}
 	if len(step.Evict) > 0 && ctx.Err() == nil {
@@ -178,12 +188,14 @@ func selectorOf(spec *v1alpha1.ZoneRebalanceSpec) (func(*v1.Pod) bool, error) {
 // evictAll asks for the evictions of a step, within a time after it was written, and writes what was answered.
 func (l *look) evictAll(ctx context.Context, r *v1alpha1.ZoneRebalance, step act.Step, written time.Time) {
 	before := r.DeepCopy()
+	asks, cancel := context.WithTimeout(ctx, act.AskWithin-l.now().Sub(written)) // a client asks again by itself when it is told to
+	defer cancel()
 	for i := range step.Evict {
 		if l.now().Sub(written) > act.AskWithin {
 			break
 		}
 		m := &step.Evict[i]
-		refused := l.evict(ctx, m)
+		refused := l.evict(asks, m)
 		if ctx.Err() != nil {
 			return // what the API server has answered is not known; the state Evicting says so
 		}

@@ -29,10 +29,7 @@ func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
 	o := &act.Observed{
 		Hash: l.planHash(r), Pods: map[types.UID]act.Pod{},
 		Excess: a.excess, Stays: a.stays, Follows: a.follows, Try: a.tryGang,
-		Tried: func(gang types.UID) act.Tried { return l.tried[gang] },
-	}
-	if l.missing == "" {
-		o.Gangs = l.gangs(r, a.selects)
+		Tried: func(gang types.UID) act.Tried { return l.tried[gang] }, Gangs: l.gangs(r, a.selects),
 	}
 	controllers, named := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range r.Status.Moves {
@@ -64,7 +61,7 @@ func (l *look) observe(r *v1alpha1.ZoneRebalance, a *answers) *act.Observed {
 // podOf is what of a pod decides.
 func (l *look) podOf(pod *v1.Pod) act.Pod {
 	out := act.Pod{
-		UID: pod.UID, Name: pod.Name, Node: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName,
+		UID: pod.UID, Name: pod.Name, Nominated: pod.Status.NominatedNodeName,
 		Ready: pods.Ready(pod), Ending: !pods.Live(pod),
 		Grace:   time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30)) * time.Second,
 		Created: pod.CreationTimestamp.Time,
@@ -73,7 +70,7 @@ func (l *look) podOf(pod *v1.Pod) act.Pod {
 		out.Controller = over.UID
 	}
 	if node := l.census.FindNode(pod.Spec.NodeName); node != nil {
-		out.Zone = node.Zone
+		out.Node, out.Zone = node.Name, node.Zone
 	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
