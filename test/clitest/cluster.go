@@ -2,6 +2,7 @@
 package clitest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,8 +31,8 @@ var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // Cluster builds a snapshot. Its objects are in the namespace shop; see In.
 type Cluster struct {
 	*snapshot.Snapshot
-	namespace string
-	uids      *int
+	namespace string // that of its objects if it is not Namespace
+	uids      *int   // how many UIDs were given; nil before the first
 }
 
 // Namespace is where the objects are.
@@ -39,19 +40,27 @@ const Namespace = "shop"
 
 // New returns a cluster without nodes.
 func New() *Cluster {
-	return (&Cluster{Snapshot: snapshot.New(Now), uids: new(int)}).In(Namespace)
+	return (&Cluster{Snapshot: snapshot.New(Now)}).In(Namespace)
 }
 
 // In adds a namespace, and returns the same cluster, to which objects of that namespace are added.
 func (c *Cluster) In(namespace string) *Cluster {
 	c.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if c.uids == nil {
+		c.uids = new(int)
+	}
 	return &Cluster{Snapshot: c.Snapshot, namespace: namespace, uids: c.uids}
 }
 
 // Pods returns the pods, which tests may still change.
 func (c *Cluster) Pods() []*corev1.Pod { return snapshot.List[*corev1.Pod](c.Snapshot) }
 
+func (c *Cluster) inNamespace() string { return cmp.Or(c.namespace, Namespace) }
+
 func (c *Cluster) uid() types.UID {
+	if c.uids == nil {
+		c.uids = new(int)
+	}
 	*c.uids++
 	return types.UID(fmt.Sprintf("uid-%d", *c.uids))
 }
@@ -81,7 +90,7 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 		change(&template)
 	}
 	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, UID: c.uid()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: name, UID: c.uid()},
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template},
 	}
 	c.Add(d)
@@ -89,7 +98,7 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 	hashed.Labels["pod-template-hash"] = "1"
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.namespace, Name: name + "-1", UID: c.uid(),
+			Namespace: c.inNamespace(), Name: name + "-1", UID: c.uid(),
 			Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(int(replicas))},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
@@ -109,7 +118,7 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 // Pod adds a pod on a node, ready, or one that has waited for five minutes when the node is empty.
 func (c *Cluster) Pod(name, node string, spec corev1.PodSpec, labels map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, UID: c.uid(), Labels: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-5 * time.Minute))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: name, UID: c.uid(), Labels: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-5 * time.Minute))},
 		Spec:       *spec.DeepCopy(),
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
 	}
@@ -139,7 +148,7 @@ func ZoneSpread(app string, maxSkew int32) corev1.TopologySpreadConstraint {
 // Policy adds a ZoneSpreadPolicy for the pods with the label app.
 func (c *Cluster) Policy(app string, change func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
 	p := &v1alpha1.ZoneSpreadPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: app, UID: c.uid(), Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: app, UID: c.uid(), Generation: 1},
 		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 	}
 	if change != nil {
@@ -152,7 +161,7 @@ func (c *Cluster) Policy(app string, change func(*v1alpha1.ZoneSpreadPolicySpec)
 // Gang adds a PodGroup.
 func (c *Cluster) Gang(name string, minMember int32) {
 	c.Add(&schedv1alpha1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, UID: c.uid()}, Spec: schedv1alpha1.PodGroupSpec{MinMember: minMember},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: name, UID: c.uid()}, Spec: schedv1alpha1.PodGroupSpec{MinMember: minMember},
 	})
 }
 
@@ -165,7 +174,7 @@ func (c *Cluster) Budget(app string, minAvailable int32) {
 		}
 	}
 	c.Add(&policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: app, UID: c.uid()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: app, UID: c.uid()},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: ptr.To(intstr.FromInt32(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
 		},
@@ -213,7 +222,7 @@ func (c *Cluster) Reservation(name, app, cpu string, priority int32, unused map[
 	r := &v1alpha1.ZoneReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Generation: 1, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour))},
 		Spec: v1alpha1.ZoneReservationSpec{
-			Owners:   []v1alpha1.ReservationOwner{{Namespace: c.namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
+			Owners:   []v1alpha1.ReservationOwner{{Namespace: c.inNamespace(), PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
 			Slot:     v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
 			Priority: &priority,
 		},
