@@ -561,29 +561,6 @@ func Record(r *v1alpha1.ZoneRebalance, uid types.UID, refused error, now time.Ti
 	}
 }
 
-// MaxPerHour is that of the spec.
-func MaxPerHour(r *v1alpha1.ZoneRebalance) int32 {
-	return ptr.Deref(r.Spec.MaxPerHour, v1alpha1.DefaultMaxPerHour)
-}
-
-// Cooldown is that of the spec.
-func Cooldown(r *v1alpha1.ZoneRebalance) time.Duration {
-	return durationOr(r.Spec.Cooldown, v1alpha1.DefaultCooldown)
-}
-
-// After is that of the spec.
-func After(r *v1alpha1.ZoneRebalance) time.Duration {
-	return durationOr(r.Spec.After, v1alpha1.DefaultAfter)
-}
-
-func durationOr(d *metav1.Duration, text string) time.Duration {
-	if d != nil {
-		return d.Duration
-	}
-	out, _ := time.ParseDuration(text) // a constant
-	return out
-}
-
 // second is a time as the API server keeps it.
 func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 

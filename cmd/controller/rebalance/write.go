@@ -70,8 +70,9 @@ func (c *Controller) writeFrom(ctx context.Context, read, r *v1alpha1.ZoneRebala
 	return true
 }
 
-// evict asks for the eviction of a pod, by its UID, through the Eviction API. It returns nil if the pod ends. An error does not say that the pod
-// is gone, not even a conflict or NotFound: that may be about its budget. The next look shows it.
+// evict asks for the eviction of a pod, by its UID, through the Eviction API. It returns nil if the pod ends. An error
+// does not say that the pod is gone, not even a conflict or NotFound: that may be about its budget. The next look
+// shows it.
 func (c *Controller) evict(ctx context.Context, m *v1alpha1.RebalanceMove) error {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	err := c.shared.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
