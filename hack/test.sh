@@ -44,9 +44,9 @@ LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$|^TestStranger$|^TestUpgrade$|
 # Where races have been found, or goroutines of ours share memory. The rest of the tests drive programs that are built
 # without the detector, or run one goroutine at a time.
 RACE_PACKAGES='^(plugins|plugins/.*|internal/.*|test/framework|survival|cmd/controller|cmd/controller/.*)$'
-# Without these, which take two thirds of the detector's time in test/framework: they compare outcomes or count work over
-# hundreds of gangs, with the same goroutines as the tests beside them.
-RACE_LATER_TESTS='^(TestGangsThatLackDevicesComeToRest|TestOutcomesEqualInTree|TestSearchesForVictimsAreFew)$'
+# Without these, which take most of the detector's time: they compare outcomes or count work over hundreds of gangs or
+# moves, with the same goroutines as the tests beside them.
+RACE_LATER_TESTS='^(TestADayOfATrace|TestGangsThatLackDevicesComeToRest|TestOutcomesEqualInTree|TestSearchesForVictimsAreFew)$'
 
 # compile_ahead PACKAGE... compiles what the tests of these packages need, with a heartbeat; go test would do it in
 # silence. It does so once for these packages and each version of the dependencies: afterwards go test itself has little to
