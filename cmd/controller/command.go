@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"zonewise.dev/cmd/controller/rebalance"
 	"zonewise.dev/cmd/controller/survival"
 	"zonewise.dev/internal/message"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -108,11 +108,9 @@ func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
 			return f.run(cmd.Context())
 		},
 		// Cobra takes the first word as the name; this has help and errors name the program before it.
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: filepath.Base(os.Args[0]) + " " + Name},
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: program.Name() + " " + Name},
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
-	})
+	cmd.SetFlagErrorFunc(program.WithFlags)
 	set := cmd.Flags()
 	set.StringVar(
 		&f.config, "config", "",

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 
 	"zonewise.dev/cmd/controller"
 	"zonewise.dev/internal/metrics"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/plugins"
 )
 
@@ -35,16 +35,14 @@ func newCommand(pack *plugins.Pack) *cobra.Command {
 		options = append(options, app.WithPlugin(name, factory))
 	}
 	cmd := app.NewSchedulerCommand(options...)
-	cmd.Use = programName()
+	cmd.Use = program.Name()
 	cmd.Long += fmt.Sprintf(`
 
 %[1]s %[2]s is a program of its own, the controller beside the scheduler: see %[1]s %[2]s --help.`, cmd.Use, controller.Name)
 	cmd.PreRunE = preflight
 	// The 200 lines of usage would hide the one that says what is wrong.
 	cmd.SilenceUsage = true
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
-	})
+	cmd.SetFlagErrorFunc(program.WithFlags)
 	return cmd
 }
 
@@ -66,14 +64,10 @@ func run(cmd *cobra.Command) int {
 		klog.Background().Error(nil, "Cannot run the scheduler", "reason", line)
 		klog.Flush()
 	} else {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", programName(), line)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", program.Name(), line)
 	}
 	return 1
 }
-
-// programName returns the name by which the program was called: kube-scheduler in the image, zonewise-scheduler after
-// "make build".
-func programName() string { return filepath.Base(os.Args[0]) }
 
 // configFile returns the value of --config.
 func configFile(cmd *cobra.Command) string {

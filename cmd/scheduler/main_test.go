@@ -67,7 +67,7 @@ func runProgram(t *testing.T, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
 	defer cancel()
-	cmd, stdout, stderr := program(ctx, args...)
+	cmd, stdout, stderr := newProcess(ctx, args...)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -77,7 +77,7 @@ func runProgram(t *testing.T, args ...string) result {
 	return result{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 }
 
-func program(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+func newProcess(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Args[0] = "bin/zonewise-scheduler"
@@ -175,7 +175,7 @@ func TestProgramsAreNamedAsTheyAreCalled(t *testing.T) {
 			{args: "controller", want: name + " controller: nothing is turned on: "},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
-			cmd, stdout, stderr := program(ctx, strings.Fields(tc.args)...)
+			cmd, stdout, stderr := newProcess(ctx, strings.Fields(tc.args)...)
 			cmd.Args[0] = path
 			_ = cmd.Run()
 			cancel()
@@ -232,7 +232,7 @@ func TestAskedToStop(t *testing.T) {
 			config := writeConfig(t, writeKubeconfig(t, versionOnly(t)), "")
 			ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
 			defer cancel()
-			cmd, _, stderr := program(ctx, "--config", config, "--bind-address=127.0.0.1", "--secure-port", strconv.Itoa(port))
+			cmd, _, stderr := newProcess(ctx, "--config", config, "--bind-address=127.0.0.1", "--secure-port", strconv.Itoa(port))
 			require.NoError(t, cmd.Start())
 			// The program listens once its signal handler is in place and its profiles are built.
 			require.Eventually(t, func() bool {

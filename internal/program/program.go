@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -25,6 +26,14 @@ const (
 	Misused     = 2   // a flag or an argument is wrong
 	Interrupted = 130 // Ctrl-C, or another signal that ends the process
 )
+
+// Name returns the name by which the program was called: kube-scheduler in the image, zonewise-scheduler after "make build".
+func Name() string { return filepath.Base(os.Args[0]) }
+
+// WithFlags adds to the error about a flag of a command how to list the flags, for cobra.Command.SetFlagErrorFunc.
+func WithFlags(cmd *cobra.Command, err error) error {
+	return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
+}
 
 // Codes are the errors with exit codes of their own. One without a text has been reported already.
 type Codes map[error]int
