@@ -237,8 +237,8 @@ func GangRests(r *v1alpha1.ZoneRebalance, workload string, cooldown time.Duratio
 // are gone.
 func (n *next) beginGang(g *Gang) {
 	begun := second(n.Now)
-	wasRefused := func(m v1alpha1.RebalanceMove) bool { return slices.Contains(g.Bound, m.UID) }
-	n.Status.Moves = slices.DeleteFunc(slices.Clone(n.Status.Moves), wasRefused)
+	refusedBefore := func(m v1alpha1.RebalanceMove) bool { return slices.Contains(g.Bound, m.UID) }
+	n.Status.Moves = slices.DeleteFunc(slices.Clone(n.Status.Moves), refusedBefore)
 	for _, uid := range g.Bound {
 		pod := n.Pods[uid]
 		m := v1alpha1.RebalanceMove{
@@ -262,8 +262,8 @@ func (n *next) forgetGangStop() {
 	for i := range n.Status.Moves {
 		m := &n.Status.Moves[i]
 		failed := m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused
-		isOf := func(g v1alpha1.RebalanceGang) bool { return g.UID == m.PodGroup }
-		if failed && slices.ContainsFunc(n.Status.PartlyBound, isOf) {
+		sameGang := func(g v1alpha1.RebalanceGang) bool { return g.UID == m.PodGroup }
+		if failed && slices.ContainsFunc(n.Status.PartlyBound, sameGang) {
 			return
 		}
 	}

@@ -168,26 +168,33 @@ func (n *next) followEvicting(m *v1alpha1.RebalanceMove) {
 	case n.Now.Sub(m.Begun.Time) > refusedWithin:
 		n.stop(v1alpha1.ReasonEvictionRefused, m, cmp.Or(m.Why, "its eviction was not answered"))
 		n.enter(m, v1alpha1.MoveRefused)
-	case m.PodGroup == "" && n.whyNotMoved(m) != "":
-		m.Why = ShortReason(n.whyNotMoved(m))
-		n.enter(m, v1alpha1.MoveRefused)
 	default:
+		if why := n.whyNotMoved(m); why != "" {
+			m.Why = ShortReason(why)
+			n.enter(m, v1alpha1.MoveRefused)
+			return
+		}
 		n.step.Evict = append(n.step.Evict, *m)
 		n.step.Waits = "the eviction of " + m.Namespace + "/" + m.Name
 		n.again(n.Now.Add(retryAfter))
 	}
 }
 
-// whyNotMoved says why a pod is not to be moved as planned; empty if it is.
+// whyNotMoved says why a pod is not to be moved as planned; empty if it is. For a member of a gang it is empty: its
+// gang decides.
 func (n *next) whyNotMoved(m *v1alpha1.RebalanceMove) string {
 	switch pod, exists := n.Pods[m.UID]; {
+	case m.PodGroup != "":
+		return ""
 	case !exists || pod.Ending:
 		return "is gone"
 	case pod.Zone != m.From:
 		return "is not in zone " + m.From
-	case n.Stays(m.UID) != "":
-		return n.Stays(m.UID)
-	case n.Excess(m.Workload) == 0:
+	}
+	if why := n.Stays(m.UID); why != "" {
+		return why
+	}
+	if n.Excess(m.Workload) == 0 {
 		return "is not too many any more"
 	}
 	return ""
@@ -411,8 +418,8 @@ func (n *next) begin() {
 	}
 }
 
-// mayBeAskedUntil returns until when the eviction of a pod may be asked for by whoever has read the status before its
-// move was refused.
+// mayBeAskedUntil returns until when the eviction of a pod may be asked for by a controller that has read the
+// status before its move was refused.
 func (n *next) mayBeAskedUntil() (end time.Time) {
 	for i := range n.Status.Moves {
 		m := &n.Status.Moves[i]

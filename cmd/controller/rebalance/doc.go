@@ -4,7 +4,7 @@
 // # Contract
 //
 // Nothing is planned until no zone and no policy has changed for spec.after, while the spec is invalid, or while not
-// all of the cluster is known. What was planned before stays in the status meanwhile. A plan is made anew (package
+// all of the cluster is known. What was planned before stays in the status meanwhile. A plan is made again (package
 // zonewise.dev/rebalance) when the cluster has changed since. While not all is known, nothing is said of moves that are
 // under way, either.
 //

@@ -145,7 +145,7 @@ func (l *look) ready(r *v1alpha1.ZoneRebalance, now time.Time) (selects func(*v1
 	}
 	if l.missing != "" {
 		set(metav1.ConditionUnknown, v1alpha1.ReasonSnapshotIncomplete, l.missing)
-		return selects, "the whole cluster to be known"
+		return selects, l.missing
 	}
 	if r.Status.Cluster.Zones != l.zones {
 		r.Status.Cluster.Zones, r.Status.Cluster.Since = l.zones, metav1.NewTime(now.Truncate(time.Second))
@@ -188,7 +188,8 @@ func selectorOf(spec *v1alpha1.ZoneRebalanceSpec) (func(*v1.Pod) bool, error) {
 // evictAll asks for the evictions of a step, within a time after it was written, and writes what was answered.
 func (l *look) evictAll(ctx context.Context, r *v1alpha1.ZoneRebalance, step act.Step, written time.Time) {
 	before := r.DeepCopy()
-	asks, cancel := context.WithTimeout(ctx, act.AskWithin-l.now().Sub(written)) // a client asks again by itself when it is told to
+	// A client that is told to ask again later does so by itself, and is not to do it after that time.
+	asks, cancel := context.WithTimeout(ctx, act.AskWithin-l.now().Sub(written))
 	defer cancel()
 	for i := range step.Evict {
 		if l.now().Sub(written) > act.AskWithin {

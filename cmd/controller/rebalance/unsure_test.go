@@ -88,8 +88,8 @@ func TestEvictionsAreNotAskedForLater(t *testing.T) {
 	require.LessOrEqual(t, s.until[0].Sub(began), time.Since(began)+act.AskWithin)
 }
 
-// TestNothingFollowsFromAnUnknownCluster: while not all of the cluster is known, nobody says what has become of a move, and no pod is asked for
-// again.
+// TestNothingFollowsFromAnUnknownCluster: while not all of the cluster is known, nothing is said of what has become of a move, and no pod is
+// asked for again.
 func TestNothingFollowsFromAnUnknownCluster(t *testing.T) {
 	lack := snapshot.Missing{Resource: "pods", Reason: snapshot.Outdated}
 
