@@ -100,8 +100,9 @@ func (p *PermitGate) skipFilter() *fwk.Status {
 // PreFilterExtensions returns nil: other pods on a node change nothing here.
 func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// startCycle does what each cycle does: it proves that this process leads. The first one goes on when what only the leader does has begun: what
-// follows from it would otherwise look like the work of another process, and nobody would report it.
+// startCycle does what each cycle does: it proves that this process leads. The first one goes on when what only the
+// leader does has begun: what follows from it would otherwise look like the work of another process, and no process
+// would report it.
 func (p *PermitGate) startCycle(ctx context.Context) {
 	p.keptOff.Store(nil)
 	p.shared.leader.Cycle()

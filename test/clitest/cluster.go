@@ -46,9 +46,7 @@ func New() *Cluster {
 // In adds a namespace, and returns the same cluster, to which objects of that namespace are added.
 func (c *Cluster) In(namespace string) *Cluster {
 	c.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	if c.uids == nil {
-		c.uids = new(int)
-	}
+	c.uids = cmp.Or(c.uids, new(int))
 	return &Cluster{Snapshot: c.Snapshot, namespace: namespace, uids: c.uids}
 }
 
@@ -58,9 +56,7 @@ func (c *Cluster) Pods() []*corev1.Pod { return snapshot.List[*corev1.Pod](c.Sna
 func (c *Cluster) inNamespace() string { return cmp.Or(c.namespace, Namespace) }
 
 func (c *Cluster) uid() types.UID {
-	if c.uids == nil {
-		c.uids = new(int)
-	}
+	c.uids = cmp.Or(c.uids, new(int))
 	*c.uids++
 	return types.UID(fmt.Sprintf("uid-%d", *c.uids))
 }
