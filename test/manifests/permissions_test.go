@@ -93,6 +93,7 @@ func (c *cluster) testPermissions(t *testing.T, overlay string) {
 		{verb: "create", resource: "subjectaccessreviews.authorization.k8s.io"},
 		{verb: "create", resource: "leases.coordination.k8s.io", in: "kube-system"},
 		{verb: "update", resource: "leases.coordination.k8s.io", in: "kube-system", name: lease},
+		{verb: "get", resource: "leases.coordination.k8s.io", in: "kube-system", name: otherLease},
 		{verb: "get", resource: "configmaps", in: "kube-system", name: "extension-apiserver-authentication"},
 	}
 	denied := []may{
