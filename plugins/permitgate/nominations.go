@@ -11,6 +11,7 @@ import (
 
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/preempt"
 )
 
 // nominations has the pods that are nominated to nodes in the API, so that a proposal need not ask the framework about
@@ -75,19 +76,10 @@ type nomination struct {
 	node string
 }
 
-// nominee is a pod for the framework's nominator, which uses only GetPod.
-type nominee struct {
-	fwk.PodInfo
-	pod *v1.Pod
-}
-
-// GetPod implements fwk.PodInfo.
-func (n nominee) GetPod() *v1.Pod { return n.pod }
-
 // nominate has the framework keep nodes for pods, until their next cycle or a change of their nominations in the API.
 // It is called without locks.
 func nominate(logger klog.Logger, nominator fwk.PodNominator, nominations []nomination) {
 	for _, n := range nominations {
-		nominator.AddNominatedPod(logger, nominee{pod: n.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: n.node})
+		nominator.AddNominatedPod(logger, preempt.NewPodInfo(n.pod), &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: n.node})
 	}
 }

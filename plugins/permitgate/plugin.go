@@ -171,7 +171,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	f := &eventHandlers{
 		gangs: s.gangs, freed: s.freed, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.CheckNominations, gone: s.preemptor.Gone,
-		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, nominee{pod: pod}) },
+		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, preempt.NewPodInfo(pod)) },
 	}
 	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
 		natives, synced, err := native.Watch(ctx, s.nativeConfig(), factory)

@@ -49,19 +49,12 @@ func (r *running) ownedByAtLeast(info fwk.NodeInfo, priority int32) holds.Owned 
 	return func(claim types.UID) (sum ledger.Resources) {
 		for _, pod := range info.GetPods() {
 			if owner := r.server.OwnerOf(pod.GetPod()); owner != nil && owner.Claim == claim && schedulingv1.PodPriority(pod.GetPod()) >= priority {
-				requests := requestsOf(pod)
+				requests := r.ledger.Requests(pod.GetPod())
 				sum.Add(&requests, 1)
 			}
 		}
 		return sum
 	}
-}
-
-// requestsOf returns what a pod of a cycle asks for, and a place.
-func requestsOf(pod fwk.PodInfo) ledger.Resources {
-	requests := resourcesOf(pod.CalculateResource().Resource)
-	requests.Pods = 1
-	return requests
 }
 
 const (
@@ -82,8 +75,6 @@ type recentNodes struct {
 	// last is the ledger's generation at the time marked, and since that at the time before, which was replaced then.
 	marked      time.Time
 	since, last uint64
-	// partial means that the present cycle has compared some of its nodes only.
-	partial bool
 }
 
 // next returns the nodes that a cycle has to compare; false for all.
@@ -91,8 +82,7 @@ func (n *recentNodes) next(now time.Time) (names []string, some bool) {
 	if now.Sub(n.marked) >= repeatInterval {
 		n.marked, n.since, n.last = now, n.last, n.ledger.Generation()
 	}
-	n.partial = now.Sub(n.swept) < sweepInterval
-	if n.partial {
+	if now.Sub(n.swept) < sweepInterval {
 		return n.ledger.ChangedSince(n.since), true
 	}
 	n.swept = now
@@ -102,6 +92,7 @@ func (n *recentNodes) next(now time.Time) (names []string, some bool) {
 // cycleView shows the nodes of a scheduling cycle to the planner.
 type cycleView struct {
 	nodes  []fwk.NodeInfo
+	ledger *ledger.Ledger
 	server *serve.Server
 	// recent returns the nodes to compare; nil for all.
 	recent func() (names []string, some bool)
@@ -140,7 +131,7 @@ func (v cycleView) Owned(i int) map[types.UID]ledger.Resources {
 	var owned map[types.UID]ledger.Resources
 	for _, pod := range v.nodes[i].GetPods() {
 		if owner := v.server.OwnerOf(pod.GetPod()); owner != nil {
-			requests := requestsOf(pod)
+			requests := v.ledger.Requests(pod.GetPod())
 			owned = ledger.AddTo(owned, owner.Claim, &requests)
 		}
 	}

@@ -88,7 +88,8 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 		return nil
 	}
 	// When called from the search for a better node itself, reject lesser nodes so that only better ones count.
-	if d.inBetterNodeSearch || p.betterElsewhere(ctx, d, pod) {
+	// A hypothetical pod is filtered on copies of nodes that differ from the snapshot, in which the search looks: it has to fit, no more.
+	if d.inBetterNodeSearch || d.refusalRecorded != nil && p.betterElsewhere(ctx, d, pod) {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
 	}
 	return nil
@@ -108,7 +109,7 @@ func (p *ReserveCache) refusal(
 	var lower ledger.Resources // the requests of pods of a lower priority, their number in Pods
 	for _, other := range info.GetPods() {
 		if schedulingv1.PodPriority(other.GetPod()) < d.requester.Priority {
-			requests := requestsOf(other)
+			requests := p.running.ledger.Requests(other.GetPod())
 			lower.Add(&requests, 1)
 		}
 	}

@@ -29,15 +29,12 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	if !imagined && r.waiting.AttemptBegins(pod.UID) {
 		r.server.RequestPass()
 	}
-	if !imagined {
-		r.recent.partial = false
-	}
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
 	if !imagined && !state.IsPodGroupSchedulingCycle() {
 		now := r.clock.Now()
 		r.drift.check(klog.FromContext(ctx), nodes, now)
 		recent := func() ([]string, bool) { return r.recent.next(now) }
-		if result := r.planner.Collect(cycleView{nodes, r.server, recent}); len(result.Changed) > 0 || result.More {
+		if result := r.planner.Collect(cycleView{nodes, r.ledger, r.server, recent}); len(result.Changed) > 0 || result.More {
 			r.server.RequestPass()
 		}
 	}

@@ -47,12 +47,10 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 	return nil
 }
 
-// collectMissed lets reservations take the room of a node that has changed in a way that PreFilter did not look for.
+// collectMissed lets reservations take the room of a node that has changed in a way that PreFilter did not look for, or before a
+// pod-group cycle, in which PreFilter does not look.
 func (p *ReserveCache) collectMissed(nodeName string) {
 	r := p.running
-	if !r.recent.partial {
-		return
-	}
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	info, err := infos.Get(nodeName)
 	if err != nil || r.planner.Knows(nodeName, info.GetGeneration()) {
@@ -62,8 +60,7 @@ func (p *ReserveCache) collectMissed(nodeName string) {
 	if err != nil {
 		return // a snapshot has no errors
 	}
-	r.recent.partial = false
-	if result := r.planner.Collect(cycleView{nodes: nodes, server: r.server}); len(result.Changed) > 0 || result.More {
+	if result := r.planner.Collect(cycleView{nodes: nodes, ledger: r.ledger, server: r.server}); len(result.Changed) > 0 || result.More {
 		r.server.RequestPass()
 	}
 }

@@ -83,14 +83,35 @@ func (p *podInfo) GetPreferredAffinityTerms() []fwk.WeightedAffinityTerm     { r
 func (p *podInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm { return nil }
 func (p *podInfo) CalculateResource() fwk.PodResource                        { return p.resource }
 
-// amounts is what a pod requests. It implements the part of fwk.Resource that nodes use.
+// amounts is what a pod requests. Filters of other plugins may call every method of it.
 type amounts struct {
-	fwk.Resource
 	cpu, memory, storage int64
 	scalar               map[v1.ResourceName]int64
 }
+
+var _ fwk.Resource = &amounts{}
 
 func (a *amounts) GetMilliCPU() int64                            { return a.cpu }
 func (a *amounts) GetMemory() int64                              { return a.memory }
 func (a *amounts) GetEphemeralStorage() int64                    { return a.storage }
 func (a *amounts) GetScalarResources() map[v1.ResourceName]int64 { return a.scalar }
+
+// GetAllowedPodNumber is of nodes alone, as in the framework's own requests of a pod.
+func (*amounts) GetAllowedPodNumber() int { return 0 }
+
+// SetMaxResource raises each amount to that of rl, if that is larger.
+func (a *amounts) SetMaxResource(rl v1.ResourceList) {
+	for name, quantity := range rl {
+		switch name {
+		case v1.ResourceCPU:
+			a.cpu = max(a.cpu, quantity.MilliValue())
+		case v1.ResourceMemory:
+			a.memory = max(a.memory, quantity.Value())
+		case v1.ResourceEphemeralStorage:
+			a.storage = max(a.storage, quantity.Value())
+		case v1.ResourcePods:
+		default:
+			a.scalar[name] = max(a.scalar[name], quantity.Value())
+		}
+	}
+}
