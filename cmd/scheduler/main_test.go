@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -86,6 +87,24 @@ func newProcess(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, std
 	cmd.Env = append(cmd.Env, "KUBERNETES_SERVICE_HOST=", "KUBERNETES_SERVICE_PORT=", "KUBERNETES_MASTER=")
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
+}
+
+// lockedBuffer is what a running program has written so far.
+type lockedBuffer struct {
+	mu      sync.Mutex // guards written
+	written bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.written.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.written.String()
 }
 
 // writeFile writes a file into the test's directory and returns its path.
@@ -280,12 +299,58 @@ func TestBusyPort(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`^zonewise-scheduler: .*127\.0\.0\.1:%d: bind: address already in use; stop the process that has the port, or choose another one with --secure-port$`, port), got.reason(t))
 }
 
+// TestAPIServerThatIsNotThere yet: the program says so once and waits, since ending would put its kubelet's backoff in front of all pods. When
+// the server comes, it goes on.
 func TestAPIServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	address := "http://" + closedPort(t)
-	got := runProgram(t, "--config", writeConfig(t, writeKubeconfig(t, address), ""), "--secure-port=0")
+	address := closedPort(t)
+	ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
+	defer cancel()
+	cmd, _, _ := newProcess(ctx, "--config", writeConfig(t, writeKubeconfig(t, "http://"+address), ""), "--secure-port=0")
+	log := &lockedBuffer{}
+	cmd.Stderr = log
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	warned := func() int {
+		return strings.Count(log.String(), "the API server has not answered, and the scheduler waits for it")
+	}
+	require.Eventually(t, func() bool { return warned() > 0 }, processTimeout, 20*time.Millisecond, "stderr:\n%s", log)
+
+	listed := make(chan struct{}, 1)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			select {
+			case listed <- struct{}{}:
+			default:
+			}
+		}
+		http.NotFound(w, r)
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+	select {
+	case <-listed: // upstream lists what it schedules on
+	case err := <-ended:
+		t.Fatalf("the program has ended: %v\n%s", err, log)
+	case <-ctx.Done():
+		t.Fatalf("the program does not go on when the server is there:\n%s", log)
+	}
+	require.Equal(t, 1, warned(), "it is said once:\n%s", log)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, <-ended, "stderr:\n%s", log)
+}
+
+// TestAPIServerOfAnotherAuthority is not waited for.
+func TestAPIServerOfAnotherAuthority(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	got := runProgram(t, "--config", writeConfig(t, writeKubeconfig(t, server.URL), ""), "--secure-port=0")
 	require.Equal(t, 1, got.code, got.stderr)
-	require.Regexp(t, "^zonewise-scheduler: the API server "+address+" has not answered for 10s: dial tcp .*; check that it runs and that the kubeconfig names its address and certificate authority$", got.reason(t))
+	require.Regexp(t, "^zonewise-scheduler: the API server "+server.URL+" is not known: .*certificate signed by unknown authority; correct the certificate authority in the kubeconfig$", got.reason(t))
 }
 
 func TestAPIServerThatRefusesTheCredentials(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	// apiServerGrace is how long an API server may take to answer at the start: what
+	// apiServerGrace is how long an API server may take to answer at the start before the log says so: what
 	// kube-controller-manager gives it.
 	apiServerGrace = 10 * time.Second
 	// apiServerPoll is the pause between two attempts.
@@ -28,8 +29,8 @@ const (
 )
 
 // preflight checks, before upstream builds anything, that the configuration can be read, that PermitGate comes in the right
-// order, and that the API server answers. Upstream retries an unreachable API server for ever and, at the default
-// verbosity, in silence.
+// order, and that the API server takes the credentials. Upstream retries an unreachable API server for ever and, at the default
+// verbosity, in silence: preflight says so once, and goes on.
 func preflight(cmd *cobra.Command, _ []string) error {
 	if flagValue(cmd, "version") != "false" {
 		return nil // upstream prints the version and exits
@@ -58,7 +59,7 @@ func preflight(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return clientError{err}
 	}
-	return waitForAPIServer(ctx, config, apiServerGrace)
+	return checkAPIServer(ctx, config, apiServerGrace)
 }
 
 // clientConfig finds the API server as upstream does, without upstream's warnings, which would appear
@@ -72,9 +73,11 @@ func clientConfig(master, kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags(master, kubeconfig)
 }
 
-// waitForAPIServer returns nil as soon as the API server answers a request, and an error that names the
-// server when it does not within grace, or when it refuses the credentials.
-func waitForAPIServer(ctx context.Context, config *rest.Config, grace time.Duration) error {
+// checkAPIServer returns an error that names the API server for what no waiting mends: it refuses the credentials, or its certificate is of
+// an authority that the kubeconfig does not name. It returns nil as soon as a request is answered. A server that does not answer within grace is
+// left to upstream, which tries again for ever: a process that ended here would wait for its kubelet's backoff, of up to five minutes, after
+// the server is back.
+func checkAPIServer(ctx context.Context, config *rest.Config, grace time.Duration) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = apiServerTimeout
 	client, err := discovery.NewDiscoveryClientForConfig(config)
@@ -97,16 +100,20 @@ func waitForAPIServer(ctx context.Context, config *rest.Config, grace time.Durat
 		logger.V(1).Info("The API server does not answer yet", "server", config.Host, "err", last)
 		return false, nil
 	})
+	if err == nil {
+		return nil
+	}
 	// Name the address once, without the query of the probe.
 	if request, ok := errors.AsType[*url.Error](last); ok {
 		last = request.Err
 	}
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsUnauthorized(last):
+	if apierrors.IsUnauthorized(last) {
 		return fmt.Errorf("the API server %s refuses the credentials: %w; renew the token or certificate in the kubeconfig", config.Host, last)
-	default:
-		return fmt.Errorf("the API server %s has not answered for %v: %w; check that it runs and that the kubeconfig names its address and certificate authority", config.Host, grace, last)
 	}
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](last); unknown {
+		return fmt.Errorf("the API server %s is not known: %w; correct the certificate authority in the kubeconfig", config.Host, last)
+	}
+	logger.Info("Warning: the API server has not answered, and the scheduler waits for it; check that it runs and that the kubeconfig names its address",
+		"server", config.Host, "waited", grace, "err", last)
+	return nil
 }
