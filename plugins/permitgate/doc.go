@@ -7,10 +7,9 @@
 //
 // docs/permitgate.md says what becomes of a gang, step by step. What the code relies on:
 //
-//   - A pod without the label passes through every extension point untouched, but it does not take room that a starving
-//     gang collects, nor that of a member which has just lost its node. A pod with spec.schedulingGroup is package
-//     native's.
-//   - A gang that waits holds only the nodes of its round, of a release, or of a preemption.
+//   - A pod without the label passes through every extension point untouched, but it does not come to nodes that a starving
+//     gang keeps. A pod with spec.schedulingGroup is package native's.
+//   - A gang that waits holds only the nodes of its round, of a release, or of a preemption. One that starves keeps nodes.
 //   - No member is released unless at least minMember members are bound or wait with it, kept by this plugin alone; none
 //     is bound unless a quorum is prepared and nothing can stop its binds.
 //   - When the quorum can no longer be reached, every waiting member is rejected, so that Unreserve frees what it took,
@@ -34,8 +33,8 @@
 //	handlers.go     the informers' events; claims.go: claims of members that do not exist
 //	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again
 //	worker.go       has done what the gangs decide (package execute)
-//	victims.go      preemption (package preempt); keptroom.go: kept nodes whose nominations are missing for a moment
-//	collect.go      room that a starving gang collects
+//	victims.go      preemption (package preempt)
+//	starving.go     which nodes a starving gang keeps; nodeclaim.go: from whom
 //	native          gangs of Kubernetes' own API, with the same state machine
 //	serve           statuses, events and conditions
 //

@@ -29,8 +29,10 @@ type gangEntry struct {
 	priorities map[int32]int
 	foreign    map[string]int
 	unbound    int
-	claimless  int // how many wait for a claim that does not exist
-	nominated  int // how many without a node are nominated in the API
+	// lostNodes are the nodes of bound members that the gang has lost and not replaced.
+	lostNodes map[string]struct{}
+	claimless int // how many wait for a claim that does not exist
+	nominated int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
 	// woken is true if room has become free for which the gang is looked at again when its pause is over.
@@ -87,9 +89,7 @@ type preemption struct {
 // preemptedNode is a node that a member gets by a preemption.
 type preemptedNode struct {
 	name string
-	// gone is the member if it has left the gang, and keptUntil until when another that asks for the same is awaited.
-	gone      *member
-	keptUntil time.Time
+	gone *member // the member if it has left the gang, until another comes that asks for the same
 }
 
 // waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and any that becomes free
@@ -126,6 +126,17 @@ func (e *gangEntry) add(uid types.UID, m *member) {
 	e.remove(uid)
 	e.pods[uid] = m
 	e.countPod(m, 1)
+}
+
+// noteLost notes that a pod leaves the gang, with the node that it has, if any.
+func (e *gangEntry) noteLost(pod *v1.Pod) {
+	if pod.Spec.NodeName == "" {
+		return
+	}
+	if e.lostNodes == nil {
+		e.lostNodes = map[string]struct{}{}
+	}
+	e.lostNodes[pod.Spec.NodeName] = struct{}{}
 }
 
 // podOf returns the pod of a member, nil if it is gone.
@@ -254,12 +265,12 @@ func (e *gangEntry) keepsRoomUntil() time.Time {
 }
 
 // awaitReplacement keeps the node that a member gets by a preemption for another, as the member leaves the gang.
-func (e *gangEntry) awaitReplacement(uid types.UID, now time.Time) {
+func (e *gangEntry) awaitReplacement(uid types.UID) {
 	if e.preempting == nil || e.pods[uid] == nil {
 		return
 	}
 	if node, gets := e.preempting.nodes[uid]; gets {
-		e.preempting.nodes[uid] = preemptedNode{node.name, e.pods[uid], now.Add(replacementGrace)}
+		e.preempting.nodes[uid] = preemptedNode{node.name, e.pods[uid]}
 	}
 }
 

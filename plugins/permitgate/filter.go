@@ -8,14 +8,14 @@ import (
 )
 
 // Filter confines the members of a packed gang to its domain. The result of PreFilter is not enough: the framework
-// tries a pod's nominated node before it looks at that result. It also keeps other pods from the room that a gang
-// collects.
+// tries a pod's nominated node before it looks at that result. It also keeps other pods off the nodes that a
+// starving gang keeps.
 func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := p.gangs.collecting.claim.Load(); c != nil && p.keepsOff(c, state, pod, info) {
+	if c := p.gangs.keeping.claim.Load(); c != nil && p.keepsOff(c, state, pod, info) {
 		if p.keptOff.Swap(c) == nil && state.IsPodGroupSchedulingCycle() { // which has no PostFilter for pods
 			p.noteKeptOff(pod)
 		}
-		return fwk.NewStatus(fwk.Unschedulable, "the gang "+c.gang.key.String()+" collects this room") // victims may help
+		return fwk.NewStatus(fwk.Unschedulable, "the gang "+c.gang.key.String()+" keeps this node") // victims may help
 	}
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang must be in one domain of "+a.confined.key)

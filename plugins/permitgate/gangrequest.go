@@ -31,9 +31,9 @@ type gangRequest struct {
 	// may still be there.
 	knownNodes map[types.UID]string
 	victims    map[types.UID]string
-	// boundOn are the nodes of bound members.
-	boundOn []string
-	members map[types.UID]bool // all of them
+	// boundOn are the nodes of bound members, lostNodes those of members that a running gang has lost.
+	boundOn, lostNodes []string
+	members            map[types.UID]bool // all of them
 	// neverPreempts is true if a member must not preempt.
 	neverPreempts bool
 }
@@ -52,6 +52,9 @@ func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangReque
 		}
 		req.proposal.Topology = proposal.Topology{Key: e.settings.topology.Key, Required: e.settings.topology.Required, Tried: e.tried}
 		req.boundOn = e.nodesInUse()
+		if req.running {
+			req.lostNodes = slices.Sorted(maps.Keys(e.lostNodes))
+		}
 		for uid := range e.pods {
 			req.members[uid] = true
 		}
@@ -122,16 +125,22 @@ func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
 	return true
 }
 
-// proposeKnown returns a proposal of the nodes that the members were given before.
-func (req *gangRequest) proposeKnown(nodes []fwk.NodeInfo) proposal.Result {
-	at := make(map[string]int, len(req.knownNodes))
-	for i, info := range nodes {
+// proposeKnown returns a proposal of the nodes that the members were given before, as far as these have room.
+func (req *gangRequest) proposeKnown(view *clusterView) proposal.Result {
+	at := make(map[string]int, len(view.nodes))
+	for i, info := range view.nodes {
 		at[info.Node().Name] = i
 	}
+	bound, fits := proposal.NewBound(req.proposal), map[int]int{}
 	r := proposal.Result{Verdict: proposal.Proposed, Rings: make([][]int, len(req.proposal.Classes))}
 	for c := range req.proposal.Classes {
 		for _, uid := range req.proposal.Classes[c].Members {
-			if i, there := at[req.knownNodes[uid]]; there {
+			i, there := at[req.knownNodes[uid]]
+			if _, looked := fits[i]; there && !looked {
+				fits[i] = bound.Node(view, i)
+			}
+			if there && fits[i] > 0 {
+				fits[i]--
 				r.Slots = append(r.Slots, proposal.Slot{Member: uid, Class: c, At: i, Ring: len(r.Rings[c])})
 				r.Rings[c] = append(r.Rings[c], i)
 			}

@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,8 +20,8 @@ type gangs struct {
 	clock  clock.WithTicker
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
-	agenda     *agenda.Agenda[types.NamespacedName]
-	collecting *collecting
+	agenda  *agenda.Agenda[types.NamespacedName]
+	keeping *keeping
 
 	mu             sync.Mutex // guards everything below, the gangs included
 	byKey          map[types.NamespacedName]*gangEntry
@@ -32,10 +31,6 @@ type gangs struct {
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
-	// keeping are those with members for which nodes are kept; keepsNodes is whether there are any, for scheduling
-	// cycles, which need no lock for a look.
-	keeping    map[*gangEntry]struct{}
-	keepsNodes atomic.Bool
 	// roomLeft is called when a gang's round has ended without all of its members, for whose room other gangs may wait.
 	roomLeft func(key types.NamespacedName)
 	// abandon ends a gang's preemption.
@@ -47,9 +42,9 @@ type gangs struct {
 func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[types.NamespacedName](c)
 	return &gangs{
-		clock: c, agenda: a, collecting: newCollecting(a),
+		clock: c, agenda: a, keeping: newKeeping(a),
 		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{},
-		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{}, keeping: map[*gangEntry]struct{}{},
+		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
 	}
 }
 
@@ -145,8 +140,6 @@ func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) 
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.settlePlanLocked(e)
-	setIn(g.keeping, e, e.keepsNodes())
-	g.keepsNodes.Store(len(g.keeping) > 0)
 	setIn(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
 	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 	e.woken, e.awaitsHint = e.woken && lacksRoom, e.awaitsHint && lacksRoom
@@ -183,7 +176,8 @@ func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
 	}
 }
 
-// settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and collecting.
+// settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and nodes
+// that are kept.
 func (g *gangs) settlePlanLocked(e *gangEntry) {
 	if round := e.gang.RoundNumber(); round != e.plan.round {
 		if len(e.plan.members) > 0 {
@@ -208,7 +202,10 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		e.preempting = nil // a round that begins keeps its nodes
 	}
 	if !e.gang.LacksQuorum() {
-		g.collecting.stop(gangID{key: e.key})
+		if phase != gang.Pending {
+			e.lostNodes = nil
+		}
+		g.keeping.stop(gangID{key: e.key})
 	}
 }
 

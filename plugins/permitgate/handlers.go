@@ -179,7 +179,8 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.update(key, func(e *gangEntry, now time.Time) {
-		e.awaitReplacement(pod.UID, now)
+		e.awaitReplacement(pod.UID)
+		e.noteLost(pod)
 		e.remove(pod.UID)
 		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)

@@ -33,8 +33,8 @@ func (n *nativePlan) Clone() fwk.StateData { return n }
 // a run decides for all, by the nodes of that run: for a preemption these are without the victims.
 func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.native.PreFilter(pod) {
-		p.takesBefore = nil
-		return nil, p.skipFilter()
+		p.groupNodes = nil
+		return nil, p.skipFilter(pod)
 	}
 	run := state.GetPodGroupSchedulingCycle()
 	data, _ := run.Read(nativePlanKey) // not found is the only error
@@ -47,7 +47,7 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 	case plan.refused != nil:
 		return nil, plan.refused
 	case plan.confined == domain{}:
-		return nil, p.skipFilter()
+		return nil, p.skipFilter(pod)
 	}
 	state.Write(attemptKey, &attempt{confined: plan.confined, nodes: plan.nodes})
 	return &fwk.PreFilterResult{NodeNames: plan.nodes}, nil
@@ -57,7 +57,7 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
 	ask, ok := p.native.Request(pod)
 	if !ask.Preempting {
-		p.takesBefore = nil
+		p.groupNodes = nil
 	}
 	if !ok {
 		return &nativePlan{}
@@ -66,8 +66,8 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		return &nativePlan{refused: p.refusal(gangID{ask.Key, true}, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	}
 	if !ask.Preempting {
-		if c := p.gangs.collecting.claim.Load(); c != nil && c.concerns(pod) {
-			p.takesBefore = c.takesByNode(nodes)
+		if c := p.gangs.keeping.claim.Load(); c != nil && c.concerns(pod) {
+			p.groupNodes = keptNodes(c, nodes)
 		}
 	}
 	plan, answer := &nativePlan{}, native.Plan{}
@@ -78,7 +78,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		result := p.proposer.makeProposal(ctx, state, req, nodes)
 		p.proposer.observe(ctx, req, result, began)
 		if !ask.Preempting {
-			p.collector.collectForStarving(ctx, req, result)
+			p.keeper.keepForStarving(ctx, req, result, false)
 		}
 		switch {
 		case result.proposal.Verdict == proposal.Exhausted:
@@ -112,7 +112,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 // nativeRequest is the input of a proposal for a native gang. pod is the member in the cycle.
 func nativeRequest(ask *native.Request, pod *v1.Pod) *gangRequest {
 	req := &gangRequest{
-		gangID: gangID{ask.Key, true}, readySince: ask.ReadySince, running: ask.Running, pods: ask.Missing, members: ask.Members, boundOn: ask.PlacedOn,
+		gangID: gangID{ask.Key, true}, readySince: ask.ReadySince, running: ask.Running, pods: ask.Missing, members: ask.Members, boundOn: ask.PlacedOn, lostNodes: ask.LostNodes,
 		minMember: ask.MinMember, rank: podgroup.Rank{Priority: corev1.PodPriority(pod), Created: ask.Created, Key: ask.Key},
 	}
 	req.proposal.Need = ask.Need

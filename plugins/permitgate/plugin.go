@@ -123,8 +123,8 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 			runner: runner, filters: newProfileFilters(runner), holds: s.holds,
 		},
 	}
-	p.collector = &collector{
-		collecting: s.gangs.collecting, proposer: p.proposer, after: s.args.StarvationAfter.Duration,
+	p.keeper = &keeper{
+		keeping: s.gangs.keeping, proposer: p.proposer, after: s.args.StarvationAfter.Duration,
 		whileKnown: func(gang gangID, f func()) {
 			if gang.native {
 				s.native.Change(gang.key, f)
@@ -211,7 +211,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 func (s *Shared) nativeConfig() native.Config {
 	return native.Config{
 		Clock: s.clock, Gang: s.gangs.config, Executor: s.executor(),
-		Pause: lookPause, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.collecting.stop(gangID{key, true}) },
+		Pause: lookPause, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.keeping.stop(gangID{key, true}) },
 	}
 }
 
@@ -305,19 +305,19 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 
 // PermitGate is the plugin of one profile.
 type PermitGate struct {
-	handle    fwk.Handle
-	shared    *Shared
-	gangs     *gangs
-	native    *native.Gangs // nil if they are not guarded
-	proposer  *proposer
-	victims   *victimSearch
-	collector *collector
-	begun     sync.Once // in the first cycle
+	handle   fwk.Handle
+	shared   *Shared
+	gangs    *gangs
+	native   *native.Gangs // nil if they are not guarded
+	proposer *proposer
+	victims  *victimSearch
+	keeper   *keeper
+	begun    sync.Once // in the first cycle
 
-	keptOff atomic.Pointer[roomClaim] // what has kept the pod in its cycle off a node, nil if nothing has
-	// takesBefore is of the run of a pod-group cycle, nil unless a gang collects from which its pods are kept off; only
-	// scheduling cycles use it.
-	takesBefore *takesByNode
+	keptOff atomic.Pointer[nodeClaim] // what has kept the pod in its cycle off a node, nil if nothing has
+	// groupNodes are the kept nodes as a guarded pod-group cycle has found them, by name, nil if its pods are not kept
+	// off any: when it looks for victims, kube-scheduler shows the nodes without these. Only scheduling cycles use it.
+	groupNodes map[string]fwk.NodeInfo
 }
 
 var (

@@ -56,7 +56,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	}
 	if mayPreempt {
 		p.noteKeptOff(pod)
-		p.collector.collectForReplacement(key)
+		p.keepForReplacement(ctx, state, key, pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if hinted {
@@ -65,11 +65,23 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
 }
 
-// noteKeptOff remembers a pod that found no node because a gang collects room, the end of which is no event for the pod.
+// noteKeptOff remembers a pod that found no node because a gang keeps some, the end of which is no event for the pod.
 func (p *PermitGate) noteKeptOff(pod *v1.Pod) {
 	if c := p.keptOff.Load(); c != nil {
-		p.gangs.collecting.noteRefused(pod, c.gang)
+		p.gangs.keeping.noteRefused(pod, c)
 	}
+}
+
+// keepForReplacement lets a running gang keep nodes whose quorum lacks only this member, which fits nowhere.
+func (p *PermitGate) keepForReplacement(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod) {
+	lacksOne := false
+	p.gangs.read(key, func(e *gangEntry) { lacksOne = e.awaitsReplacement() })
+	if !lacksOne {
+		return
+	}
+	req, result := p.proposer.requestAfterFailure(ctx, state, key, pod)
+	result.refusal.Cause = gang.CauseNoRoom
+	p.keeper.keepForStarving(ctx, req, result, true)
 }
 
 // nominationOf returns the nomination of a member that found no node: to the node that is kept for it, or else to none,

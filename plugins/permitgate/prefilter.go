@@ -66,7 +66,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 		return p.preFilterNative(ctx, state, pod, nodes)
 	}
 	if !ok || pod.Spec.NodeName != "" {
-		return nil, p.skipFilter()
+		return nil, p.skipFilter(pod)
 	}
 	began := p.gangs.clock.Now()
 	a, status := p.beginAttempt(ctx, state, key, pod, nodes)
@@ -82,16 +82,16 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	case len(a.hinted) > 0:
 		a.nodes = sets.New(a.hinted...)
 	case a.confined == domain{}:
-		return nil, p.skipFilter()
+		return nil, p.skipFilter(pod)
 	default:
 		a.nodes = a.confined.nodes(nodes)
 	}
 	return &fwk.PreFilterResult{NodeNames: a.nodes}, nil // Filter confines it too, on the node that it is nominated to
 }
 
-// skipFilter has the cycle go without this plugin's Filter, unless a gang collects room.
-func (p *PermitGate) skipFilter() *fwk.Status {
-	if p.gangs.collecting.claim.Load() != nil {
+// skipFilter has a pod's cycle go without this plugin's Filter, unless a starving gang keeps nodes from the pod.
+func (p *PermitGate) skipFilter(pod *v1.Pod) *fwk.Status {
+	if claim := p.gangs.keeping.claim.Load(); claim != nil && claim.concerns(pod) {
 		return nil
 	}
 	return fwk.NewStatus(fwk.Skip)
@@ -180,7 +180,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	if result.proposal.Verdict != proposal.Unproven { // then it waits for another gang, and may well have room
 		victims, preempts = p.victims.find(ctx, state, req, result)
 		if !preempts {
-			p.collector.collectForStarving(ctx, req, result)
+			p.keeper.keepForStarving(ctx, req, result, false)
 		}
 	}
 	took := p.gangs.clock.Since(began)

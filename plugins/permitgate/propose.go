@@ -91,7 +91,7 @@ func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *
 	result := &proposalResult{view: p.viewFor(req, nodes)}
 	req.proposal.Cluster = result.view
 	if len(req.knownNodes) >= req.proposal.Need && req.victimsGone(p.handle.SnapshotSharedLister().NodeInfos()) {
-		result.proposal = req.proposeKnown(nodes)
+		result.proposal = req.proposeKnown(result.view)
 		if len(result.proposal.Slots) >= req.proposal.Need {
 			return result
 		}

@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,17 +12,10 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// Reserve records where a member goes, so that another of its gang may have the node that was planned for it. It fails
-// with an error, so that the pod is retried, if the pod would take the room of a member that has just lost its node.
+// Reserve records where a member goes, so that another of its gang may have the node that was planned for it.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	key, ok := podgroup.Of(pod)
-	if state.IsPodGroupSchedulingCycle() {
-		return nil
-	}
-	if err := p.checkKeptRoom(pod, key, nodeName); err != nil {
-		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
-	}
-	if !ok {
+	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
 	a := attemptOf(state)

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/preempt"
 )
 
 // TestMemberThatIsBeingBoundIsNoSpareOne: its bind cannot be stopped, and its pod does not name the node yet. Without
@@ -36,34 +35,4 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	found := (&victimSearch{gangs: g}).gangOf()(bound)
 	require.Equal(t, 2, found.MinMember)
 	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
-}
-
-// TestPreemptedNodesAreKeptAtOnce: a member that was sent back before its gang preempts is in no queue for a moment,
-// where no nomination keeps its node.
-func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	g, key := newGangs(clock), types.NamespacedName{Namespace: "default", Name: "train"}
-	other := types.NamespacedName{Namespace: "default", Name: "other"}
-	g.change(key, func(e *gangEntry, now time.Time) {
-		e.gang.SetGroup(gang.Spec{MinMember: 2}, now)
-		for _, uid := range []types.UID{"train-0", "train-1"} {
-			e.add(uid, &member{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(uid), UID: uid}}})
-			e.gang.SetPod(uid, gang.Pod{}, now)
-		}
-	})
-	require.Empty(t, g.keptOn("a1", other))
-	g.change(key, func(e *gangEntry, _ time.Time) {
-		e.beginPreemption(&preempt.Result{Nodes: map[types.UID]string{"train-1": "a1"}})
-	})
-	require.Len(t, g.keptOn("a1", other), 1)
-	require.Empty(t, g.keptOn("a2", other))
-	require.Empty(t, g.keptOn("a1", key))
-
-	g.change(key, func(e *gangEntry, now time.Time) {
-		e.awaitReplacement("train-1", now)
-		e.remove("train-1")
-	})
-	require.Len(t, g.keptOn("a1", other), 1, "for the member that replaces it")
-	clock.Step(replacementGrace)
-	require.Empty(t, g.keptOn("a1", other))
 }

@@ -50,9 +50,9 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 // actOnCluster wakes those that may be helped by what has changed for all.
 func (w *worker) actOnCluster(logger klog.Logger) {
 	now := w.gangs.clock.Now()
-	ended, refused, again := w.gangs.collecting.takeEnded(now)
+	ended, refused, again := w.gangs.keeping.takeEnded(now)
 	if ended {
-		logger.V(4).Info("No gang collects room any more", "pods", len(refused))
+		logger.V(4).Info("Nodes are not kept any more", "pods", len(refused))
 		w.profiles.any().Activate(logger, refused)
 		w.freed.note(clusterKey)
 	}

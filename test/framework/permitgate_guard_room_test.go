@@ -29,9 +29,9 @@ func (c *cluster) createFullNodes(nodes int) {
 	c.quiet()
 }
 
-// TestStarvingNativeGangCollects: a native gang that has waited for long keeps what becomes free, piece by piece, and gives it back when its time is over. With
+// TestStarvingNativeGangKeepsNodes: a native gang that has waited for long keeps what becomes free, piece by piece, and gives it back when its time is over. With
 // GangScheduling alone small pods take each piece, and the gang waits as long as there are some.
-func TestStarvingNativeGangCollects(t *testing.T) {
+func TestStarvingNativeGangKeepsNodes(t *testing.T) {
 	const gang, waves = 3, 5
 	// churn has the pods that run end one after the other, while as many others wait as ever.
 	churn := func(c *cluster, names []string) (bound bool) {
@@ -53,7 +53,7 @@ func TestStarvingNativeGangCollects(t *testing.T) {
 		c.createFullNodes(gang)
 		names := c.createNativeGang("g", gang)
 		c.starve(names...)
-		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", "has been refused for 20s"))
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", "has been refused for 20s"))
 		require.True(t, churn(c, names))
 		c.requireBound(names...)
 
@@ -80,7 +80,7 @@ func TestStarvingNativeGangCollects(t *testing.T) {
 		c.create(nativeMember("another", "another-0"))
 		c.delete("small-0", "small-1")
 		c.requireUnbound(append(names, "other", "another-0")...)
-		require.Contains(t, c.refused("other"), "the gang default/g collects this room")
+		require.Contains(t, c.refused("other"), "the gang default/g keeps this node")
 		c.pass(time.Minute)
 		require.Len(t, c.boundAmong("other", "another-0"), 2, "neither waits for a backoff")
 	})
@@ -98,8 +98,8 @@ func TestStarvingNativeGangCollects(t *testing.T) {
 	})
 }
 
-// TestNativeGangThatLostAMemberCollects at once: another pod of its priority does not take the room that comes back.
-func TestNativeGangThatLostAMemberCollects(t *testing.T) {
+// TestNativeGangThatLostAMemberKeepsNodes at once: another pod of its priority does not take the room that comes back.
+func TestNativeGangThatLostAMemberKeepsNodes(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)
 		c.start(withArgs(guarded))
@@ -109,7 +109,7 @@ func TestNativeGangThatLostAMemberCollects(t *testing.T) {
 		c.requireBound("thief")
 		c.create(nativeMember("g", "g-2"))
 		c.requireUnbound("g-2")
-		c.requireEvent("PodGroup g GangCollectsRoom", "lacks members of its quorum")
+		c.requireEvent("PodGroup g GangKeepsNodes", "lacks members of its quorum")
 		c.create(member("", "other"))
 		c.delete("thief")
 		c.requireBound("g-2")
@@ -117,9 +117,9 @@ func TestNativeGangThatLostAMemberCollects(t *testing.T) {
 	})
 }
 
-// TestGangsOfBothAPIsCollectInTurn: one at a time, the oldest first, and a gang keeps nothing from its own members, but from those of the gang of the other API that
+// TestGangsOfBothAPIsKeepNodesInTurn: one at a time, the oldest first, and a gang keeps nothing from its own members, but from those of the gang of the other API that
 // has its name.
-func TestGangsOfBothAPIsCollectInTurn(t *testing.T) {
+func TestGangsOfBothAPIsKeepNodesInTurn(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.start(withArgs(`{"nativeGroups": "Guard", "initialBackoff": "1s", "maxBackoff": "1s", "starvationAfter": "1m", "gangPreemption": false}`))
@@ -128,7 +128,7 @@ func TestGangsOfBothAPIsCollectInTurn(t *testing.T) {
 		c.pass(30 * time.Second)
 		c.groups.set("g", 2)
 		c.create(member("g", "crd-0"), member("g", "crd-1"))
-		c.eventually("one collects", func() bool { return c.recorder.count("PodGroup g GangCollectsRoom", "") == 1 })
+		c.eventually("one collects", func() bool { return c.recorder.count("PodGroup g GangKeepsNodes", "") == 1 })
 		c.delete("small-0")
 		c.requireUnbound(append(native, "crd-0", "crd-1")...)
 		c.delete("small-1")
@@ -138,9 +138,9 @@ func TestGangsOfBothAPIsCollectInTurn(t *testing.T) {
 	})
 }
 
-// TestCollectingForbidsNoPreemption that kube-scheduler would make alone: neither that of the native gang that collects, nor that of others of its priority, of which a pod or
+// TestKeptNodesForbidNoPreemption that kube-scheduler would make alone: neither that of the native gang that collects, nor that of others of its priority, of which a pod or
 // a gang takes the room of pods that it has evicted itself.
-func TestCollectingForbidsNoPreemption(t *testing.T) {
+func TestKeptNodesForbidNoPreemption(t *testing.T) {
 	start := func(t *testing.T) (c *cluster, names []string) {
 		t.Helper()
 		c = newGangCluster(t)
@@ -154,7 +154,7 @@ func TestCollectingForbidsNoPreemption(t *testing.T) {
 		c.createPriorityGang("g", 4, 10)
 		names = []string{"g-0", "g-1", "g-2", "g-3"}
 		c.starve(names...)
-		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", ""))
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
 		return c, names
 	}
 	lower := func(c *cluster, names ...string) { // which no API server allows
@@ -185,13 +185,13 @@ func TestCollectingForbidsNoPreemption(t *testing.T) {
 		c.createPriorityGang("g", 3, 10)
 		names := []string{"g-0", "g-1", "g-2"}
 		c.starve(names...)
-		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", ""))
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
 		c.create(member("", "other").Priority(10))
 		require.Less(t, c.requireBound("other"), 10*time.Second, "as long as it collects")
 		require.False(t, c.exists("low"))
 		c.create(member("", "another").Priority(10))
 		c.requireUnbound(append(names, "another")...)
-		require.Contains(t, c.refused("another"), "the gang default/g collects this room")
+		require.Contains(t, c.refused("another"), "the gang default/g keeps this node")
 		require.True(t, c.exists("same"))
 	})
 	nativeBubble(t, "another gang's", func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestUnguardedGroupsAreKeptOff(t *testing.T) {
 		c.quiet()
 		c.createBasicGroup("basic", "basic-0", 0)
 		c.requireUnbound(append(names, "basic-0")...)
-		require.Contains(t, c.refused("basic-0"), "the gang default/g collects this room")
+		require.Contains(t, c.refused("basic-0"), "the gang default/g keeps this node")
 		c.pass(time.Minute)
 		c.requireUnbound(names...)
 		require.Equal(t, []string{"basic-0"}, c.boundAmong("basic-0"), "it does not wait for a backoff")
@@ -281,17 +281,17 @@ func TestClaimOfAnotherGangWakes(t *testing.T) {
 		c.pass(15 * time.Second)
 		require.NoError(t, createNativeGang(t.Context(), c.client, "first", 2)) // which goes first by its name
 		c.create(in("b", nativeMember("first", "first-0")), in("b", nativeMember("first", "first-1")))
-		c.eventually("second collects", func() bool { return c.recorder.count("PodGroup second GangCollectsRoom", "") == 1 })
+		c.eventually("second collects", func() bool { return c.recorder.count("PodGroup second GangKeepsNodes", "") == 1 })
 		c.create(in("a", member("", "other")))
 		c.delete("small-a-0")
-		require.Contains(t, c.refused("other"), "the gang default/second collects this room")
-		c.eventually("first collects", func() bool { return c.recorder.count("PodGroup first GangCollectsRoom", "") == 1 })
+		require.Contains(t, c.refused("other"), "the gang default/second keeps this node")
+		c.eventually("first collects", func() bool { return c.recorder.count("PodGroup first GangKeepsNodes", "") == 1 })
 		require.Less(t, c.requireBound("other"), 10*time.Second, "as long as it collects")
 	})
 }
 
-// TestPackedNativeGangCollectsInOneDomain: other pods may have the rest.
-func TestPackedNativeGangCollectsInOneDomain(t *testing.T) {
+// TestPackedNativeGangKeepsNodesOfOneDomain: other pods may have the rest.
+func TestPackedNativeGangKeepsNodesOfOneDomain(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.start(withArgs(guardedStarving))

@@ -192,11 +192,11 @@ func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
 	})
 }
 
-// TestNativeBindFails: its node is kept for the member, which is tried again after a pause. GangScheduling alone lets another pod have it.
+// TestNativeBindFails: its node is kept for the member's next attempt, a second later. GangScheduling alone lets another pod have it.
 func TestNativeBindFails(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
-		const most = 3
+		const most = 1
 		var binds atomic.Int32
 		c.refuseBinds(func(pod string) error {
 			if pod == "n-1" && binds.Add(1) <= most {
@@ -213,7 +213,7 @@ func TestNativeBindFails(t *testing.T) {
 		c.requireEvent("PodGroup n GangBindFailed", "n-1")
 		c.requireBound(names...)
 		require.EqualValues(t, most+1, binds.Load())
-		require.GreaterOrEqual(t, c.clock.Since(start), 7*time.Second, "1s, 2s and 4s")
+		require.GreaterOrEqual(t, c.clock.Since(start), time.Second)
 		require.Empty(t, c.boundAmong("thief"))
 		c.requireGroupCondition("n", native.ConditionReleased, metav1.ConditionTrue, "3 members")
 	})

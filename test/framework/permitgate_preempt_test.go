@@ -303,33 +303,6 @@ func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
 	})
 }
 
-// TestPreemptedRoomIsKeptAfterARollback: the gang preempts when a member fits nowhere, while another still has a node. When that one
-// loses it, it is in no queue for a moment, and a nomination keeps nothing.
-func TestPreemptedRoomIsKeptAfterARollback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t, 4, 4)
-		failed, handled := c.holdFailure("urgent-0")
-		c.start(withArgs(preempting))
-		c.graceful.Store(true)
-		c.bind("node-1", ported(member("", "blocker")).Priority(1).TerminationGracePeriodSeconds(3600))
-		c.quiet()
-		c.groups.set("urgent", 2)
-		for _, name := range []string{"urgent-0", "urgent-1"} {
-			c.create(ported(member("urgent", name, 3)).Priority(100))
-		}
-		<-failed
-		c.requireEvent("PodGroup urgent GangPreempts", "the gang preempts 1 pods")
-		c.create(member("", "late", 3))
-		c.soon(func() bool { return c.condition("late") != "" || len(c.boundAmong("late")) > 0 })
-		require.Empty(t, c.boundAmong("late"))
-		close(handled)
-		c.requireUnbound("urgent-0", "urgent-1")
-		c.finish("blocker")
-		c.requireBound("urgent-0", "urgent-1")
-		c.requireUnbound("late")
-	})
-}
-
 // TestPreemptedRoomIsKeptWhenANominationEnds: kube-scheduler drops what is kept for a pod when the API no longer has a nomination of it.
 func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {

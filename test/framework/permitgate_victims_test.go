@@ -81,7 +81,7 @@ func TestReplacementPreemptsBesideAClaim(t *testing.T) {
 			c.create(member("g", name).Priority(10))
 		}
 		c.starve(names...)
-		require.Equal(t, 1, c.recorder.count("PodGroup g GangCollectsRoom", ""))
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
 		c.create(member("running", "running-1").Priority(10))
 		require.Less(t, c.requireBound("running-1"), 10*time.Second, "as long as it collects")
 		c.requireLeft([]string{"same", "running-0"}, []string{"victim"})

@@ -70,7 +70,7 @@ func RollbackNote(r *gang.Rollback, member *v1.Pod) string {
 
 // BindFailedNote describes a bind that failed.
 func BindFailedNote(member *v1.Pod, node string) string {
-	return fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member, which is tried again first", member.Name, node)
+	return fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the next attempt, unless it has failed there before", member.Name, node)
 }
 
 // failurePause is the least time between two events about failures of one gang for one cause.

@@ -12,6 +12,8 @@ const (
 	// twice as long each time, up to retryMax.
 	retryMin = 5 * time.Millisecond
 	retryMax = time.Second
+	// bindRetry is how long a member waits whose bind has failed, if the gang lacks nothing else.
+	bindRetry = time.Second
 	// maxWakes bounds how often a member is activated that is not seen in a cycle: about ten seconds.
 	// It may be in the active queue already, or be kept by another plugin, whose events then move it.
 	maxWakes = 16

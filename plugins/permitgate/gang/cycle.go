@@ -217,6 +217,9 @@ func (g *Gang) lacksOnlyOne() bool {
 	return g.releasedOrLater() == g.spec.MinMember-1 && g.count[memberWaiting] == 0
 }
 
+// lacksOneBind reports whether the bind of one more member makes the gang whole.
+func (g *Gang) lacksOneBind() bool { return g.valid() && g.committedOrLater() == g.spec.MinMember-1 }
+
 // Unreserved is called with the member's Unreserve: whatever it held is free again.
 func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	m, known := g.members[uid]
@@ -228,8 +231,9 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	m.noteResult()
 	g.setHolds(m, false)
 	m.stopTask(taskReject)
+	bindFailed := m.state == memberCommitted
 	if g.config.Native && m.state != memberGone {
-		defer func() { g.cameBack(m, now) }() // what follows may be a rollback
+		defer func() { g.cameBack(m, bindFailed && g.lacksOneBind(), now) }() // what follows may be a rollback
 	}
 	switch m.state {
 	case memberGone:
@@ -250,9 +254,16 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		return
 	case memberCommitted:
 		// The bind failed. The framework retries the member; those that were committed with it stay so.
-		m.resting, g.keptNodes[uid] = true, m.node
+		m.resting = true
+		if m.failedOn != m.node {
+			g.keptNodes[uid] = m.node
+		}
+		m.failedOn = m.node
 		g.report.BindFailed = append(g.report.BindFailed, uid)
 		g.move(m, memberIdle)
+		if g.lacksOneBind() {
+			g.wakeAt(m, now.Add(bindRetry))
+		}
 	case memberIdle:
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {
 			g.noteRefused(m, now)

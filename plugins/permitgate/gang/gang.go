@@ -49,7 +49,7 @@ type Gang struct {
 	partialSince time.Time // when the gang came to be bound in part; zero when it is not
 
 	departures int // how often members have left the barrier
-	// keptNodes are the nodes of members whose binds have failed, until their next bind or a rollback.
+	// keptNodes are the nodes of members whose binds have failed there once, until their next bind or a rollback.
 	keptNodes map[types.UID]string
 
 	gate   gate  // of a native gang
@@ -79,6 +79,8 @@ type member struct {
 	uid      types.UID
 	state    memberState
 	node     string // that of its last Permit
+	// failedOn is the node to which its bind failed last. One that fails there again is not kept for it.
+	failedOn string
 	template Template
 	// holds is true from Permit until the member's bind is on the way or it is unreserved: it has something
 	// reserved that a rejection would free.

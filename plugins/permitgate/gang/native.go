@@ -77,14 +77,19 @@ func (g *Gang) closeGate(now time.Time) {
 	}
 }
 
-// cameBack closes the gate after a member has lost its node. Without a rollback, a pause grows with each time.
-func (g *Gang) cameBack(m *member, now time.Time) {
+// cameBack closes the gate after a member has lost its node. Without a rollback, a pause grows with each time, but for a
+// member whose bind alone the gang lacks.
+func (g *Gang) cameBack(m *member, lacksBind bool, now time.Time) {
 	if g.gate.closed {
 		m.away = true
 		return
 	}
-	g.gate.openAt = now.Add(g.grown(g.config.InitialBackoff, g.gate.failures))
-	g.gate.failures++
+	if lacksBind {
+		g.gate.openAt = now.Add(bindRetry)
+	} else {
+		g.gate.openAt = now.Add(g.grown(g.config.InitialBackoff, g.gate.failures))
+		g.gate.failures++
+	}
 	g.closeGate(now)
 }
 

@@ -43,8 +43,8 @@ func (g *Gang) PartlyBound(now time.Time) bool {
 // Stranded reports whether the gang is partly bound although a quorum lives.
 func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.PartlyBound(now) }
 
-// KeptNode returns the node of a member whose bind has failed and whose next attempt is to be for the same node; empty
-// for others.
+// KeptNode returns the node of a member whose bind has failed there once, and whose next attempt is to be for the same
+// node; empty for others.
 func (g *Gang) KeptNode(uid types.UID) string {
 	node, failed := g.keptNodes[uid]
 	if !failed || g.members[uid].state != memberIdle {
@@ -54,17 +54,4 @@ func (g *Gang) KeptNode(uid types.UID) string {
 		return node
 	}
 	return ""
-}
-
-// KeepsNodes reports whether there may be such members.
-func (g *Gang) KeepsNodes() bool { return len(g.keptNodes) > 0 }
-
-// KeptOn lists such members of a node.
-func (g *Gang) KeptOn(node string) (members []types.UID) {
-	for uid := range g.keptNodes {
-		if g.KeptNode(uid) == node {
-			members = append(members, uid)
-		}
-	}
-	return members
 }

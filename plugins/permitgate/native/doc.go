@@ -14,7 +14,7 @@
 //     it and a backoff is over (see package gang). Without that, kube-scheduler would retry each at once and alone.
 //   - A member whose bind has failed keeps its node by a nomination in the API.
 //   - A group whose last cycle was in vain is activated when room becomes free. It backs off otherwise, as without a guard.
-//   - A gang that lacks room for long is to collect it, which the caller does. It is told when the gang needs none ([Config]).
+//   - A gang that lacks room for long is to keep nodes, which the caller does. It is told when the gang needs none ([Config]).
 //   - The PodGroup gets conditions of this package's own types and events. kube-scheduler's conditions are left alone.
 //
 // Groups with a basic policy, and those in a composite group, pass through untouched. PreEnqueue looks only at memory.

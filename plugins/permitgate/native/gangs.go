@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,11 +55,9 @@ type Gangs struct {
 	mu      sync.Mutex // guards everything below, the gangs included
 	leads   bool
 	byKey   map[types.NamespacedName]*entry
-	keeping map[*entry]struct{}   // those with members that keep their nodes
 	cycling map[*entry]struct{}   // those whose cycle has not ended
 	refused map[*entry]*vainCycle // those whose last cycle was in vain
 	roomAt  time.Time             // when room became free last
-	keeps   atomic.Bool           // whether there are any, for scheduling cycles, which need no lock for a look
 }
 
 // entry is a gang with what is known of its objects.
@@ -92,6 +89,8 @@ type entry struct {
 	// changedAt is when the PodGroup was changed. succeeded is how many members had succeeded when too few were left.
 	changedAt time.Time
 	succeeded int
+	// lostNodes are the nodes of bound members that the gang has lost and not replaced.
+	lostNodes map[string]struct{}
 }
 
 // member is a live pod of a gang.
@@ -108,7 +107,7 @@ func Watch(ctx context.Context, c Config, factory informers.SharedInformerFactor
 	g = &Gangs{
 		config: c, podLister: factory.Core().V1().Pods().Lister(), lister: podGroups.Lister(),
 		agenda: agenda.New[types.NamespacedName](c.Clock), writes: agenda.New[types.NamespacedName](c.Clock),
-		byKey: map[types.NamespacedName]*entry{}, keeping: map[*entry]struct{}{}, cycling: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
+		byKey: map[types.NamespacedName]*entry{}, cycling: map[*entry]struct{}{}, refused: map[*entry]*vainCycle{},
 	}
 	g.rehearser = rehearse.New(c.Clock, g)
 	g.config.Rehearse = g.rehearser.Begin
@@ -166,41 +165,16 @@ func (g *Gangs) Change(key types.NamespacedName, f func()) {
 	g.change(key, func(*entry, time.Time) { f() })
 }
 
-// settleLocked does what follows when a gang has changed: it answers members at the barrier, notes whether nodes are
-// kept for some, and tells of a gang that needs no room.
+// settleLocked does what follows when a gang has changed: it answers members at the barrier, and tells of a gang that
+// needs no room.
 func (g *Gangs) settleLocked(e *entry) {
 	e.barrier.Answer()
-	if e.gang.KeepsNodes() {
-		g.keeping[e] = struct{}{}
-	} else {
-		delete(g.keeping, e)
-	}
-	g.keeps.Store(len(g.keeping) > 0)
 	if !e.guarded || !e.gang.LacksQuorum() {
+		if e.gang.Phase() != gang.Pending {
+			e.lostNodes = nil
+		}
 		g.config.NeedsNoRoom(e.key)
 	}
-}
-
-// KeptOn lists the members of other groups than a pod's whose binds to a node have failed and that keep it. Their nominations in the API
-// say the same, but are missing for a moment after each attempt.
-func (g *Gangs) KeptOn(node string, pod *v1.Pod) (members []*v1.Pod) {
-	if g == nil || !g.keeps.Load() {
-		return nil
-	}
-	own, _ := GroupOf(pod)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for e := range g.keeping {
-		if e.key == own {
-			continue
-		}
-		for _, uid := range e.gang.KeptOn(node) {
-			if member := e.podOf(uid); member != nil {
-				members = append(members, member)
-			}
-		}
-	}
-	return members
 }
 
 // Keeps returns the members of a group that are bound, and how many of them must stay unless all go: all of a group
@@ -295,6 +269,12 @@ func (g *Gangs) podSeen(pod *v1.Pod) {
 func (g *Gangs) podGone(pod *v1.Pod) {
 	if key, ok := GroupOf(pod); ok {
 		g.change(key, func(e *entry, now time.Time) {
+			if pod.Spec.NodeName != "" {
+				if e.lostNodes == nil {
+					e.lostNodes = map[string]struct{}{}
+				}
+				e.lostNodes[pod.Spec.NodeName] = struct{}{}
+			}
 			delete(e.pods, pod.UID)
 			e.gang.DeletePod(pod.UID, now)
 			e.vain = e.vain && e.anyUnbound()

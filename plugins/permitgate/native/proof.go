@@ -3,6 +3,7 @@ package native
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +27,9 @@ type Request struct {
 	Missing map[types.UID]*v1.Pod
 	Needs   map[types.UID]string
 	Refused map[types.UID]bool
-	// Members are all of them, and PlacedOn the nodes of those that have one.
-	Members  map[types.UID]bool
-	PlacedOn []string
+	// Members are all of them, PlacedOn the nodes of those that have one, and LostNodes those of members that a running gang has lost.
+	Members             map[types.UID]bool
+	PlacedOn, LostNodes []string
 	// Topology is how to pack the gang, Tried are the domains in which it was tried in vain.
 	Topology podgroup.Topology
 	Tried    map[string]bool
@@ -71,6 +72,9 @@ func (g *Gangs) Request(pod *v1.Pod) (r Request, ok bool) {
 		r.Tried = maps.Clone(e.tried)
 	}
 	r.Need = e.gang.Lacking()
+	if r.Running {
+		r.LostNodes = slices.Sorted(maps.Keys(e.lostNodes))
+	}
 	for _, uid := range e.gang.Missing() {
 		if m := e.pods[uid]; m != nil {
 			r.Missing[uid], r.Needs[uid], r.Refused[uid] = m.pod, m.template.Needs, e.gang.BindRefused(uid)

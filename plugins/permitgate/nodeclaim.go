@@ -1,0 +1,246 @@
+package permitgate
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/agenda"
+	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// gangID names a gang: two PodGroups, one of each API, may have one name.
+type gangID struct {
+	key    types.NamespacedName
+	native bool // of scheduling.k8s.io
+}
+
+// gangOf returns the gang that a pod says it is a member of.
+func gangOf(pod *v1.Pod) (gangID, bool) {
+	if key, ok := native.GroupOf(pod); ok {
+		return gangID{key, true}, true
+	}
+	key, ok := podgroup.Of(pod)
+	return gangID{key, false}, ok
+}
+
+// nodeClaim is the nodes that a starving gang keeps. It does not change, and may be used by several goroutines.
+type nodeClaim struct {
+	gang  gangID
+	rank  podgroup.Rank
+	nodes sets.Set[string]
+	// known are all nodes when a gang that runs was looked at last, nil for other gangs. It keeps a node that comes later
+	// until then: that may stand for one that its members have lost.
+	known sets.Set[string]
+	// member is a pod of the gang.
+	member *v1.Pod
+	// since is when the gang began to keep nodes, fit the most members that have fitted on them at once since then, and
+	// until is when it keeps them no longer unless more do.
+	since, until time.Time
+	fit          int
+}
+
+// keeps reports whether the gang keeps a node.
+func (c *nodeClaim) keeps(node string) bool {
+	return c.nodes.Has(node) || c.known != nil && !c.known.Has(node)
+}
+
+// concerns reports whether a pod has to leave the gang its nodes.
+func (c *nodeClaim) concerns(pod *v1.Pod) bool {
+	if corev1.PodPriority(pod) > c.rank.Priority || ofDaemonSet(pod) {
+		return false
+	}
+	gang, ok := gangOf(pod)
+	return !ok || gang != c.gang
+}
+
+// keepsOff reports whether a pod must not come to a node because a gang keeps it. Pods that are nominated there may, and
+// owners of what ReserveCache holds there, and a pod that preempts: what its victims leave is for it.
+func (p *PermitGate) keepsOff(c *nodeClaim, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) bool {
+	name := info.Node().Name
+	if !c.keeps(name) || !c.concerns(pod) || p.isNominated(pod, name) || p.ownsHold(c, pod, info) {
+		return false
+	}
+	before := p.groupNodes[name]
+	if !state.IsPodGroupSchedulingCycle() {
+		before, _ = p.handle.SnapshotSharedLister().NodeInfos().Get(name) // nil if it is not there
+	}
+	return before == nil || !slices.ContainsFunc(before.GetPods(), func(p fwk.PodInfo) bool { return !isOn(info, p.GetPod().UID) })
+}
+
+// keptNodes returns those of the nodes of a cycle that a claim has.
+func keptNodes(c *nodeClaim, nodes []fwk.NodeInfo) map[string]fwk.NodeInfo {
+	kept := map[string]fwk.NodeInfo{}
+	for _, info := range nodes {
+		if name := info.Node().Name; c.keeps(name) {
+			kept[name] = info
+		}
+	}
+	return kept
+}
+
+// ownsHold reports whether as much is held for a pod on a node, and from the gang, as the pod takes.
+func (p *PermitGate) ownsHold(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool {
+	holds := p.proposer.holds
+	if holds == nil {
+		return false
+	}
+	requests := proposal.Requests(pod)
+	names := make([]v1.ResourceName, len(requests))
+	for i := range requests {
+		names[i] = requests[i].Name
+	}
+	fromGang, fromPod := make([]int64, len(names)), make([]int64, len(names))
+	holds.Kept(c.member, info, names, fromGang)
+	holds.Kept(pod, info, names, fromPod)
+	for i := range requests {
+		if fromGang[i]-fromPod[i] < requests[i].Value {
+			return false
+		}
+	}
+	return true
+}
+
+// isNominated reports whether a pod is nominated to a node, since it has preempted there, or was about to be bound. The
+// framework knows before the API does.
+func (p *PermitGate) isNominated(pod *v1.Pod, node string) bool {
+	return pod.Status.NominatedNodeName == node || slices.ContainsFunc(p.handle.NominatedPodsForNode(node), func(nominated fwk.PodInfo) bool {
+		return nominated.GetPod().UID == pod.UID
+	})
+}
+
+// keeping knows which gang keeps nodes. Its methods may be called from several goroutines, also under the locks of the
+// gangs.
+type keeping struct {
+	// claim is what that gang keeps, nil if none does. Scheduling cycles read it without the lock.
+	claim  atomic.Pointer[nodeClaim]
+	agenda *agenda.Agenda[types.NamespacedName]
+
+	mu sync.Mutex // guards everything below, and changes of claim
+	// rests are the times until which gangs do not begin to keep nodes.
+	rests map[gangID]time.Time
+	// refused are pods that were kept off, for which it is no event that a gang has ceased to keep nodes; ended is true
+	// if one has, also in favor of another, since they were taken last.
+	refused map[types.UID]*v1.Pod
+	ended   bool
+}
+
+func newKeeping(a *agenda.Agenda[types.NamespacedName]) *keeping {
+	return &keeping{agenda: a, rests: map[gangID]time.Time{}, refused: map[types.UID]*v1.Pod{}}
+}
+
+// claimOf returns what a gang keeps, nil if nothing.
+func (k *keeping) claimOf(gang gangID) *nodeClaim {
+	if claim := k.claim.Load(); claim != nil && claim.gang == gang {
+		return claim
+	}
+	return nil
+}
+
+// admits reports whether a gang of this rank may begin to keep nodes: it does not rest, and no gang keeps any, or one
+// that comes after it.
+func (k *keeping) admits(gang gangID, rank podgroup.Rank, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	claim := k.claim.Load()
+	return !now.Before(k.rests[gang]) && (claim == nil || rank.Compare(claim.rank) < 0)
+}
+
+// keep has the gang of a claim keep its nodes, instead of those that it or another has kept before.
+func (k *keeping) keep(claim *nodeClaim) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if before := k.claim.Load(); before != nil && !claim.nodes.IsSuperset(before.nodes) {
+		k.noteEndLocked()
+	}
+	k.claim.Store(claim)
+	k.agenda.AddAt(clusterKey, claim.until)
+}
+
+// rest keeps a gang from beginning to keep nodes for a time, and has it keep none.
+func (k *keeping) rest(gang gangID, pause time.Duration, now time.Time) {
+	k.stop(gang)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.restLocked(gang, pause, now)
+}
+
+func (k *keeping) restLocked(gang gangID, pause time.Duration, now time.Time) {
+	maps.DeleteFunc(k.rests, func(_ gangID, until time.Time) bool { return !now.Before(until) })
+	k.rests[gang] = now.Add(pause)
+}
+
+// stop has a gang keep no nodes any more.
+func (k *keeping) stop(gang gangID) {
+	if k.claimOf(gang) == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.claimOf(gang) != nil {
+		k.claim.Store(nil)
+		k.noteEndLocked()
+	}
+}
+
+func (k *keeping) noteEndLocked() {
+	k.ended = true
+	k.agenda.Add(clusterKey)
+}
+
+// noteRefused remembers a pod that a claim of a gang kept off.
+func (k *keeping) noteRefused(pod *v1.Pod, claim *nodeClaim) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refused[pod.UID] = pod
+	if k.claim.Load() != claim { // some of its nodes may have been given up meanwhile
+		k.noteEndLocked()
+	}
+}
+
+// hasRefused reports whether a pod was kept off.
+func (k *keeping) hasRefused(uid types.UID) bool {
+	if k.claim.Load() == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.refused[uid] != nil
+}
+
+// takeEnded reports whether nodes are no longer kept that were, and returns the pods that were kept off, in the form of
+// the handle's argument. It ends a claim whose time is over, after which the gang rests. again is when to ask again;
+// zero means not by time.
+func (k *keeping) takeEnded(now time.Time) (ended bool, refused map[string]*v1.Pod, again time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if claim := k.claim.Load(); claim != nil {
+		if now.Before(claim.until) {
+			again = claim.until
+		} else {
+			k.restLocked(claim.gang, restShare*now.Sub(claim.since), now)
+			k.claim.Store(nil)
+			k.ended = true
+		}
+	}
+	if !k.ended {
+		return false, nil, again
+	}
+	refused = map[string]*v1.Pod{}
+	for _, pod := range k.refused {
+		refused[podgroup.Key(pod).String()] = pod
+	}
+	k.ended = false
+	clear(k.refused)
+	return true, refused, again
+}

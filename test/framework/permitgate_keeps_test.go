@@ -1,0 +1,145 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// TestReplacementKeepsNothingOfNoUse: a gang that runs in zone a has lost a member, and zone a is full. Pods that fit on the empty nodes of
+// zone b, where the member may not go, do not wait for it.
+func TestReplacementKeepsNothingOfNoUse(t *testing.T) {
+	for name, packed := range map[string]bool{"packed": true, "by its volume": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newGangCluster(t)
+				c.addZonalNode("a-0", "a", 2)
+				c.addZonalNode("b-0", "b", 1)
+				c.addZonalNode("b-1", "b", 1)
+				c.start(withArgs(`{"bindRehearsal": "Never"}`)) // starvationAfter: 5m
+				c.groups.set("g", 2)
+				late := member("g", "g-1")
+				if packed {
+					c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone})
+				} else {
+					c.addVolume("data", v1.LabelTopologyZone, "a")
+					withClaim("data")(&late.Pod)
+				}
+				c.bind("a-0", member("g", "g-0"), member("", "filler"))
+				c.quiet()
+				c.create(late)
+				c.requireUnbound("g-1")
+				require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", "lacks members of its quorum"))
+				for i := range 30 {
+					c.pass(20 * time.Second)
+					other := fmt.Sprint("other-", i)
+					c.create(member("", other))
+					c.quiet()
+					require.Len(t, c.boundAmong(other), 1, "after %d pods: %s", i, refusal(c.getPod(other)))
+					c.delete(other)
+				}
+			})
+		})
+	}
+}
+
+// TestKeptNodesAreNotThrownAway while more of the members fit from time to time: one of ten nodes becomes free each two minutes, and small pods
+// take what they get for twenty minutes each.
+func TestKeptNodesAreNotThrownAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const nodes, lifetime = 10, 20 * time.Minute
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+		ends, created := map[string]time.Time{}, 0
+		queue := func() {
+			c.create(member("", fmt.Sprint("small-", created)))
+			created++
+		}
+		for i := range nodes {
+			name := fmt.Sprint("first-", i)
+			c.bind(fmt.Sprintf("node-%d", i), member("", name))
+			ends[name] = c.clock.Now().Add(time.Duration(i+1) * lifetime / nodes)
+		}
+		c.quiet()
+		gang := c.createGang("g", nodes)
+		for range 3 {
+			queue()
+		}
+		for start := c.clock.Now(); len(c.boundAmong(gang...)) < nodes; c.pass(10 * time.Second) {
+			require.Less(t, c.clock.Since(start), 2*time.Hour, "the gang has kept nodes %d times", c.recorder.count("PodGroup g GangKeepsNodes", ""))
+			for pod := range c.bound("small-") {
+				if _, known := ends[pod]; !known {
+					ends[pod] = c.clock.Now().Add(lifetime)
+				}
+			}
+			for pod, end := range ends {
+				if c.clock.Now().After(end) {
+					delete(ends, pod)
+					c.delete(pod)
+					queue()
+				}
+			}
+		}
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+	})
+}
+
+// TestKeptNodesThatDoNotHelp: a gang whose nodes do not become free keeps them for a tenth of the time.
+func TestKeptNodesThatDoNotHelp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1) // starvationAfter: 5m
+		c.bind("node-0", member("", "for-ever"))
+		c.bind("node-1", member("", "short"))
+		c.quiet()
+		gang := c.createGang("g", 2)
+		c.delete("short")
+		kept, all := time.Duration(0), 6*time.Hour
+		for start, i := c.clock.Now(), 0; c.clock.Since(start) < all; i++ { // each pod is bound at once unless it is kept off
+			other := fmt.Sprint("other-", i)
+			c.create(member("", other))
+			c.quiet()
+			for len(c.boundAmong(other)) == 0 {
+				c.pass(10 * time.Second)
+				kept += 10 * time.Second
+			}
+			c.delete(other)
+			c.pass(10 * time.Second)
+		}
+		require.Empty(t, c.boundAmong(gang...))
+		require.NotZero(t, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+		require.LessOrEqual(t, kept, all/10, "%d times", c.recorder.count("PodGroup g GangKeepsNodes", ""))
+	})
+}
+
+// TestOwnersHaveTheirSlotsOnKeptNodes: a starving gang keeps no owner off the slots that are held for it.
+func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ZoneReservationSpec){
+		"headroom":  func(*v1alpha1.ZoneReservationSpec) {},
+		"guarantee": func(s *v1alpha1.ZoneReservationSpec) { s.Mode = v1alpha1.ModeGuarantee },
+		"required":  func(s *v1alpha1.ZoneReservationSpec) { s.OwnerPolicy = v1alpha1.OwnerRequired },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newGangCluster(t, 4)
+				c.profile = allPlugins
+				c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "gangPreemption": false}`))
+				c.reserve("r", "web", 1, change)
+				c.create(member("", "other", 2))
+				c.requireBound("other")
+				c.createGang("g", 3)
+				c.pass(6 * time.Minute)
+				require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+				c.create(member("", "stranger"))
+				require.Contains(t, c.refused("stranger"), "the gang default/g keeps this node")
+				c.create(member("", "web").Label("app", "web"))
+				require.Less(t, c.requireBound("web"), 10*time.Second)
+				c.requireUnbound("stranger")
+			})
+		})
+	}
+}
