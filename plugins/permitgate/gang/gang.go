@@ -76,9 +76,9 @@ const (
 
 // member is one pod of the gang.
 type member struct {
-	uid      types.UID
-	state    memberState
-	node     string // that of its last Permit
+	uid   types.UID
+	state memberState
+	node  string // that of its last Permit
 	// failedOn is the node to which its bind failed last. One that fails there again is not kept for it.
 	failedOn string
 	template Template
