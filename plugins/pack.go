@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/leaderelection"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/leader"
@@ -22,6 +23,7 @@ type Pack struct {
 	zoneSpread   *zonespread.Shared
 	reserveCache *reservecache.Shared
 	permitGate   *permitgate.Shared
+	election     *leader.Election
 	fence        bool
 	retryWatches bool
 }
@@ -35,7 +37,10 @@ func NewPack(opts ...Option) *Pack {
 	}
 	p := &Pack{
 		zoneSpread: zonespread.NewShared(o.zoneSpread...), reserveCache: reservecache.NewShared(o.reserveCache...),
-		fence: o.fence, retryWatches: o.retryWatches,
+		election: leader.NewElection(), fence: o.fence, retryWatches: o.retryWatches,
+	}
+	if o.alone {
+		p.election.Observe(nil)
 	}
 	p.permitGate = permitgate.NewShared(append(o.permitGate, permitgate.WithHolds(p.reserveCache))...)
 	return p
@@ -57,12 +62,19 @@ func (p *Pack) prepared(factory Factory) Factory {
 			transport.RetryWatches(ctx, h)
 		}
 		if p.fence {
-			if err := leader.Fence(ctx, h); err != nil {
-				return nil, err
-			}
+			leader.Fence(ctx, h, p.election)
 		}
+		leader.Follow(ctx, h, p.election)
 		return factory(ctx, args, h)
 	}
+}
+
+// ObserveElection tells the plugins of the scheduler's leader election; nil is none. It changes the lock of the
+// configuration, so it is called before an elector is made of it: once, between app.Setup and app.Run of kube-scheduler, as
+// zonewise.dev/cmd/scheduler/app does. Without it the plugins learn that their process leads from its first scheduling cycle,
+// and nothing that it writes is held back.
+func (p *Pack) ObserveElection(config *leaderelection.LeaderElectionConfig) {
+	p.election.Observe(config)
 }
 
 // ZoneSpread returns what the ZoneSpread plugins of all profiles share.

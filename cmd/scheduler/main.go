@@ -8,13 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of requests, queues and leader election
-	_ "k8s.io/component-base/metrics/prometheus/version"  // metric kubernetes_build_info
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"zonewise.dev/cmd/controller"
+	"zonewise.dev/cmd/scheduler/app"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/plugins"
@@ -25,16 +22,12 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == controller.Name { // kube-scheduler itself takes no arguments
 		os.Exit(controller.Main(os.Args[2:], nil))
 	}
-	os.Exit(run(newCommand(plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()))))
+	os.Exit(run(newCommand()))
 }
 
-// newCommand returns upstream's command with the plugins of pack in its registry.
-func newCommand(pack *plugins.Pack) *cobra.Command {
-	var options []app.Option
-	for name, factory := range pack.Factories() {
-		options = append(options, app.WithPlugin(name, factory))
-	}
-	cmd := app.NewSchedulerCommand(options...)
+// newCommand returns the command of kube-scheduler with the pack, and with what is checked before it runs.
+func newCommand() *cobra.Command {
+	cmd := app.NewSchedulerCommand(plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()))
 	cmd.Use = program.Name()
 	cmd.Long += fmt.Sprintf(`
 

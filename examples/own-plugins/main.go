@@ -14,10 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/cli"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"zonewise.dev/cmd/controller"
+	"zonewise.dev/cmd/scheduler/app"
 	"zonewise.dev/cmd/zonewise/command"
 	"zonewise.dev/plugins"
 )
@@ -30,14 +31,12 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == controller.Name {
 		os.Exit(controller.Main(os.Args[2:], own))
 	}
-	var options []app.Option
-	for name, factory := range plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()).Factories() {
-		options = append(options, app.WithPlugin(name, factory))
-	}
+	var options []kubescheduler.Option
 	for name, factory := range own {
-		options = append(options, app.WithPlugin(name, factory))
+		options = append(options, kubescheduler.WithPlugin(name, factory))
 	}
-	os.Exit(cli.Run(app.NewSchedulerCommand(options...)))
+	pack := plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches())
+	os.Exit(cli.Run(app.NewSchedulerCommand(pack, options...)))
 }
 
 const quarantineName = "Quarantine"

@@ -1,99 +1,145 @@
 package leader
 
 import (
-	"bytes"
-	"encoding/json"
-	"net/http"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/configz"
-	"k8s.io/component-base/metrics/legacyregistry"
-	// The gauge is here, whatever else the program that has the plugins imports: without it no process would ever lead.
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 )
 
-// gaugeName is the gauge of k8s.io/component-base/metrics/prometheus/clientgo/leaderelection.
-const gaugeName = "leader_election_master_status"
+var (
+	errExpired = errors.New("the lease of this scheduler has run out, and another one may lead")
+	errEnding  = errors.New("this scheduler is about to end, and another one may lead already")
+)
 
-// leaseHeld reports whether an elector of this process holds its lease. Collectors that fail are not its concern: what
-// the others say is returned beside the error.
-func leaseHeld() bool {
-	families, _ := legacyregistry.DefaultGatherer.Gather()
-	for _, family := range families {
-		if family.GetName() != gaugeName {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if m.GetGauge().GetValue() == 1 {
-				return true
-			}
-		}
-	}
-	return false
+// Election is what a process knows of its scheduler's leader election: what its elector has written. Make one with
+// NewElection for each scheduler. Its methods may be called from several goroutines.
+type Election struct {
+	clock clock.PassiveClock
+	won   chan struct{} // closed when the lease is held for the first time, or at once without leader election
+
+	terms atomic.Pointer[terms] // nil before Observe, and without leader election
+	proof atomic.Pointer[proof] // nil before the lease is held for the first time
+	ended atomic.Bool           // the lease is being given back
 }
 
-// election is how the scheduler of this process takes part in leader election.
-type election struct {
-	LeaderElect       bool            `json:"leaderElect"`
-	LeaseDuration     metav1.Duration `json:"leaseDuration"`
-	RenewDeadline     metav1.Duration `json:"renewDeadline"`
-	RetryPeriod       metav1.Duration `json:"retryPeriod"`
-	ResourceName      string          `json:"resourceName"`
-	ResourceNamespace string          `json:"resourceNamespace"`
+// terms are the fixed terms of an election.
+type terms struct {
+	name          string // the lease's, as "namespace/name"
+	renewDeadline time.Duration
+	retryPeriod   time.Duration
 }
 
-// configured returns the leader election that the scheduler of this process has published. A process that publishes no
-// configuration (one that runs the scheduler as a library) counts as one without.
-func configured() election {
-	var reader configzReader
-	configz.InstallHandler(&reader)
-	if reader.handler == nil {
-		return election{}
-	}
-	request, err := http.NewRequest(http.MethodGet, configz.DefaultConfigzPath, http.NoBody)
-	if err != nil {
-		return election{}
-	}
-	response := memoryResponse{header: http.Header{}}
-	reader.handler.ServeHTTP(&response, request)
-
-	var published map[string]struct {
-		LeaderElection election `json:"leaderElection"`
-	}
-	if err := json.Unmarshal(response.body.Bytes(), &published); err != nil {
-		return election{}
-	}
-	return published["componentconfig"].LeaderElection
+// proof is a write of the lease that the API server has accepted.
+type proof struct {
+	began   time.Time     // when it was sent
+	renewed chan struct{} // closed when there is a newer one
 }
 
-// Lease returns the namespace and name of the lease that the scheduler of this process asks for, as "namespace/name";
-// empty without leader election. It is known once the scheduler starts its informers.
-func Lease() string {
-	e := configured()
-	if !e.LeaderElect {
-		return ""
+// NewElection returns an Election of which nothing is known yet.
+func NewElection() *Election { return newElection(clock.RealClock{}) }
+
+func newElection(c clock.PassiveClock) *Election {
+	return &Election{clock: c, won: make(chan struct{})}
+}
+
+// Observe has the Election stand between an elector, which is not made yet, and the lock in its configuration; nil says that
+// there is no leader election. It is called once, between app.Setup and app.Run of kube-scheduler.
+func (e *Election) Observe(config *leaderelection.LeaderElectionConfig) {
+	if config == nil {
+		close(e.won)
+		return
 	}
-	return e.ResourceNamespace + "/" + e.ResourceName
+	e.terms.Store(&terms{name: config.Lock.Describe(), renewDeadline: config.RenewDeadline, retryPeriod: config.RetryPeriod})
+	config.Lock = &observedLock{Interface: config.Lock, election: e}
 }
 
-// settledAfter is by when an elector without its lease has noticed: it pauses for the retry period, and then tries to
-// renew until the deadline.
-func (e election) settledAfter() time.Duration {
-	return e.RenewDeadline.Duration + 2*e.RetryPeriod.Duration
+func (e *Election) lease() string {
+	if t := e.terms.Load(); t != nil {
+		return t.name
+	}
+	return ""
 }
 
-// configzReader takes configz's handler, the one way to read what the process has published.
-type configzReader struct{ handler http.Handler }
-
-func (r *configzReader) Handle(_ string, handler http.Handler) { r.handler = handler }
-
-// memoryResponse keeps a response in memory.
-type memoryResponse struct {
-	header http.Header
-	body   bytes.Buffer
+// record takes in that a write of the lease which began at a time was accepted. The elector writes one at a time.
+func (e *Election) record(began time.Time) {
+	last := e.proof.Swap(&proof{began: began, renewed: make(chan struct{})})
+	if last == nil {
+		close(e.won)
+	} else {
+		close(last.renewed)
+	}
 }
 
-func (r *memoryResponse) Header() http.Header         { return r.header }
-func (r *memoryResponse) Write(p []byte) (int, error) { return r.body.Write(p) }
-func (r *memoryResponse) WriteHeader(int)             {}
+// age is how much time has passed, by the clock that says more: the monotonic one stands still while the machine
+// sleeps, the other can be set.
+func age(from, now time.Time) time.Duration {
+	return max(now.Sub(from), now.Round(0).Sub(from.Round(0)))
+}
+
+// confirm returns nil when the process may write to the API server: it has no leader election, or has not led yet (what it
+// writes then has nothing to do with leading), or holds the lease. A proof that is too old is waited for, as long as the
+// elector may take for its next attempt; confirm returns early when ctx ends.
+func (e *Election) confirm(ctx context.Context) error {
+	t, p := e.terms.Load(), e.proof.Load()
+	switch {
+	case t == nil || p == nil:
+		return nil
+	case e.ended.Load():
+		return errEnding
+	case age(p.began, e.clock.Now()) < t.renewDeadline:
+		return nil
+	}
+	timeout := time.NewTimer(t.retryPeriod)
+	defer timeout.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timeout.C:
+	case <-p.renewed:
+	}
+	// The process may have been stopped since.
+	if e.ended.Load() {
+		return errEnding
+	}
+	if since := age(e.proof.Load().began, e.clock.Now()); since >= t.renewDeadline {
+		return fmt.Errorf("%w: it was renewed %s ago for the last time", errExpired, since.Round(time.Second))
+	}
+	return nil
+}
+
+// observedLock is an elector's lock, of which the Election notes the writes.
+type observedLock struct {
+	resourcelock.Interface
+
+	election *Election
+}
+
+// Create implements resourcelock.Interface.
+func (l *observedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.Interface.Create)
+}
+
+// Update implements resourcelock.Interface.
+func (l *observedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.Interface.Update)
+}
+
+// write calls write, which an elector does for one record at a time, and notes what follows from it.
+func (l *observedLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	held := record.HolderIdentity == l.Identity()
+	if !held {
+		l.election.ended.Store(true) // before others can take it
+	}
+	began := l.election.clock.Now()
+	err := write(ctx, record)
+	if err == nil && held {
+		l.election.record(began)
+	}
+	return err
+}

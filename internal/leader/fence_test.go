@@ -6,273 +6,147 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 )
 
-// cluster has a lease, and a fence of the process that calls itself "me".
-type cluster struct {
-	*fence
-	clock   *clocktesting.FakePassiveClock
-	leading atomic.Bool
-	cancel  context.CancelFunc
-
-	mu      sync.Mutex // guards what follows
-	holder  string
-	renewed time.Time
-	failure error
-	during  time.Duration // how long the process is stopped with the answer on its way
-	reads   int
+// lock is the API server's side of a lease: what it does to a write.
+type lock struct {
+	clock  *clocktesting.FakePassiveClock
+	fails  error         // the write is refused
+	during time.Duration // how long the process is stopped while the answer is on its way
 }
 
-func newCluster(t *testing.T) *cluster {
+func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return nil, nil, errors.New("not asked here")
+}
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, r)
+}
+
+func (l *lock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	l.clock.SetTime(l.clock.Now().Add(l.during))
+	return l.fails
+}
+func (l *lock) RecordEvent(string) {}
+func (l *lock) Identity() string   { return "me" }
+func (l *lock) Describe() string   { return "kube-system/zonewise-scheduler" }
+
+// process is one that takes part in an election with upstream's terms. It lives in a bubble, whose time passes while a write waits; the
+// clock is what it reads.
+type process struct {
+	*Election
+	t      *testing.T
+	clock  *clocktesting.FakePassiveClock
+	server *lock
+	lock   resourcelock.Interface
+}
+
+func newProcess(t *testing.T) *process {
 	t.Helper()
-	c := &cluster{clock: clocktesting.NewFakePassiveClock(time.Now().Round(0))}
-	ctx, cancel := context.WithCancel(t.Context())
-	c.cancel = cancel
-	c.fence = newFence(ctx, c.clock, c.get)
-	c.fence.leads = c.leading.Load
-	c.fence.election = func() election {
-		return election{
-			LeaderElect: true, ResourceNamespace: "kube-system", ResourceName: "zonewise-scheduler",
-			LeaseDuration: metav1.Duration{Duration: 15 * time.Second}, RenewDeadline: metav1.Duration{Duration: 10 * time.Second}, RetryPeriod: metav1.Duration{Duration: 2 * time.Second},
-		}
-	}
-	return c
+	p := &process{t: t, clock: clocktesting.NewFakePassiveClock(time.Now().Round(0))}
+	p.server = &lock{clock: p.clock}
+	p.Election = newElection(p.clock)
+	config := &leaderelection.LeaderElectionConfig{Lock: p.server, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+	p.Observe(config)
+	p.lock = config.Lock
+	return p
 }
 
-func (c *cluster) get(_ context.Context, namespace, name string) (*coordinationv1.Lease, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reads++
-	if c.failure != nil {
-		return nil, c.failure
-	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &c.holder, ptr.To(metav1.NewMicroTime(c.renewed))
-	c.clock.SetTime(c.clock.Now().Add(c.during))
-	c.during = 0
-	return lease.DeepCopy(), nil
+// renew has the elector write the lease.
+func (p *process) renew() {
+	err := p.lock.Update(p.t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"})
+	require.ErrorIs(p.t, err, p.server.fails)
 }
 
-// renews has a process take or renew the lease.
-func (c *cluster) renews(who string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.holder, c.renewed = who, c.clock.Now()
-}
+func (p *process) pass(d time.Duration) { p.clock.SetTime(p.clock.Now().Add(d)) }
 
-func (c *cluster) set(change func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change()
-}
-
-func (c *cluster) seen() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.reads
-}
-
-func (c *cluster) pass(d time.Duration) { c.clock.SetTime(c.clock.Now().Add(d)) }
-
-// leads has the process win the election and write something.
-func (c *cluster) leads(t *testing.T) {
-	t.Helper()
-	c.renews("me")
-	c.leading.Store(true)
-	require.NoError(t, c.confirm(t.Context()))
-	require.Equal(t, "me", c.self)
-}
-
-func TestAStoppedLeaderWritesNothing(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	c.pass(16 * time.Second)
-	c.renews("other")
-	require.ErrorContains(t, c.confirm(t.Context()), `another scheduler leads: "other" holds the lease of "me"`)
-	reads := c.seen()
-	require.Error(t, c.confirm(t.Context()))
-	require.Equal(t, reads, c.seen(), "it asks seldom")
-
-	// What the elector makes of it is the elector's business.
-	c.pass(time.Second)
-	c.renews("me")
-	require.NoError(t, c.confirm(t.Context()))
-}
-
-func TestAStopOfAnyLengthThatOutlastsTheLeaseIsSeen(t *testing.T) {
-	for stop := time.Second; stop < time.Minute; stop += time.Second {
-		c := newCluster(t)
-		c.leads(t)
-		c.pass(stop)
-		if stop >= 15*time.Second { // by then, and no sooner, another one takes it
-			c.renews("other")
-			require.Error(t, c.confirm(t.Context()), stop)
-			continue
-		}
-		if stop >= 10*time.Second {
-			require.ErrorIs(t, c.confirm(t.Context()), errExpired, stop)
-			c.pass(refusalInterval)
-		}
-		c.renews("me")
-		require.NoError(t, c.confirm(t.Context()), stop)
-	}
-}
-
-func TestAProofCostsNoRequest(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	for range 1000 {
-		require.NoError(t, c.confirm(t.Context()))
-	}
-	c.pass(4 * time.Second)
-	require.NoError(t, c.confirm(t.Context()))
-	require.Equal(t, 1, c.seen())
-
-	// One that is in use is renewed before it ends, and the write need not wait for it.
-	c.renews("me")
-	c.pass(2 * time.Second)
-	require.NoError(t, c.confirm(t.Context()))
-	require.Eventually(t, func() bool { return c.seen() == 2 && c.last.Load().from.Equal(c.clock.Now()) }, time.Minute, time.Millisecond)
-	c.pass(7 * time.Second) // 13 s after the first
-	require.NoError(t, c.confirm(t.Context()))
-}
-
-func TestWritersShareOneLook(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	c.pass(20 * time.Second)
-	c.renews("other")
-	c.mu.Lock() // no writer is answered yet
-	var wait sync.WaitGroup
-	var refused atomic.Int32
-	for range 100 {
-		wait.Go(func() {
-			if c.confirm(t.Context()) != nil {
-				refused.Add(1)
-			}
+// TestConfirm: a process writes only while no other one can have taken its lease.
+func TestConfirm(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		given func(p *process)
+		want  error
+	}{
+		{"has not led yet", func(*process) {}, nil},
+		{"holds the lease", func(p *process) { p.renew() }, nil},
+		{"up to the deadline of a renewal", func(p *process) { p.renew(); p.pass(10*time.Second - 1) }, nil},
+		{"stopped for longer", func(p *process) { p.renew(); p.pass(10 * time.Second) }, errExpired},
+		{"renewed since", func(p *process) { p.renew(); p.pass(9 * time.Second); p.renew(); p.pass(9 * time.Second) }, nil},
+		{"a renewal is refused", func(p *process) {
+			p.renew()
+			p.pass(9 * time.Second)
+			p.server.fails = errors.New("conflict")
+			p.renew()
+			p.pass(time.Second)
+		}, errExpired},
+		{"stopped while the answer to its first write is on its way", func(p *process) { p.server.during = 20 * time.Second; p.renew() }, errExpired},
+		{"stopped while the answer to a renewal is on its way", func(p *process) { p.renew(); p.server.during = 20 * time.Second; p.renew() }, errExpired},
+		{"the clock is set back", func(p *process) { p.renew(); p.pass(-time.Hour) }, nil},
+		{"the clock is set forward, and the lease is renewed", func(p *process) { p.renew(); p.pass(time.Hour); p.renew() }, nil},
+		{"gives the lease back", func(p *process) {
+			p.renew()
+			require.NoError(p.t, p.lock.Update(p.t.Context(), resourcelock.LeaderElectionRecord{}))
+		}, errEnding},
+		{"cannot give it back", func(p *process) {
+			p.renew()
+			p.server.fails = errors.New("timeout")
+			_ = p.lock.Update(p.t.Context(), resourcelock.LeaderElectionRecord{})
+		}, errEnding},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(t)
+				c.given(p)
+				require.ErrorIs(t, p.confirm(t.Context()), c.want)
+			})
 		})
 	}
-	c.mu.Unlock()
-	wait.Wait()
-	require.EqualValues(t, 100, refused.Load())
-	require.Equal(t, 2, c.seen(), "one when it began to lead, and one for all")
 }
 
-func TestAnAnswerThatComesAfterAStopProvesNothing(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	c.pass(11 * time.Second)
-	c.renews("me")
-	c.set(func() { c.during = 20 * time.Second }) // the answer says "me", and is old
-	require.ErrorIs(t, c.confirm(t.Context()), errExpired)
+func TestWithoutElectionNothingIsHeldBack(t *testing.T) {
+	e := NewElection()
+	require.NoError(t, e.confirm(t.Context()), "nothing is known yet")
+	e.Observe(nil)
+	require.NoError(t, e.confirm(t.Context()))
 }
 
-func TestALeaseThatCannotBeRead(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	c.set(func() { c.failure = errors.New("connection refused") })
-	c.pass(9 * time.Second)
-	require.NoError(t, c.confirm(t.Context()), "it is still sure of it")
-	c.pass(2 * time.Second)
-	require.ErrorContains(t, c.confirm(t.Context()), "cannot be read: connection refused")
-	c.set(func() { c.failure = nil })
-	c.renews("me")
-	c.pass(refusalInterval)
-	require.NoError(t, c.confirm(t.Context()))
-}
+// TestAWriteWaitsForTheElector: after a stop the elector's next attempt decides.
+func TestAWriteWaitsForTheElector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t)
+		p.renew()
+		p.pass(12 * time.Second)
+		answers := make(chan error, 3)
+		for range cap(answers) {
+			go func() { answers <- p.confirm(t.Context()) }()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, answers)
+		p.renew()
+		for range cap(answers) {
+			require.NoError(t, <-answers, "it has held the lease all the time")
+		}
 
-func TestAClockThatIsSetBack(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	c.pass(-time.Hour) // the lease was renewed in an hour
-	c.last.Store(nil)
-	require.NoError(t, c.confirm(t.Context()))
-	c.renews("other")
-	c.pass(10 * time.Second)
-	require.Error(t, c.confirm(t.Context()))
-}
+		p.pass(12 * time.Second)
+		began := time.Now()
+		require.ErrorIs(t, p.confirm(t.Context()), errExpired)
+		require.Equal(t, 2*time.Second, time.Since(began), "the elector's retry period")
 
-func TestWhoDoesNotLead(t *testing.T) {
-	t.Run("no leader election", func(t *testing.T) {
-		c := newCluster(t)
-		c.fence.election = func() election { return election{} }
-		require.NoError(t, c.confirm(t.Context()))
-		c.cancel()
-		require.NoError(t, c.confirm(t.Context()))
-		require.Zero(t, c.seen())
-	})
-	t.Run("a standby replica", func(t *testing.T) {
-		c := newCluster(t)
-		c.renews("other")
-		require.NoError(t, c.confirm(t.Context()))
-		require.False(t, c.known())
-		require.Zero(t, c.seen())
-	})
-	t.Run("one that ends", func(t *testing.T) {
-		c := newCluster(t)
-		c.leads(t)
-		c.cancel()
-		require.ErrorIs(t, c.confirm(t.Context()), errEnding)
-	})
-	t.Run("a writer that does not wait", func(t *testing.T) {
-		c := newCluster(t)
-		c.leading.Store(true)
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, c.confirm(ctx), context.Canceled)
-	})
-}
-
-func TestTheNameOfThisProcess(t *testing.T) {
-	t.Run("is found before anything is written", func(t *testing.T) {
-		c := newCluster(t)
-		require.False(t, c.known())
-		c.pass(time.Minute)
-		require.False(t, c.known())
-		c.renews("me")
-		c.leading.Store(true)
-		require.False(t, c.known())
-		require.True(t, c.known())
-		require.Equal(t, "me", c.self)
-	})
-	t.Run("is not that of the one which took over in a stop", func(t *testing.T) {
-		c := newCluster(t)
-		require.False(t, c.known())
-		c.leading.Store(true)
-		c.pass(20 * time.Second)
-		c.renews("other")
-		require.ErrorIs(t, c.confirm(t.Context()), errUnknown)
-		c.leading.Store(false) // the elector has noticed
-		for range 100 {
-			c.known()
-		}
-		require.Empty(t, c.self)
-		require.Error(t, c.confirm(t.Context()))
-	})
-	t.Run("is found later when no other process took over in a stop", func(t *testing.T) {
-		c := newCluster(t)
-		c.leading.Store(true)
-		c.pass(20 * time.Second)
-		c.renews("me")
-		for range int(14*time.Second/pollInterval) + 1 {
-			require.Empty(t, c.self, "the elector may not have noticed yet")
-			require.ErrorIs(t, c.confirm(t.Context()), errUnknown)
-			c.known()
-		}
-		c.pass(refusalInterval)
-		require.NoError(t, c.confirm(t.Context()))
+		require.ErrorIs(t, p.confirm(ctx), context.Canceled)
 	})
 }
 
@@ -285,12 +159,9 @@ type body struct {
 func (b *body) Close() error { b.closed = true; return nil }
 
 func TestWhatIsHeldBack(t *testing.T) {
-	c := newCluster(t)
-	c.leads(t)
-	c.pass(20 * time.Second)
-	c.renews("other")
 	var sent []string
-	transport := c.around(roundTripper(func(r *http.Request) { sent = append(sent, r.Method+" "+r.URL.Path) }))
+	f := &fence{ctx: t.Context(), confirm: func(context.Context) error { return errExpired }}
+	transport := f.around(roundTripper(func(r *http.Request) { sent = append(sent, r.Method+" "+r.URL.Path) }))
 	for _, request := range []string{
 		"GET /api/v1/pods", "HEAD /api/v1/pods",
 		"PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/zonewise-scheduler",
@@ -300,9 +171,8 @@ func TestWhatIsHeldBack(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		content := &body{Reader: strings.NewReader("{}")}
-		r := httptest.NewRequest(method, path, content)
 		before := len(sent)
-		response, err := transport.RoundTrip(r)
+		response, err := transport.RoundTrip(httptest.NewRequest(method, path, content))
 		if err == nil {
 			require.NoError(t, response.Body.Close())
 		}
@@ -311,7 +181,7 @@ func TestWhatIsHeldBack(t *testing.T) {
 			require.Equal(t, request, sent[before])
 			continue
 		}
-		require.ErrorContains(t, err, "held back: another scheduler leads", request)
+		require.ErrorContains(t, err, "held back: the lease of this scheduler has run out", request)
 		require.Len(t, sent, before)
 		require.True(t, content.closed, request)
 	}
@@ -322,4 +192,53 @@ type roundTripper func(*http.Request)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	f(r)
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+type clientHandle struct {
+	handle
+
+	client kubernetes.Interface
+	config *rest.Config
+}
+
+func (h clientHandle) ClientSet() kubernetes.Interface { return h.client }
+func (h clientHandle) KubeConfig() *rest.Config        { return h.config }
+
+// TestFence: the scheduler's clientset and the clients that are made later are fenced, once each, with the elector of client-go, up
+// to the end of the process.
+func TestFence(t *testing.T) {
+	var binds int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		binds++ // one at a time
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL}
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	h, election, elector := clientHandle{newHandle(), client, config}, NewElection(), newElectionConfig()
+	Fence(t.Context(), h, election)
+	Fence(t.Context(), h, election) // another profile
+	election.Observe(elector)
+	later, err := kubernetes.NewForConfig(h.config)
+	require.NoError(t, err)
+	stop := elect(t, elector)
+	<-election.won
+
+	bind := func(client kubernetes.Interface) error {
+		return client.CoreV1().Pods("shop").Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
+	}
+	for i, c := range []kubernetes.Interface{client, later} {
+		require.NoError(t, bind(c))
+		require.Equal(t, i+1, binds)
+	}
+	stop()
+	for _, c := range []kubernetes.Interface{client, later} {
+		require.ErrorContains(t, bind(c), "held back: "+errEnding.Error())
+	}
+	require.Equal(t, 2, binds)
+}
+
+func TestFenceNeedsAnAPIServer(t *testing.T) {
+	Fence(t.Context(), clientHandle{handle: newHandle()}, NewElection())
 }

@@ -1,32 +1,15 @@
-// Package leader tells a plugin whether its process is the one that schedules.
-//
-// Standby replicas of kube-scheduler build the plugins, run informers and PreEnqueue; only the leader
-// may write to the API server. Plugins get no callback for the change, so this package reads what the
-// process already knows about itself: the leader-election gauge that component-base keeps, and, for a
-// scheduler without leader election, the configuration that it publishes under /configz. A scheduling
-// cycle is a proof of its own, since standby replicas run none. A process that loses its lease exits, so
-// that leading, once true, stays true.
-//
-// It exits late when it was stopped: from the time that it goes on to the time that its elector notices, a second
-// leader is there already. Fence keeps what such a process would write away from the API server.
 package leader
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/internal/perscheduler"
 )
-
-// pollInterval is how often the state is read until the process leads: well under the default retry
-// period of a lease (2 s), at a cost of one gathering of the process's metrics.
-const pollInterval = 500 * time.Millisecond
 
 // Handle is the part of the framework's handle that this package needs.
 type Handle interface {
@@ -36,31 +19,50 @@ type Handle interface {
 // Leader tells whether the scheduler of a handle leads. Get one with Of. Its methods may be called from several
 // goroutines.
 type Leader struct {
-	once    sync.Once
-	led     chan struct{}
-	leading atomic.Bool
-	// held reports whether the lease is held. Fence replaces it, so that a standby gathers its metrics once per
-	// pollInterval, not twice.
-	held atomic.Pointer[func() bool]
+	once     sync.Once
+	led      chan struct{}
+	leading  atomic.Bool
+	election atomic.Pointer[Election] // nil until Follow
 }
 
-// Of returns the Leader of the scheduler behind h: one for all plugins and profiles, with one goroutine that looks
-// until the scheduler leads or ctx, which is the scheduler's, ends.
+// Of returns the Leader of the scheduler behind h, which all plugins and profiles share. It is dropped when ctx, which is
+// the scheduler's, ends.
 func Of(ctx context.Context, h Handle) *Leader {
-	return perscheduler.Get(ctx, h, "leader", func() *Leader {
-		l := &Leader{led: make(chan struct{})}
-		l.held.Store(ptr.To(leaseHeld))
-		go l.look(ctx, h)
-		return l
-	})
+	return perscheduler.Get(ctx, h, "leader", func() *Leader { return &Leader{led: make(chan struct{})} })
 }
 
-// Leading returns a channel that is closed once this scheduler leads: when its informers have synced and, with leader
-// election, it holds the lease.
+// Follow has the scheduler behind h lead as soon as the election says so and its informers have synced. Further calls for
+// one scheduler do nothing.
+func Follow(ctx context.Context, h Handle, election *Election) {
+	l := Of(ctx, h)
+	if !l.election.CompareAndSwap(nil, election) {
+		return
+	}
+	pods := h.SharedInformerFactory().Core().V1().Pods().Informer()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-election.won:
+			if cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+				l.lead()
+			}
+		}
+	}()
+}
+
+// Leading returns a channel that is closed once this scheduler leads.
 func (l *Leader) Leading() <-chan struct{} { return l.led }
 
-// Cycle is called by a plugin in each scheduling cycle, which only a leader runs. It costs an atomic read, and makes
-// leadership independent of the process's metrics as soon as there is something to schedule.
+// Lease returns the namespace and name of the lease under which this scheduler leads, as "namespace/name"; empty without
+// leader election, and as long as it is not known.
+func (l *Leader) Lease() string {
+	if election := l.election.Load(); election != nil {
+		return election.lease()
+	}
+	return ""
+}
+
+// Cycle is called by a plugin in each scheduling cycle, which only a leader runs. It costs an atomic read.
 func (l *Leader) Cycle() {
 	if !l.leading.Load() {
 		l.lead()
@@ -72,17 +74,4 @@ func (l *Leader) lead() {
 		l.leading.Store(true)
 		close(l.led)
 	})
-}
-
-func (l *Leader) look(ctx context.Context, h Handle) {
-	pods := h.SharedInformerFactory().Core().V1().Pods().Informer()
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		// The scheduler publishes its configuration before it starts its informers, so once
-		// they have synced the absence of leader election is a fact and not a race. A scheduler that is being built in
-		// a process that holds another lease does not lead yet.
-		return l.leading.Load() || pods.HasSynced() && ((*l.held.Load())() || !configured().LeaderElect), nil
-	})
-	if err == nil {
-		l.lead()
-	}
 }

@@ -1,36 +1,18 @@
-package leader_test
+package leader
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	componentconfig "k8s.io/component-base/config/v1alpha1"
-	"k8s.io/component-base/configz"
-	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/utils/ptr"
-
-	"zonewise.dev/internal/leader"
 )
-
-// schedulerConfig has the shape of KubeSchedulerConfiguration where it matters here.
-type schedulerConfig struct {
-	metav1.TypeMeta `json:",inline"`
-
-	LeaderElection componentconfig.LeaderElectionConfiguration `json:"leaderElection"`
-}
-
-func (c *schedulerConfig) DeepCopyObject() runtime.Object { return ptr.To(*c) }
 
 type handle struct {
 	factory informers.SharedInformerFactory
@@ -44,21 +26,6 @@ func newHandle() handle {
 	return h
 }
 
-func publish(t *testing.T, leaderElect bool) {
-	t.Helper()
-	publishElection(t, componentconfig.LeaderElectionConfiguration{LeaderElect: ptr.To(leaderElect)})
-}
-
-func publishElection(t *testing.T, election componentconfig.LeaderElectionConfiguration) {
-	t.Helper()
-	config, err := configz.New("componentconfig")
-	require.NoError(t, err)
-	t.Cleanup(func() { configz.Delete("componentconfig") })
-	published := &schedulerConfig{LeaderElection: election}
-	published.APIVersion, published.Kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
-	require.NoError(t, config.Set(published))
-}
-
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -68,109 +35,94 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func eventually(t *testing.T, c <-chan struct{}) {
+// newElectionConfig returns the configuration of an elector called "me", with upstream's terms.
+func newElectionConfig() *leaderelection.LeaderElectionConfig {
+	return &leaderelection.LeaderElectionConfig{
+		Name: "kube-scheduler",
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"},
+			Client:    fake.NewSimpleClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"},
+		},
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+	}
+}
+
+// elect runs the elector of a configuration until stop is called, or the test ends.
+func elect(t *testing.T, config *leaderelection.LeaderElectionConfig) (stop func()) {
 	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		t.Fatal("the process does not lead after a minute")
-	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	config.Callbacks = leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { close(stopped) }}
+	elector, err := leaderelection.NewLeaderElector(*config)
+	require.NoError(t, err)
+	go elector.Run(ctx)
+	stop = func() { cancel(); <-stopped }
+	t.Cleanup(stop)
+	return stop
 }
 
-func TestWithoutElectionLeadsOnceInformersHaveSynced(t *testing.T) {
-	for name, configure := range map[string]func(*testing.T){
-		"election off":             func(t *testing.T) { publish(t, false) },
-		"scheduler run as library": func(*testing.T) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			configure(t)
-			synctest.Test(t, func(t *testing.T) {
-				h := newHandle()
-				led := leader.Of(t.Context(), h).Leading()
-				time.Sleep(time.Minute)
-				require.False(t, isClosed(led), "before the informers have synced")
-				h.factory.Start(t.Context().Done())
-				eventually(t, led)
-			})
-		})
-	}
-}
-
-// brokenCollector fails each time that metrics are gathered.
-type brokenCollector struct{}
-
-func (brokenCollector) Describe(chan<- *prometheus.Desc) {}
-
-func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "Broken.", nil, nil), errors.New("out of order"))
-}
-
-func TestABrokenCollectorDoesNotHideTheLease(t *testing.T) {
-	t.Cleanup(legacyregistry.Reset)
-	publish(t, true)
-	require.NoError(t, legacyregistry.Registerer().Register(brokenCollector{}))
-	t.Cleanup(func() { legacyregistry.Registerer().Unregister(brokenCollector{}) })
-	_, err := legacyregistry.DefaultGatherer.Gather()
-	require.ErrorContains(t, err, "out of order")
+func TestWithoutElectionASchedulerLeadsOnceItsInformersHaveSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHandle()
-		elect(t)
-		led := leader.Of(t.Context(), h).Leading()
+		h, election := newHandle(), NewElection()
+		Follow(t.Context(), h, election)
+		led := Of(t.Context(), h).Leading()
+		election.Observe(nil)
 		time.Sleep(time.Minute)
-		require.False(t, isClosed(led), "it is being built, and the lease may be another's of the process")
+		require.False(t, isClosed(led), "before the informers have synced")
 		h.factory.Start(t.Context().Done())
-		eventually(t, led)
+		time.Sleep(time.Second)
+		require.True(t, isClosed(led))
+		require.Empty(t, Of(t.Context(), h).Lease())
+	})
+}
+
+func TestWithElectionASchedulerLeadsOnceItHoldsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, election, config := newHandle(), NewElection(), newElectionConfig()
+		Follow(t.Context(), h, election)
+		Follow(t.Context(), h, NewElection()) // the second profile's is not another one
+		h.factory.Start(t.Context().Done())
+		election.Observe(config)
+		led := Of(t.Context(), h).Leading()
+		time.Sleep(time.Minute)
+		require.False(t, isClosed(led), "a standby replica")
+		require.Equal(t, "kube-system/kube-scheduler", Of(t.Context(), h).Lease())
+
+		elect(t, config)
+		time.Sleep(time.Second)
+		require.True(t, isClosed(led))
+	})
+}
+
+func TestAStandbyDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leading := newElectionConfig()
+		elect(t, leading)
+		time.Sleep(time.Second)
+		h, election, config := newHandle(), NewElection(), newElectionConfig()
+		config.Lock.(*resourcelock.LeaseLock).LockConfig.Identity = "other" //nolint:forcetypeassert // made by newElectionConfig.
+		config.Lock.(*resourcelock.LeaseLock).Client = leading.Lock.(*resourcelock.LeaseLock).Client
+		Follow(t.Context(), h, election)
+		h.factory.Start(t.Context().Done())
+		election.Observe(config)
+		elect(t, config)
+		time.Sleep(time.Hour)
+		require.False(t, isClosed(Of(t.Context(), h).Leading()))
 	})
 }
 
 func TestACycleProvesLeadership(t *testing.T) {
-	publish(t, true)
-	l := leader.Of(t.Context(), newHandle())
+	l := Of(t.Context(), newHandle())
 	require.False(t, isClosed(l.Leading()))
 	l.Cycle()
 	require.True(t, isClosed(l.Leading()))
 	l.Cycle()
+	require.Empty(t, l.Lease(), "a scheduler whose election is not observed")
 }
 
 func TestOneLeaderForAllPlugins(t *testing.T) {
 	h := newHandle()
-	one := leader.Of(t.Context(), h)
-	require.Same(t, one, leader.Of(t.Context(), h))
-	require.NotSame(t, leader.Of(t.Context(), h), leader.Of(t.Context(), newHandle()), "another scheduler of the process")
-}
-
-func TestWithElectionLeadsOnceTheLeaseIsHeld(t *testing.T) {
-	// The gauge belongs to the process, and an elector that is cancelled leaves it at 1.
-	t.Cleanup(legacyregistry.Reset)
-	publish(t, true)
-	synctest.Test(t, func(t *testing.T) {
-		h := newHandle()
-		h.factory.Start(t.Context().Done())
-		h.factory.WaitForCacheSync(t.Context().Done())
-		led := leader.Of(t.Context(), h).Leading()
-		time.Sleep(time.Minute)
-		require.False(t, isClosed(led), "a standby replica")
-
-		elect(t)
-		eventually(t, led)
-	})
-}
-
-// elect runs an elector that takes the lease, until the test ends.
-func elect(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name:            "kube-scheduler",
-		Lock:            &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}, Client: fake.NewSimpleClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
-		LeaseDuration:   15 * time.Second,
-		RenewDeadline:   10 * time.Second,
-		RetryPeriod:     time.Second,
-		ReleaseOnCancel: true,
-		Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { close(stopped) }},
-	})
-	require.NoError(t, err)
-	go elector.Run(ctx)
-	t.Cleanup(func() { cancel(); <-stopped })
+	shared := Of(t.Context(), h)
+	require.Same(t, shared, Of(t.Context(), h))
+	require.NotSame(t, shared, Of(t.Context(), newHandle()), "another scheduler of the process")
 }

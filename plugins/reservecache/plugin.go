@@ -162,7 +162,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	})
 	r.drift = newDriftDetector(r.ledger, a.DriftSettle.Duration, s.hasProfile)
 	r.server = serve.New(&serve.Config{
-		Clock: s.clock, Source: source, Leader: r.leader, Lease: sync.OnceValue(leader.Lease),
+		Clock: s.clock, Source: source, Leader: r.leader, Lease: r.leader.Lease,
 		Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
 		Waker:  &waker{running: r, handle: h, comparisons: feature.TolerationOperators()},
 		Handle: h, Lags: ledgerLags(r.ledger, factory),

@@ -21,10 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/cli"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/cmd/scheduler/app"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/plugins"
 	"zonewise.dev/test/build"
@@ -36,11 +36,7 @@ const asScheduler = "ZONEWISE_TEST_AS_SCHEDULER"
 
 // runScheduler is the main of such a process.
 func runScheduler() int {
-	var registry []app.Option
-	for name, factory := range plugins.NewPack(plugins.WithFence()).Factories() {
-		registry = append(registry, app.WithPlugin(name, factory))
-	}
-	return cli.Run(app.NewSchedulerCommand(registry...))
+	return cli.Run(app.NewSchedulerCommand(plugins.NewPack(plugins.WithFence())))
 }
 
 // replica is a scheduler in a process of its own, with leader election.

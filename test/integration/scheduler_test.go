@@ -134,6 +134,9 @@ func (w *world) setUp(ctx context.Context, setup *schedulerSetup) (*plugins.Pack
 	o.ConfigFile = w.writeConfig(setup)
 	o.SecureServing.BindPort = 0
 	completed, sched, err := app.Setup(ctx, o, registry...)
+	if err == nil {
+		pack.ObserveElection(completed.LeaderElection)
+	}
 	return pack, completed, sched, err
 }
 

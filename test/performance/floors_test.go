@@ -150,7 +150,7 @@ func BenchmarkFloors(b *testing.B) {
 	for range floorRounds {
 		for i := range cases {
 			theirs[i] = append(theirs[i], cases[i].rate(b, inTree, nil))
-			ours[i] = append(ours[i], cases[i].rate(b, shipped, plugins.NewPack(plugins.WithSource(crdtest.New()))))
+			ours[i] = append(ours[i], cases[i].rate(b, shipped, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New()))))
 		}
 	}
 	for i, c := range cases {

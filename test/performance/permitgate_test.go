@@ -43,7 +43,7 @@ func newGangCluster(b *testing.B, nodes []*v1.Node, pods []*v1.Pod, groups []cli
 	b.Helper()
 	cfg, err := sim.DefaultConfig()
 	require.NoError(b, err)
-	pack := plugins.NewPack(plugins.WithSource(crdtest.New(groups...)))
+	pack := plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New(groups...)))
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
 	c := &cycler{client: newAPI(nodes, pods)}

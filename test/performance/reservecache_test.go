@@ -99,7 +99,7 @@ func newReserveCluster(b *testing.B, kind profile, nodes []*v1.Node, pods []*v1.
 	case shipped:
 		cfg, err = sim.DefaultConfig()
 		require.NoError(b, err)
-		pack := plugins.NewPack(plugins.WithSource(c.api))
+		pack := plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(c.api))
 		c.shared, c.idle = pack.ReserveCache(), pack.Idle
 		registry = pack.Factories()
 	}

@@ -180,7 +180,7 @@ func BenchmarkScale(b *testing.B) {
 			}
 			for b.Loop() {
 				theirs := o.run(b, inTree, nil)
-				ours := o.run(b, shipped, plugins.NewPack(plugins.WithSource(crdtest.New())))
+				ours := o.run(b, shipped, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New())))
 				report("intree", theirs)
 				report("zonewise", ours)
 				b.ReportMetric(float64(theirs.mean())/float64(ours.mean()), "speedup")
@@ -225,8 +225,8 @@ func BenchmarkFlood(b *testing.B) {
 				objects = append(objects, flood.make(i))
 			}
 			for b.Loop() {
-				none := o.run(b, cfg, plugins.NewPack(plugins.WithSource(crdtest.New())))
-				beside := o.run(b, cfg, plugins.NewPack(plugins.WithSource(crdtest.New(objects...))))
+				none := o.run(b, cfg, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New())))
+				beside := o.run(b, cfg, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New(objects...))))
 				b.ReportMetric(float64(none.mean().Microseconds()), "none-us/pod")
 				b.ReportMetric(float64(none.p99().Microseconds()), "none-p99-us")
 				b.ReportMetric(float64(beside.mean())/float64(none.mean()), "mean-ratio")

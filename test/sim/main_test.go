@@ -222,7 +222,7 @@ func (l *lane) startScheduler() (err error) {
 	if err := os.WriteFile(cfg.ClientConnection.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		return err
 	}
-	l.pack = plugins.NewPack()
+	l.pack = plugins.NewPack(plugins.WithoutElection())
 	var registry []app.Option
 	for name, factory := range l.pack.Factories() {
 		registry = append(registry, app.WithPlugin(name, factory))

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	zonewise "zonewise.dev/cmd/scheduler/app"
 	"zonewise.dev/config"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/internal/shipped"
@@ -43,7 +44,7 @@ const asScheduler = "ZONEWISE_TEST_AS_SCHEDULER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asScheduler) != "" {
-		os.Exit(cli.Run(app.NewSchedulerCommand(registry(plugins.NewPack())...)))
+		os.Exit(cli.Run(zonewise.NewSchedulerCommand(plugins.NewPack())))
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
 		fmt.Fprintln(os.Stderr, "test/integration/native:", err)
@@ -168,11 +169,13 @@ func (c *cluster) startScheduler(args string, edits ...func(*configv1.KubeSchedu
 	o.SecureServing.BindPort = 0
 	ctx, cancel := context.WithCancel(context.Background())
 	withProbe := app.WithPlugin(probeName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return c.probe, nil })
-	completed, sched, err := app.Setup(ctx, o, append(registry(plugins.NewPack()), withProbe)...)
+	pack := plugins.NewPack()
+	completed, sched, err := app.Setup(ctx, o, append(registry(pack), withProbe)...)
 	if err != nil {
 		cancel()
 		require.NoError(c.t, err)
 	}
+	pack.ObserveElection(completed.LeaderElection)
 	completed.EventBroadcaster.StartRecordingToSink(ctx.Done())
 	completed.InformerFactory.Start(ctx.Done())
 	completed.DynInformerFactory.Start(ctx.Done())

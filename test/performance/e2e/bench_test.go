@@ -179,7 +179,7 @@ func casesFor(variant, dir string, turns int) ([]byte, error) {
 // registry returns the pack's plugins, as cmd/scheduler registers them.
 func registry() frameworkruntime.Registry {
 	r := frameworkruntime.Registry{}
-	maps.Copy(r, plugins.NewPack().Factories())
+	maps.Copy(r, plugins.NewPack(plugins.WithoutElection()).Factories())
 	return r
 }
 

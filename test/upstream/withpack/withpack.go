@@ -61,7 +61,7 @@ func has(set schedulerapi.PluginSet, name string) bool {
 func WithFrameworkOutOfTreeRegistry(registry frameworkruntime.Registry) scheduler.Option {
 	if os.Getenv(Env) != "" {
 		all := frameworkruntime.Registry{}
-		maps.Copy(all, plugins.NewPack().Factories())
+		maps.Copy(all, plugins.NewPack(plugins.WithoutElection()).Factories())
 		maps.Copy(all, registry)
 		registry = all
 	}
@@ -73,7 +73,7 @@ func WithProfiles(profiles ...schedulerapi.KubeSchedulerProfile) scheduler.Optio
 	if os.Getenv(Env) == "" {
 		return scheduler.WithProfiles(profiles...)
 	}
-	from, pack := shipped(), plugins.NewPack().Factories()
+	from, pack := shipped(), plugins.NewPack(plugins.WithoutElection()).Factories()
 	extended := make([]schedulerapi.KubeSchedulerProfile, len(profiles))
 	for i := range profiles {
 		p := profiles[i].DeepCopy()
