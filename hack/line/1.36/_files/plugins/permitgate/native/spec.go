@@ -75,7 +75,7 @@ type Request struct {
 	Missing                    map[types.UID]*v1.Pod
 	Needs                      map[types.UID]string
 	Refused, Members           map[types.UID]bool
-	PlacedOn                   []string
+	PlacedOn, LostNodes        []string
 	Topology                   podgroup.Topology
 	Tried                      map[string]bool
 	Again, Running             bool
@@ -104,9 +104,6 @@ func (*Gangs) Change(types.NamespacedName, func()) {}
 
 // SendEvent does nothing.
 func (*Gangs) SendEvent(context.Context, types.NamespacedName, string, string) {}
-
-// KeptOn returns nil.
-func (*Gangs) KeptOn(string, *v1.Pod) []*v1.Pod { return nil }
 
 // Keeps returns none.
 func (*Gangs) Keeps(types.NamespacedName) (atLeast int, bound []*v1.Pod) { return 0, nil }
