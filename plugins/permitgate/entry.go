@@ -288,6 +288,19 @@ func (e *gangEntry) inheritNode(uid types.UID, m *member) {
 	}
 }
 
+// preemptsOn reports whether the gang waits for the end of pods on a node.
+func (e *gangEntry) preemptsOn(node string) bool {
+	if e.preempting == nil || e.preempting.cleared {
+		return false
+	}
+	for _, gets := range e.preempting.nodes {
+		if gets.name == node {
+			return true
+		}
+	}
+	return false
+}
+
 // endPreemption has the gang preempt no longer.
 func (e *gangEntry) endPreemption() {
 	if e.preempting == nil {

@@ -125,6 +125,28 @@ func (g *gangs) keysWithout(claim claimRef) (keys []types.NamespacedName) {
 	return keys
 }
 
+// loseNode has members lose a node that is gone or, if not, that a gang's preemption lose it which waits for it: it may
+// take no pods any more.
+func (g *gangs) loseNode(node string, gone bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	for _, e := range g.byKey {
+		lost := gone && e.gang.LoseNode(node, now)
+		if e.preemptsOn(node) {
+			g.abandon(e.key)
+			e.endPreemption()
+			e.searchAfter = time.Time{}
+			e.gang.RoomFreed(false, now)
+			lost = true
+		}
+		if lost {
+			g.afterChangeLocked(e)
+			g.agenda.Add(e.key)
+		}
+	}
+}
+
 // actAt has the worker look at a gang at a time; zero means never.
 func (g *gangs) actAt(key types.NamespacedName, at time.Time) {
 	if !at.IsZero() {

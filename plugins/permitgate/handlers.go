@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +68,11 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 			if nodeMayFitMore(before, after) {
 				f.freed.note(clusterKey)
 			}
+			if gone := after.DeletionTimestamp != nil; gone && before.DeletionTimestamp == nil || nodeCloses(before, after) {
+				f.loseNode(after.Name, gone)
+			}
 		},
+		Delete: func(node *v1.Node) { f.loseNode(node.Name, true) },
 	})
 	if err != nil {
 		return nil, err
@@ -75,6 +80,24 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 	synced := []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}
 	watched, err := f.claims.watch(factory, f.claimCreated)
 	return append(synced, watched...), err
+}
+
+// loseNode handles a node that is gone, or at least takes no new pods.
+func (f *eventHandlers) loseNode(name string, gone bool) {
+	f.gangs.loseNode(name, gone)
+	if gone {
+		f.freed.native.LoseNode(name)
+	}
+}
+
+// nodeCloses reports whether a node has been cordoned or has got a taint that keeps pods off.
+func nodeCloses(before, after *v1.Node) bool {
+	if after.Spec.Unschedulable && !before.Spec.Unschedulable {
+		return true
+	}
+	return slices.ContainsFunc(after.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(before.Spec.Taints, func(old v1.Taint) bool { return old.MatchTaint(&t) })
+	})
 }
 
 // claimCreated has members looked at again that lacked a claim.

@@ -52,7 +52,8 @@ type Shared struct {
 	rehearser   *rehearse.Rehearser
 	preemptor   *preempt.Preemptor
 	leader      *leader.Leader
-	takeLead    func() // starts what only the leader does, once; it has begun when this returns
+	cycles      atomic.Int64 // scheduling cycles that have begun, in which PreFilter was called
+	takeLead    func()       // starts what only the leader does, once; it has begun when this returns
 
 	mu     sync.Mutex // guards what follows
 	args   *PermitGateArgs
@@ -154,6 +155,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		InitialBackoff:  s.args.InitialBackoff.Duration,
 		MaxBackoff:      s.args.MaxBackoff.Duration,
 		Rehearse:        s.args.BindRehearsal == rehearse.Auto,
+		Cycles:          s.cycles.Load,
 		Jitter:          rand.Float64,
 	}
 	s.leader = leader.Of(ctx, h)
@@ -252,7 +254,7 @@ func (s *Shared) connectLocked(h fwk.Handle) error {
 func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.server.Lead(ctx, h)
 	s.rehearser.Lead(ctx, h.ClientSet())
-	s.native.Lead(ctx, h.ClientSet())
+	s.native.Lead(ctx, h)
 	go s.preemptor.Run(ctx)
 	s.gangs.actOnAll() // what could not be done or said before
 }

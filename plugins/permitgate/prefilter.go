@@ -105,6 +105,7 @@ func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // would report it.
 func (p *PermitGate) startCycle(ctx context.Context) {
 	p.keptOff.Store(nil)
+	p.shared.cycles.Add(1)
 	p.shared.leader.Cycle()
 	p.begun.Do(func() {
 		p.shared.takeLead()

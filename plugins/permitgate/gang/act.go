@@ -182,7 +182,7 @@ func (g *Gang) askAtDeadlines(now time.Time, actions *Actions) {
 			actions.askAgain(r.deadline)
 		}
 		if g.stalls() {
-			actions.askAgain(r.stepAt.Add(stallLimit))
+			actions.askAgain(later(r.stepAt.Add(stallLimit), now.Add(retryMax)))
 		}
 		if len(r.firsts) > 0 {
 			actions.askAgain(r.restAt)

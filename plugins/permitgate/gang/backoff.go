@@ -2,13 +2,36 @@ package gang
 
 import "time"
 
-// rollBack ends a round with a backoff of at least ten times its length.
+// rollBack ends a round or a release with a backoff of at least ten times as long as it took or held something.
 func (g *Gang) rollBack(r Rollback, now time.Time) {
-	took := time.Duration(0)
+	took := g.heldFor(now)
 	if g.round != nil {
-		took = min(now.Sub(g.round.since), g.timeout()) // it held nothing for longer
+		took = max(took, min(now.Sub(g.round.since), g.timeout()))
 	}
 	g.rollBackFor(r, roundPause*took, now)
+}
+
+// heldFor returns for how long members have held something without a break; 0 if none does.
+func (g *Gang) heldFor(now time.Time) time.Duration {
+	if g.heldSince.IsZero() {
+		return 0
+	}
+	return now.Sub(g.heldSince)
+}
+
+// settleHolding notes since when members hold something. When the last has given it back after a rollback, the pause is
+// ten times as long as all of that.
+func (g *Gang) settleHolding(now time.Time) {
+	switch {
+	case g.holding > 0 && g.heldSince.IsZero():
+		g.heldSince = now
+	case g.holding == 0:
+		pause := roundPause * g.heldFor(now)
+		g.heldSince = time.Time{}
+		if g.phase == Backoff && pause > 0 {
+			g.PauseAtLeast(pause, pause, now)
+		}
+	}
 }
 
 // rollBackFor sends members back and begins a backoff, which freed room does not end before pause is over.

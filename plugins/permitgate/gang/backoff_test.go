@@ -175,19 +175,105 @@ func TestDeadline(t *testing.T) {
 	require.ElementsMatch(t, ids[:2], a.Reject)
 }
 
-// TestRoundEndsWithoutProgress: members do not wait for one that does not come.
+// TestRoundEndsWithoutProgress: members do not wait for one that does not come while others have cycles, or for long. The
+// cycle of a member may take longer, and where no cycle begins the scheduler is busy or idle.
 func TestRoundEndsWithoutProgress(t *testing.T) {
-	g, ids := gathering(t, 3, 3)
-	wait(t, g, after(1000), ids[0], ids[1])
-	a := g.Act(after(1100))
-	require.False(t, a.Next.After(after(3000)))
-	g.Act(after(2999))
-	require.Equal(t, gang.Waiting, g.Phase())
-	a = g.Act(after(3000))
-	require.Equal(t, gang.Backoff, g.Phase())
-	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
-	require.Equal(t, ids[2], a.Rollback.Member)
-	require.Equal(t, "has not come to a scheduling cycle; 2 of 3 members had a node, and no other came for 2s", a.Rollback.Detail)
+	for name, tt := range map[string]struct {
+		cycles int64 // of others
+		enters bool  // the member is in a cycle
+		ends   int
+	}{
+		"others have cycles":         {cycles: 20, ends: 3_000},
+		"few cycles of others":       {cycles: 19, ends: 16_000},
+		"the scheduler is idle":      {ends: 16_000},
+		"the member is in its cycle": {cycles: 1000, enters: true, ends: 16_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cycles := int64(0)
+			c := config
+			c.Cycles = func() int64 { return cycles }
+			g, ids := newGangOf(c, 3, 3)
+			gather(t, g, start)
+			wait(t, g, after(1000), ids[0], ids[1])
+			if tt.enters {
+				enter(t, g, after(1000), ids[2])
+			}
+			cycles = tt.cycles
+			require.False(t, g.Act(after(1100)).Next.After(after(3000)))
+			g.Act(after(tt.ends - 1))
+			require.Equal(t, gang.Waiting, g.Phase())
+			a := g.Act(after(tt.ends))
+			require.Equal(t, gang.Backoff, g.Phase())
+			require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
+			require.Equal(t, ids[2], a.Rollback.Member)
+			require.Contains(t, a.Rollback.Detail, "has not come to a scheduling cycle; 2 of 3 members had a node, and no other came for")
+		})
+	}
+}
+
+// TestWhatIsHeldForNothing is a tenth of the time, whatever ended it, and counts from the first Permit to the last Unreserve.
+func TestWhatIsHeldForNothing(t *testing.T) {
+	const held, lag = 600_000, 5_000
+	for name, end := range map[string]func(g *gang.Gang, ids []types.UID){
+		"a member is not prepared": func(g *gang.Gang, ids []types.UID) {
+			g.Release(ids, after(1))
+			g.Unreserved(ids[0], after(held))
+		},
+		"the barrier times out": func(g *gang.Gang, ids []types.UID) {
+			g.Release(ids, after(1))
+			g.Act(after(held))
+		},
+		"a member is preempted at the barrier": func(g *gang.Gang, ids []types.UID) {
+			g.Release(ids, after(1))
+			g.Arrive(ids[0], after(2))
+			g.Commit(g.Arrive(ids[1], after(held)), ids[:1], after(held))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config
+			c.PrepareTimeout = held*time.Millisecond - time.Millisecond
+			g, ids := newGangOf(c, 2, 2)
+			gather(t, g, start)
+			wait(t, g, start, ids...)
+			end(g, ids)
+			require.Equal(t, gang.Backoff, g.Phase())
+			for _, id := range ids {
+				g.Unreserved(id, after(held+lag))
+			}
+			const whole = held + lag
+			g.RoomFreed(false, after(whole))
+			g.Act(after(10 * held))
+			require.Equal(t, gang.Backoff, g.Phase())
+			g.Act(after(whole + 10*whole + 1))
+			require.Equal(t, gang.Queued, g.Phase())
+		})
+	}
+}
+
+// TestNodeIsLost: members that have been given a node that is gone have lost it, whether they wait or are at the barrier.
+func TestNodeIsLost(t *testing.T) {
+	for name, released := range map[string]bool{"waiting": false, "at the barrier": true} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := gathering(t, 3, 3)
+			wait(t, g, start, ids[:2]...)
+			if released {
+				wait(t, g, start, ids[2])
+				require.Len(t, g.Release(ids, after(1)), 3)
+				g.Arrive(ids[0], after(2))
+			}
+			g.LoseNode("another", after(10))
+			require.Zero(t, g.Act(after(10)).Rollback)
+			g.LoseNode("node", after(10))
+			a := g.Act(after(1000))
+			require.NotNil(t, a.Rollback)
+			require.Contains(t, a.Rollback.Detail, "the node node is gone")
+			require.Subset(t, a.Reject, ids[:2])
+			if released {
+				arrival, _ := g.ArrivalOf(ids[0])
+				require.Equal(t, gang.ArrivalRefused, arrival)
+			}
+		})
+	}
 }
 
 // TestCyclesWithoutAResult end the round of a member that was let into the queue three times, or came to a cycle and

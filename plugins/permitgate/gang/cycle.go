@@ -121,7 +121,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (scout bool, reason Reason, d
 	m.unanswered++
 	m.entered = true
 	if m.inRound {
-		g.round.stepAt = now
+		g.noteStep(now)
 		g.wakeAt(m, now.Add(retryMax)) // in case its cycle ends without a result
 	}
 	m.sentBack = false
@@ -161,7 +161,7 @@ func (g *Gang) Unschedulable(uid types.UID, again bool, detail, reason string, n
 			return true
 		}
 		m.sentBack = true
-		g.round.stepAt = now
+		g.noteStep(now)
 		if again {
 			g.wakeAt(m, now.Add(requeueInterval))
 			return false
@@ -201,7 +201,7 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 	if g.count[memberWaiting] == 0 {
 		g.round.deadline = now.Add(g.timeout())
 	}
-	g.round.stepAt = now
+	g.noteStep(now)
 	g.move(m, memberWaiting)
 	g.setHolds(m, true)
 	g.needRehearsal(m)

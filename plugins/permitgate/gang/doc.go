@@ -34,10 +34,11 @@
 // A round begins with Gather and ends with the release or a rollback. One member for each pod template goes first; the
 // others follow when these have found nodes. A member that fits nowhere leaves the round. A member whose cycles end
 // without a result ([Gang.Enqueue]) leaves it too. The round goes on as long as its members can make up the quorum. It
-// also ends when members wait, and no other makes a step for two seconds.
+// also ends when members wait, and no other makes a step while other pods have cycles.
 //
-// After a failed round the next one begins when something has changed that may help it, or when the backoff is over,
-// but not before ten times as long as the round took. So failed rounds take at most a tenth of the time. If the change
+// After a failed round or release the next one begins when something has changed that may help it, or when the backoff is
+// over, but not before ten times as long as it took, and as members held something, to the last Unreserve. So what is held
+// for nothing is at most a tenth of the time. If the change
 // may be the gang's own doing, the pause doubles with each failure, so that gangs that do not fit come to rest.
 //
 // # Members

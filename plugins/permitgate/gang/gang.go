@@ -19,7 +19,9 @@ type Gang struct {
 	members map[types.UID]*member
 	count   [memberStates]int // members by state
 	holding int               // members that hold something
-	phase   Phase
+	// heldSince is since when any does; zero while none does.
+	heldSince time.Time
+	phase     Phase
 
 	admitted bool  // a scout is on its way
 	scout    retry // of the scout's activation

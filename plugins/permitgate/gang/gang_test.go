@@ -34,7 +34,12 @@ func uids(n int) []types.UID {
 
 // newGang returns a gang with a PodGroup and as many unbound members as asked for.
 func newGang(minMember, members int) (*gang.Gang, []types.UID) {
-	g := gang.New(config)
+	return newGangOf(config, minMember, members)
+}
+
+// newGangOf is newGang with another configuration.
+func newGangOf(c gang.Config, minMember, members int) (*gang.Gang, []types.UID) {
+	g := gang.New(c)
 	g.SetGroup(gang.Spec{UID: "g", MinMember: minMember}, start)
 	ids := uids(members)
 	for _, id := range ids {

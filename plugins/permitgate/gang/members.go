@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -85,6 +87,24 @@ func (g *Gang) SetSucceeded(pods sets.Set[types.UID], now time.Time) (changed bo
 		g.settle(now)
 	}
 	return changed
+}
+
+// LoseNode says that a node is gone: members that have been given it, and are not bound yet, have lost it. It reports
+// whether there are any.
+func (g *Gang) LoseNode(node string, now time.Time) (lost bool) {
+	for _, uid := range slices.Sorted(maps.Keys(g.members)) {
+		m := g.members[uid]
+		if m.node != node || !m.mayBeSentBack() {
+			continue
+		}
+		lost = true
+		g.startTask(m, taskReject, now)
+		m.inRound, m.letIn = false, false
+		g.move(m, memberIdle)
+		g.noteFirstTried(m, now)
+		g.rollBackIfShort(Rollback{Cause: CauseMembersLeft, Member: uid, Detail: "the node " + node + " is gone, which the member was to have"}, now)
+	}
+	return lost
 }
 
 // DeletePod says that a pod is terminating, finished or deleted, or has left the gang.

@@ -31,7 +31,8 @@ type gate struct {
 func (g *Gang) beginNative(now time.Time) {
 	g.rounds++
 	clear(g.rehearsals)
-	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now}
+	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout())}
+	g.noteStep(now)
 	for _, m := range g.members {
 		if m.state == memberIdle && !m.refused {
 			m.inRound = true
@@ -103,10 +104,14 @@ func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
 	if g.gate.closed {
 		return ReasonBackoff, g.whyClosed()
 	}
-	if known {
-		m.sentBack = false // from here on a nomination is that of another attempt
-	}
 	return ReasonNone, ""
+}
+
+// Tried says that a member of a native gang is in a cycle of its group: from here on a nomination is that of another attempt.
+func (g *Gang) Tried(uid types.UID) {
+	if m, known := g.members[uid]; known {
+		m.sentBack = false
+	}
 }
 
 func (g *Gang) whyClosed() string {

@@ -172,6 +172,7 @@ func protocolOf(t *rapid.T, native bool) {
 		"bind":      func(t *rapid.T) { w.bind(some(t, "pod", w.at(binding)), bindEnds.Draw(t, "end")) },
 		"post bind": func(t *rapid.T) { w.bound(some(t, "pod", w.at(postBind))) },
 		"act":       func(*rapid.T) { w.act() },
+		"node goes": func(*rapid.T) { w.loseNode("node") },
 		"others":    func(t *rapid.T) { w.setOthers(rapid.IntRange(0, w.capacity).Draw(t, "others")) },
 		"a moment later": func(t *rapid.T) {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 500).Draw(t, "ms")) * time.Millisecond)
@@ -216,9 +217,8 @@ func endsWhole(t *rapid.T, w *world, names []string) {
 		}
 		return len(w.plugin) == 0
 	}
-	// A gang stays away for ten times as long as its last round took, which is at most its timeout of 60 s, and no
-	// later failure may cost it that time.
-	if !w.run(10*60*time.Second+35*time.Second, done) {
+	// A gang stays away for ten times as long as it has held something before, and no later failure may cost it that time.
+	if !w.run(10*w.now.Sub(start)+10*60*time.Second+35*time.Second, done) {
 		for _, uid := range w.order {
 			if p := w.pods[uid]; p.exists {
 				t.Logf("%+v", *p)

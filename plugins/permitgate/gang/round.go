@@ -15,8 +15,11 @@ const (
 	requeueInterval = time.Millisecond
 	// firstsLimit is how long those that go first have to find a node before the others follow.
 	firstsLimit = 500 * time.Millisecond
-	// stallLimit is how long a round goes on in which members wait and no other makes a step.
-	stallLimit = 2 * time.Second
+	// stallLimit and stallCycles are for how long, and for how many scheduling cycles of others, a round goes on in which
+	// members wait and no other makes a step; silenceLimit is for how long if there are no such cycles.
+	stallLimit   = 2 * time.Second
+	stallCycles  = 20
+	silenceLimit = 15 * time.Second
 	// roundPause is how many times as long as a failed round took no other follows it.
 	roundPause = 10
 )
@@ -28,6 +31,8 @@ type round struct {
 	deadline time.Time
 	// stepAt is when the round began, or a member of it entered or left a scheduling cycle last.
 	stepAt time.Time
+	// stepCycles is how many scheduling cycles there had been then.
+	stepCycles int64
 	// paused is since when rehearsals alone keep the gang; zero when they do not.
 	paused time.Time
 	idle   int // members of the round in the state memberIdle
@@ -82,9 +87,10 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	g.admitted = false
 	clear(g.rehearsals)
 	g.round = &round{
-		id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, idle: idle,
+		id: g.rounds, since: now, deadline: now.Add(g.timeout()), idle: idle,
 		firsts: map[types.UID]struct{}{}, restAt: now.Add(firstsLimit),
 	}
+	g.noteStep(now)
 	for _, m := range g.members {
 		m.letIn = false // scouts that were overtaken
 		m.noteResult()
@@ -137,7 +143,8 @@ func (g *Gang) noteFirstTried(m *member, now time.Time) {
 
 // letRestIn lets the members into the queue that do not go first.
 func (g *Gang) letRestIn(now time.Time) {
-	g.round.firsts, g.round.stepAt = nil, now
+	g.round.firsts = nil
+	g.noteStep(now)
 	for _, m := range g.members {
 		if m.inRound && !m.letIn && m.state == memberIdle {
 			g.letIn(m, now)

@@ -172,6 +172,7 @@ func (g *Gang) settle(now time.Time) {
 		g.settleRound(now)
 	}
 	g.enterPhase(before, now)
+	g.settleHolding(now)
 	g.settleRecovery(now)
 }
 
@@ -189,11 +190,11 @@ func (g *Gang) settleRound(now time.Time) {
 				Cause:  CauseMembersLeft,
 				Detail: fmt.Sprintf("needs %d members, %d are being scheduled", g.spec.MinMember, g.reachable()),
 			}, now)
-		case g.stalls() && !now.Before(g.round.stepAt.Add(stallLimit)):
+		case g.hasStalled(now):
 			g.rollBack(Rollback{
 				Cause: CauseTimeout, Member: g.firstAbsent(),
 				Detail: fmt.Sprintf("has not come to a scheduling cycle; %d of %d members had a node, and no other came for %s",
-					g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, stallLimit),
+					g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, now.Sub(g.round.stepAt)),
 			}, now)
 			g.phase = Backoff
 			return
@@ -226,6 +227,38 @@ func (g *Gang) settleRound(now time.Time) {
 // stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for
 // them.
 func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.Lacking() > 0 }
+
+// hasStalled reports whether the round goes on no more. That a member does not come shows by the scheduling cycles that
+// others have meanwhile, since a cycle may take long, and so may what follows it. Where there are none, nobody else
+// wants what the others hold.
+func (g *Gang) hasStalled(now time.Time) bool {
+	if !g.stalls() || now.Before(g.round.stepAt.Add(stallLimit)) {
+		return false
+	}
+	if !now.Before(g.round.stepAt.Add(silenceLimit)) {
+		return true
+	}
+	if g.cycles()-g.round.stepCycles < stallCycles {
+		return false
+	}
+	for _, m := range g.members {
+		if m.inRound && m.entered && m.state == memberIdle { // it is in its cycle, or that has ended elsewhere
+			return false
+		}
+	}
+	return true
+}
+
+// noteStep notes that a member of the round has made a step.
+func (g *Gang) noteStep(now time.Time) { g.round.stepAt, g.round.stepCycles = now, g.cycles() }
+
+// cycles counts the scheduling cycles of all pods.
+func (g *Gang) cycles() int64 {
+	if g.config.Cycles == nil {
+		return 0
+	}
+	return g.config.Cycles()
+}
 
 // firstAbsent returns the first member of the round that has not come to a cycle.
 func (g *Gang) firstAbsent() (first types.UID) {

@@ -239,6 +239,13 @@ func (w *world) roomOf(name string) {
 	w.hintRoom()
 }
 
+// loseNode has a node go.
+func (w *world) loseNode(node string) {
+	for _, name := range slices.Sorted(maps.Keys(w.gangs)) {
+		w.gangs[name].LoseNode(node, w.now)
+	}
+}
+
 // hintRoom is what the scheduler's other plugins do when room is made.
 func (w *world) hintRoom() {
 	for _, p := range w.at(parked) {

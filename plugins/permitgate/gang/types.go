@@ -57,13 +57,12 @@ const (
 	CauseGroupGone Cause = "group_gone"
 )
 
-// Capacity reports whether room in the cluster may cure the cause. A member that was not prepared has often
-// been preempted.
+// Capacity reports whether room in the cluster may cure the cause.
 func (c Cause) Capacity() bool {
 	switch c {
-	case CauseNoRoom, CauseUnschedulable, CauseTimeout, CauseNotPrepared:
+	case CauseNoRoom, CauseUnschedulable, CauseTimeout:
 		return true
-	case CauseSharedClaim, CauseCycleFailed, CauseRefused, CauseBindRefused, CauseMembersLeft, CauseGroupGone:
+	case CauseSharedClaim, CauseCycleFailed, CauseNotPrepared, CauseRefused, CauseBindRefused, CauseMembersLeft, CauseGroupGone:
 	}
 	return false
 }
@@ -108,6 +107,8 @@ type Config struct {
 	// Rehearse says that waiting members are released only when [Gang.Rehearsed] has said of one of each template that
 	// its bind would be accepted.
 	Rehearse bool
+	// Cycles counts the scheduling cycles of all pods that have begun; nil means that none is known of.
+	Cycles func() int64
 	// Jitter returns a number in [0, 1): that share of half the backoff is taken off, so that gangs that got into
 	// each other's way do not meet again.
 	Jitter func() float64

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/events"
@@ -38,10 +39,11 @@ const (
 )
 
 // Lead starts what only the leader does, until ctx ends.
-func (g *Gangs) Lead(ctx context.Context, client clientset.Interface) {
+func (g *Gangs) Lead(ctx context.Context, h fwk.Handle) {
 	if g == nil {
 		return
 	}
+	client, patcher := h.ClientSet(), podstatus.New(h)
 	g.rehearser.Lead(ctx, client)
 	g.mu.Lock()
 	g.leads = true
@@ -50,7 +52,7 @@ func (g *Gangs) Lead(ctx context.Context, client clientset.Interface) {
 		g.writes.Add(key)
 	}
 	g.mu.Unlock()
-	go g.writes.Run(ctx, writers, func(key types.NamespacedName) { g.write(ctx, client, key) })
+	go g.writes.Run(ctx, writers, func(key types.NamespacedName) { g.write(ctx, client, patcher, key) })
 }
 
 func (g *Gangs) leading() bool {
@@ -169,8 +171,19 @@ func (e *entry) wrongNominations() (wrong []nomination) {
 	return wrong
 }
 
-// write corrects the conditions of a gang's PodGroup and the nominations of its members, as they are by now.
-func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types.NamespacedName) {
+// sentBack lists the members that have lost their nodes and have not been in a cycle since.
+func (e *entry) sentBack() (pods []*v1.Pod) {
+	for uid, m := range e.pods {
+		if e.gang.SentBack(uid) && m.pod.Spec.NodeName == "" {
+			pods = append(pods, m.pod)
+		}
+	}
+	return pods
+}
+
+// write corrects the conditions of a gang's PodGroup and the nominations of its members, as they are by now, and takes
+// back the devices of those that have been sent back.
+func (g *Gangs) write(ctx context.Context, client clientset.Interface, patcher *podstatus.Patcher, key types.NamespacedName) {
 	g.mu.Lock()
 	e := g.byKey[key]
 	if e == nil {
@@ -193,7 +206,7 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 	var errs []error
 	g.mu.Lock()
 	e.succeeded = succeeded
-	conditions, nominations := e.wrongConditions(now), e.wrongNominations()
+	conditions, nominations, sentBack := e.wrongConditions(now), e.wrongNominations(), e.sentBack()
 	var group *schedulingv1beta1.PodGroup
 	if len(conditions) > 0 {
 		group = e.latestGroup()
@@ -214,9 +227,11 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 			g.mu.Unlock()
 		}
 	}
-	patcher := podstatus.Patcher{Client: client}
 	for _, n := range nominations {
 		errs = append(errs, patcher.Nomination(ctx, n.pod, n.node))
+	}
+	for _, pod := range sentBack {
+		errs = append(errs, patcher.Deallocate(ctx, pod))
 	}
 	if err := errors.Join(errs...); err != nil {
 		g.retryWrite(ctx, key, err)

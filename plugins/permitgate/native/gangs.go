@@ -160,6 +160,21 @@ func (g *Gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	g.agenda.Add(key)
 }
 
+// LoseNode has members lose a node that is gone.
+func (g *Gangs) LoseNode(node string) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.byKey {
+		if e.gang.LoseNode(node, g.config.Clock.Now()) {
+			g.settleLocked(e)
+			g.agenda.Add(e.key)
+		}
+	}
+}
+
 // Change runs f on the lock of a gang's. What changes by that is settled as ever.
 func (g *Gangs) Change(key types.NamespacedName, f func()) {
 	g.change(key, func(*entry, time.Time) { f() })

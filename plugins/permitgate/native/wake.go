@@ -54,6 +54,7 @@ func (g *Gangs) PreFilter(pod *v1.Pod) bool {
 		g.cycling[e] = struct{}{}
 	}
 	e.cycle.ended = now
+	e.gang.Tried(pod.UID)
 	delete(g.refused, e)
 	return true
 }

@@ -11,19 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Patcher writes the status of pods. Its methods may be called from several goroutines.
+// Patcher writes the status of pods and of their claims. Its methods may be called from several goroutines.
 type Patcher struct {
 	Client clientset.Interface
+	claims resourcelisters.ResourceClaimLister // nil without dynamic resource allocation
 }
 
 // New returns a patcher with its own rate limit of the same size as the scheduler's, so that neither waits for the
 // other.
 func New(h fwk.Handle) *Patcher {
 	p := &Patcher{Client: h.ClientSet()}
+	if h.SharedDRAManager() != nil { // otherwise kube-scheduler does not watch them
+		p.claims = h.SharedInformerFactory().Resource().V1().ResourceClaims().Lister()
+	}
 	if config := h.KubeConfig(); config != nil {
 		config = rest.CopyConfig(config)
 		config.RateLimiter = nil
@@ -53,6 +58,43 @@ func (p *Patcher) Nomination(ctx context.Context, pod *v1.Pod, node string) erro
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"status":   map[string]any{"nominatedNodeName": nomination},
 	})
+}
+
+// Deallocate takes back the devices of a pod that has been sent back after its claims had been allocated: those for which
+// no pod is reserved. kube-scheduler does the same in DynamicResources' PostFilter when a cycle of the pod is in vain,
+// but a pod that is kept out of the queue has none.
+func (p *Patcher) Deallocate(ctx context.Context, pod *v1.Pod) error {
+	if p.claims == nil {
+		return nil
+	}
+	for _, name := range claimNames(pod) {
+		claim, err := p.claims.ResourceClaims(pod.Namespace).Get(name)
+		if err != nil || claim.Status.Allocation == nil || len(claim.Status.ReservedFor) > 0 {
+			continue // a lister over memory has no error but that it is not there
+		}
+		claim = claim.DeepCopy()
+		claim.Status.Allocation, claim.Status.Devices = nil, nil
+		_, err = p.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("status of ResourceClaim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+	}
+	return nil
+}
+
+// claimNames lists the ResourceClaims of a pod that exist.
+func claimNames(pod *v1.Pod) (names []string) {
+	for i := range pod.Spec.ResourceClaims {
+		if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil {
+			names = append(names, *name)
+		}
+	}
+	for i := range pod.Status.ResourceClaimStatuses {
+		if name := pod.Status.ResourceClaimStatuses[i].ResourceClaimName; name != nil {
+			names = append(names, *name)
+		}
+	}
+	return names
 }
 
 // patch patches a pod's status. It is not an error if the pod is gone.

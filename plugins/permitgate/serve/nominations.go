@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -34,8 +35,8 @@ func (s *Server) CheckNominations(key types.NamespacedName) {
 	}
 }
 
-// correctNominations clears the stale nominations of a gang, restores that of a member whose bind has failed, and
-// nominates the members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see
+// correctNominations clears the stale nominations of a gang, takes back the devices of members that have been sent back,
+// restores the nomination of a member whose bind has failed, and nominates the members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see
 // what that room is for, and a new leader keeps it.
 func (s *Server) correctNominations(ctx context.Context, j job) {
 	if !s.Synced() {
@@ -52,9 +53,14 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 		to  string
 	}
 	var changes []change
+	var sentBack []*v1.Pod
 	keeps := g.keepsNominations(members)
 	for i := range members {
-		switch m := &members[i]; {
+		m := &members[i]
+		if m.SentBack && m.Pod.Spec.NodeName == "" {
+			sentBack = append(sentBack, m.Pod)
+		}
+		switch {
 		case m.Pod.Spec.NodeName != "" || m.Pod.Status.NominatedNodeName == m.KeptNode:
 		case m.KeptNode != "" || m.SentBack || m.Missing && !keeps:
 			changes = append(changes, change{m.Pod, m.KeptNode})
@@ -67,6 +73,7 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 		}
 		return err
 	})
+	err = cmp.Or(err, forAll(sentBack, func(pod *v1.Pod) error { return s.patcher.Deallocate(ctx, pod) }))
 	switch {
 	case err == nil:
 		s.agenda.Forget(j)

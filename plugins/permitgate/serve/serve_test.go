@@ -30,6 +30,7 @@ type handle struct {
 
 func (h handle) ClientSet() clientset.Interface            { return h.client }
 func (h handle) KubeConfig() *rest.Config                  { return nil }
+func (h handle) SharedDRAManager() fwk.SharedDRAManager    { return nil }
 func (h handle) EventRecorder() events.EventRecorderLogger { return nil }
 
 // memberless is a gang without members.

@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	clientset "k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/plugins/permitgate/barrier"
@@ -48,7 +48,10 @@ func Watch(context.Context, Config, informers.SharedInformerFactory) (*Gangs, []
 }
 
 // Lead does nothing.
-func (*Gangs) Lead(context.Context, clientset.Interface) {}
+func (*Gangs) Lead(context.Context, fwk.Handle) {}
+
+// LoseNode does nothing.
+func (*Gangs) LoseNode(string) {}
 
 // Idle returns true.
 func (*Gangs) Idle() bool { return true }

@@ -1,0 +1,237 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// api is one of the APIs of gangs.
+type api struct {
+	name  string
+	group func(c *cluster, name string, size int) // without members
+	pod   func(group, name string) *st.PodWrapper
+}
+
+// inBothAPIs runs a test for gangs of each API.
+func inBothAPIs(t *testing.T, test func(t *testing.T, a *api)) {
+	t.Helper()
+	t.Run("PodGroup CRD", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			test(t, &api{
+				name:  "PodGroup CRD",
+				group: func(c *cluster, name string, size int) { c.groups.set(name, int32(size)) },
+				pod:   func(group, name string) *st.PodWrapper { return member(group, name) },
+			})
+		})
+	})
+	nativeBubble(t, "native", func(t *testing.T) {
+		test(t, &api{
+			name: "native",
+			group: func(c *cluster, name string, size int) {
+				require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, int32(size)))
+			},
+			pod: nativeMember,
+		})
+	})
+}
+
+// create creates a gang of the API and its members, each changed by f.
+func (a *api) create(c *cluster, name string, size int, f func(p *st.PodWrapper)) (names []string) {
+	c.t.Helper()
+	a.group(c, name, size)
+	for i := range size {
+		p := a.pod(name, fmt.Sprintf("%s-%d", name, i))
+		f(p)
+		c.create(p)
+		names = append(names, p.Pod.Name)
+	}
+	return names
+}
+
+func unchanged(*st.PodWrapper) {}
+
+// TestBindIsRefusedForLong: the API server refuses the bind of one member by its name, which no rehearsal of a sibling shows. Its node is kept for
+// one more attempt and not for ever, other pods hear why they have to wait until then, and the gang is whole a second after the refusal has
+// ended, however long that has lasted.
+func TestBindIsRefusedForLong(t *testing.T) {
+	inBothAPIs(t, func(t *testing.T, a *api) {
+		c := startGangCluster(t, guarded, 3, 1)
+		c.bind("node-1", member("", "busy"))
+		var refuses atomic.Bool
+		refuses.Store(true)
+		c.refuseBinds(func(pod string) error {
+			if pod == "g-1" && refuses.Load() {
+				return errors.New("admission webhook denied the request: not this one")
+			}
+			return nil
+		})
+		names := a.create(c, "g", 3, unchanged)
+		c.requireBound("g-0", "g-2")
+		c.create(member("", "other"))
+		c.quiet()
+		c.pass(30 * time.Second)
+		require.Len(t, c.boundAmong("other"), 1, "the node is still kept: %s", refusal(c.getPod("other")))
+		c.delete("busy")
+		c.pass(5 * time.Minute)
+		refuses.Store(false)
+		ended := c.clock.Now()
+		c.requireBound(names...)
+		require.LessOrEqual(t, c.clock.Since(ended), 2*time.Second)
+	})
+}
+
+// TestReleaseInVain: a member cannot be prepared for its bind, which shows after ten minutes each time. What the gang holds for it is a tenth of the time.
+func TestReleaseInVain(t *testing.T) {
+	inBothAPIs(t, func(t *testing.T, a *api) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1)
+		held := time.Duration(0)
+		c.mishap.set(func(m *mishap) {
+			m.preBind = func(ctx context.Context, pod string) *fwk.Status {
+				if pod != "g-1" {
+					return nil
+				}
+				begin := time.Now()
+				select { // as VolumeBinding does for a class that cannot provision
+				case <-time.After(10 * time.Minute):
+				case <-ctx.Done():
+				}
+				held += time.Since(begin)
+				return fwk.AsStatus(errors.New("timed out waiting for the condition"))
+			}
+		})
+		a.create(c, "g", 2, unchanged)
+		const all = 8 * time.Hour
+		c.pass(all)
+		require.NotZero(t, held)
+		require.LessOrEqual(t, held, all/10+10*time.Minute)
+	})
+}
+
+// TestDevicesAreGivenBack: a gang that was rolled back after a member's claim had been allocated keeps no device, whether it backs off or waits for
+// another member.
+func TestDevicesAreGivenBack(t *testing.T) {
+	for name, gone := range map[string]bool{"backoff": false, "a member is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			inBothAPIs(t, func(t *testing.T, a *api) {
+				c := newGangCluster(t, 4, 4)
+				c.addDevices(1, "", "node-0", "node-1")
+				c.start(withArgs(`{"initialBackoff": "30s", "maxBackoff": "30s", "bindRehearsal": "Never"}`))
+				c.mishap.set(func(m *mishap) {
+					m.preBind = func(_ context.Context, pod string) *fwk.Status {
+						if pod == "g-1" {
+							time.Sleep(time.Second)
+							return fwk.AsStatus(errors.New("its volume cannot be attached"))
+						}
+						return nil
+					}
+				})
+				claiming := func(p *st.PodWrapper) {
+					c.addClaim(p.Pod.Name)
+					p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &p.Pod.Name}}
+				}
+				a.create(c, "g", 2, claiming)
+				c.soon(func() bool { return c.recorder.count("PodGroup g GangRolledBack", "") > 0 })
+				if gone {
+					c.delete("g-1")
+				}
+				c.pass(time.Second)
+				others := []*st.PodWrapper{member("", "other-0"), member("", "other-1")}
+				for _, p := range others {
+					claiming(p)
+				}
+				c.create(others...)
+				require.LessOrEqual(t, c.requireBound("other-0", "other-1"), 10*time.Second)
+			})
+		})
+	}
+}
+
+// TestNodeGoesWhileMembersWait for a sibling's volume, behind the release. No member is bound to a node that does not exist.
+func TestNodeGoesWhileMembersWait(t *testing.T) {
+	inBothAPIs(t, func(t *testing.T, a *api) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1, 1, 1)
+		c.mishap.set(func(m *mishap) {
+			m.preBind = func(_ context.Context, pod string) *fwk.Status {
+				if pod == "g-2" {
+					time.Sleep(time.Minute) // its volume is provisioned
+				}
+				return nil
+			}
+		})
+		names := a.create(c, "g", 3, unchanged)
+		c.pass(10 * time.Second)
+		node := ""
+		for name, info := range c.scheduler.Cache.Dump().Nodes {
+			for _, p := range info.GetPods() {
+				if p.GetPod().Name == "g-0" {
+					node = name
+				}
+			}
+		}
+		require.NotEmpty(t, node)
+		require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		c.pass(5 * time.Minute)
+		require.Len(t, c.boundAmong(names...), 3)
+		for pod, at := range c.bound("g-") {
+			require.NotEqual(t, node, at, pod)
+		}
+	})
+}
+
+// TestSlowCycles: a round goes on while a member is in its cycle, however long a slow extender makes that.
+func TestSlowCycles(t *testing.T) {
+	inBothAPIs(t, func(t *testing.T, a *api) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1, 1, 1)
+		c.mishap.set(func(m *mishap) {
+			m.reserve = func(string) *fwk.Status {
+				time.Sleep(2500 * time.Millisecond)
+				return nil
+			}
+		})
+		c.requireBound(a.create(c, "g", 4, unchanged)...)
+		require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""))
+	})
+}
+
+// TestPreemptedNodeIsLost: a gang waits for the end of pods on a node that is cordoned or deleted meanwhile. It preempts elsewhere at once.
+func TestPreemptedNodeIsLost(t *testing.T) {
+	for name, lose := range map[string]func(c *cluster, node string){
+		"cordoned": func(c *cluster, node string) {
+			c.editNode(node, func(n *v1.Node) { n.Spec.Unschedulable = true })
+		},
+		"deleted": func(c *cluster, node string) {
+			require.NoError(c.t, c.client.CoreV1().Nodes().Delete(c.t.Context(), node, metav1.DeleteOptions{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, preempting, 2, 2)
+				c.graceful.Store(true)
+				for _, node := range []string{"node-0", "node-1"} {
+					c.bind(node, member("", "low-"+node, 2).Priority(1).TerminationGracePeriodSeconds(3600))
+				}
+				c.quiet()
+				gang := c.createUrgent(2, plain)
+				c.soon(func() bool { return len(c.leaving("low-node-0", "low-node-1")) == 1 })
+				first := c.leaving("low-node-0", "low-node-1")[0]
+				lose(c, first[len("low-"):])
+				other := map[string]string{"low-node-0": "low-node-1", "low-node-1": "low-node-0"}[first]
+				began := c.clock.Now()
+				c.soon(func() bool { return len(c.leaving(other)) == 1 })
+				require.LessOrEqual(t, c.clock.Since(began), 5*time.Second)
+				c.finish(other)
+				c.requireBound(gang...)
+			})
+		})
+	}
+}
