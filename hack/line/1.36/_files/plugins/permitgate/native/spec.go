@@ -73,17 +73,17 @@ func (*Gangs) PreFilter(*v1.Pod) bool { return false }
 
 // Request is what a gang asks for at the beginning of a run.
 type Request struct {
-	Key                        types.NamespacedName
-	MinMember, Need            int
-	Missing                    map[types.UID]*v1.Pod
-	Needs                      map[types.UID]string
-	Refused, Members           map[types.UID]bool
-	PlacedOn, LostNodes        []string
-	Topology                   podgroup.Topology
-	Tried                      map[string]bool
-	Again, Running             bool
-	Created, ReadySince        time.Time
-	Preempting, MovesOn        bool
+	Key                 types.NamespacedName
+	MinMember, Need     int
+	Missing             map[types.UID]*v1.Pod
+	Needs               map[types.UID]string
+	Refused, Members    map[types.UID]bool
+	PlacedOn, LostNodes []string
+	Topology            podgroup.Topology
+	Tried               map[string]bool
+	Again, Running      bool
+	Created, ReadySince time.Time
+	Preempting, MovesOn bool
 }
 
 // Plan is the answer to a Request.
