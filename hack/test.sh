@@ -7,7 +7,7 @@
 #     race           with the race detector and in a short form: the packages in which goroutines of ours meet
 #     all            every test of the main module, none from the cache: also what tests the tools, the browser, the image,
 #                    every rule of the roles, and the long forms
-#     modules        the tests of the nested modules: those under hack/, test/performance/e2e and test/upstream
+#     modules        the tests of the nested modules: those under hack/, test/performance/e2e, test/upstream and test/e2e
 #     scripts        the tests of the scripts in hack/: that each check fails when it should
 #     unit           the part of "go" that neither links k8s.io/kubernetes nor starts a process
 #     integration    test/integration alone, test by test
@@ -222,6 +222,7 @@ step_line() {
 # step_modules tests the nested modules that have tests.
 step_modules() {
 	local dir total=0 rc=0
+	"$ROOT/hack/controlplane/build.sh" demo || return # for test/e2e
 	for dir in $(go_modules); do
 		[ "$dir" != . ] || continue
 		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"zonewise.dev/config"
+	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/internal/shipped"
+	"zonewise.dev/test/internal/program"
+)
+
+// root is the repository's.
+var root = filepath.Join("..", "..")
+
+// cluster has three nodes, of 4 CPUs, 16Gi, 110 pods and 100Gi of ephemeral storage, in three zones.
+type cluster struct {
+	t     *testing.T
+	plane *controlplane.ControlPlane
+	admin client.Client
+	// dir is where configurations and logs are.
+	dir string
+	// gates are the feature gates of all components, in the form of their flag.
+	gates string
+}
+
+// startCluster starts a cluster without a scheduler, which runs until the test ends.
+func startCluster(t *testing.T, gates string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), gates: gates}
+	if *logs != "" {
+		c.dir = filepath.Join(*logs, strings.ReplaceAll(t.Name(), "/", "-"))
+		require.NoError(t, os.MkdirAll(c.dir, 0o755))
+	}
+	flags := map[string]string{"feature-gates": gates}
+	if gates != "" {
+		flags["runtime-config"] = "scheduling.k8s.io/v1beta1=true"
+	}
+	assets, err := filepath.Abs(filepath.Join(root, "bin"))
+	require.NoError(t, err)
+	c.plane, err = controlplane.Start(controlplane.Options{Assets: assets, Dir: c.dir, Flags: flags, Output: c.create("control-plane.log")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.plane.Stop()) })
+	c.admin, err = client.New(c.plane.Config, client.Options{Scheme: scheme.Scheme})
+	require.NoError(t, err)
+	for i, zone := range []string{"a", "b", "c"} {
+		name := "node-" + zone
+		room := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+			corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+		}
+		require.NoError(t, c.admin.Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelTopologyZone: zone, corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+			}},
+			Status: corev1.NodeStatus{
+				Capacity: room, Allocatable: maps.Clone(room),
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0." + string(rune('1'+i))}},
+			},
+		}))
+	}
+	c.startControllers()
+	c.startKubelets()
+	return c
+}
+
+// startControllers runs all controllers of kube-controller-manager that are on by default.
+func (c *cluster) startControllers() {
+	certificates := c.plane.Env.ControlPlane.GetAPIServer().CertDir
+	c.run("kube-controller-manager", c.plane.Program("kube-controller-manager"),
+		"--kubeconfig="+c.account("system:kube-controller-manager"), "--feature-gates="+c.gates,
+		"--use-service-account-credentials", "--service-account-private-key-file="+filepath.Join(certificates, "sa-signer.key"),
+		"--root-ca-file="+filepath.Join(certificates, "apiserver.crt"), // each namespace gets it
+		"--leader-elect=false", "--secure-port=0",
+		"--node-monitor-grace-period=20m") // the kubelets report rarely
+}
+
+// startKubelets has kwok behave as the demo's kubelets do, and for these specs in two more points as real ones.
+func (c *cluster) startKubelets() {
+	ctx, cancel := context.WithCancel(context.Background())
+	files := filepath.Join(root, "demo", "cluster", "kwok.yaml") + "," + filepath.Join("testdata", "kubelets.yaml")
+	cmd, err := c.plane.StartKubelets(ctx, files, c.create("kwok.log"))
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it is killed
+	})
+}
+
+// startStock runs kube-scheduler as it comes.
+func (c *cluster) startStock() {
+	binary, err := program.StockScheduler(root, c.t.TempDir())
+	require.NoError(c.t, err)
+	c.run("kube-scheduler", binary, "--kubeconfig="+c.account("system:kube-scheduler"), "--feature-gates="+c.gates,
+		"--leader-elect=false", "--secure-port=0")
+}
+
+// startZonewise installs the custom resources and the permissions that are shipped, and runs the scheduler with the shipped
+// profile in kube-scheduler's place.
+func (c *cluster) startZonewise() {
+	definitions, err := shipped.Definitions()
+	require.NoError(c.t, err)
+	_, err = envtest.InstallCRDs(c.plane.Config, envtest.CRDInstallOptions{CRDs: definitions})
+	require.NoError(c.t, err)
+	roles := []string{shipped.SchedulerRoles}
+	if c.gates != "" {
+		roles = append(roles, "components/native-gangs")
+	}
+	for _, dir := range roles {
+		require.NoError(c.t, shipped.CreatePermissions(c.t.Context(), c.admin, dir))
+	}
+	identity, err := c.plane.Kubeconfig("scheduler", shipped.SchedulerUser)
+	require.NoError(c.t, err)
+	profile, err := config.FS.ReadFile("zonewise.yaml")
+	require.NoError(c.t, err)
+	file := c.create("scheduler.yaml")
+	_, err = file.WriteString(strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + identity + "\n")
+	require.NoError(c.t, err)
+	binary, err := program.Scheduler(root)
+	require.NoError(c.t, err)
+	c.run("zonewise-scheduler", binary, "--config="+file.Name(), "--feature-gates="+c.gates, "--secure-port=0")
+}
+
+// account makes a user with this name, and returns the file of its kubeconfig.
+func (c *cluster) account(user string) string {
+	kubeconfig, err := c.plane.Kubeconfig(strings.TrimPrefix(user, "system:"), envtest.User{Name: user})
+	require.NoError(c.t, err)
+	return kubeconfig
+}
+
+// run runs a program until the test ends, which fails if it ends before.
+func (c *cluster) run(name, path string, args ...string) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, path, args...)
+	log := c.create(name + ".log")
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(c.t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := cmd.Wait(); ctx.Err() == nil {
+			c.t.Errorf("%s has ended: %v\n%s", name, err, tail(c.t, log.Name()))
+		}
+	}()
+	c.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// create creates a file of the cluster, which is closed when the test ends.
+func (c *cluster) create(name string) *os.File {
+	c.t.Helper()
+	file, err := os.Create(filepath.Join(c.dir, name))
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { require.NoError(c.t, file.Close()) })
+	return file
+}
+
+// tail returns the end of a file.
+func tail(t *testing.T, path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(data[max(0, len(data)-4000):])
+}
