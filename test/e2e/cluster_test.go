@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,16 +24,13 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// root is the repository's.
-var root = filepath.Join("..", "..")
-
 // cluster has three nodes, of 4 CPUs, 16Gi, 110 pods and 100Gi of ephemeral storage, in three zones.
 type cluster struct {
 	t     *testing.T
 	plane *controlplane.ControlPlane
 	admin client.Client
-	// dir is where configurations and logs are.
-	dir string
+	// root is the repository's, and dir is where configurations and logs are.
+	root, dir string
 	// gates are the feature gates of all components, in the form of their flag.
 	gates string
 }
@@ -40,7 +38,9 @@ type cluster struct {
 // startCluster starts a cluster without a scheduler, which runs until the test ends.
 func startCluster(t *testing.T, gates string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), gates: gates}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	c := &cluster{t: t, root: root, dir: t.TempDir(), gates: gates}
 	if *logs != "" {
 		c.dir = filepath.Join(*logs, strings.ReplaceAll(t.Name(), "/", "-"))
 		require.NoError(t, os.MkdirAll(c.dir, 0o755))
@@ -49,9 +49,7 @@ func startCluster(t *testing.T, gates string) *cluster {
 	if gates != "" {
 		flags["runtime-config"] = "scheduling.k8s.io/v1beta1=true"
 	}
-	assets, err := filepath.Abs(filepath.Join(root, "bin"))
-	require.NoError(t, err)
-	c.plane, err = controlplane.Start(controlplane.Options{Assets: assets, Dir: c.dir, Flags: flags, Output: c.create("control-plane.log")})
+	c.plane, err = controlplane.Start(controlplane.Options{Assets: filepath.Join(root, "bin"), Dir: c.dir, Flags: flags, Output: c.create("control-plane.log")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.plane.Stop()) })
 	c.admin, err = client.New(c.plane.Config, client.Options{Scheme: scheme.Scheme})
@@ -74,7 +72,24 @@ func startCluster(t *testing.T, gates string) *cluster {
 	}
 	c.startControllers()
 	c.startKubelets()
+	c.runSystemPods()
 	return c
+}
+
+// runSystemPods has each node run a pod whose name is that of three which the specs look for on a node. Before most of the
+// specs they wait a minute for these, and go on without them.
+func (c *cluster) runSystemPods() {
+	labels := map[string]string{"app": "system"}
+	require.NoError(c.t, c.admin.Create(c.t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy-fluentd-elasticsearch-node-problem-detector"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "system", Image: "pause"}}},
+			},
+		},
+	}))
 }
 
 // startControllers runs all controllers of kube-controller-manager that are on by default.
@@ -91,7 +106,7 @@ func (c *cluster) startControllers() {
 // startKubelets has kwok behave as the demo's kubelets do, and for these specs in two more points as real ones.
 func (c *cluster) startKubelets() {
 	ctx, cancel := context.WithCancel(context.Background())
-	files := filepath.Join(root, "demo", "cluster", "kwok.yaml") + "," + filepath.Join("testdata", "kubelets.yaml")
+	files := filepath.Join(c.root, "demo", "cluster", "kwok.yaml") + "," + filepath.Join("testdata", "kubelets.yaml")
 	cmd, err := c.plane.StartKubelets(ctx, files, c.create("kwok.log"))
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() {
@@ -102,7 +117,7 @@ func (c *cluster) startKubelets() {
 
 // startStock runs kube-scheduler as it comes.
 func (c *cluster) startStock() {
-	binary, err := program.StockScheduler(root, c.t.TempDir())
+	binary, err := program.StockScheduler(c.root, c.t.TempDir())
 	require.NoError(c.t, err)
 	c.run("kube-scheduler", binary, "--kubeconfig="+c.account("system:kube-scheduler"), "--feature-gates="+c.gates,
 		"--leader-elect=false", "--secure-port=0")
@@ -129,7 +144,7 @@ func (c *cluster) startZonewise() {
 	file := c.create("scheduler.yaml")
 	_, err = file.WriteString(strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + identity + "\n")
 	require.NoError(c.t, err)
-	binary, err := program.Scheduler(root)
+	binary, err := program.Scheduler(c.root)
 	require.NoError(c.t, err)
 	c.run("zonewise-scheduler", binary, "--config="+file.Name(), "--feature-gates="+c.gates, "--secure-port=0")
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -8,13 +9,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	// As in upstream's e2e.test: it adds what a framework does before and after a spec.
 	_ "k8s.io/kubernetes/test/e2e/feature"
@@ -30,6 +36,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(suiteEnv) != "" {
 		os.Exit(runSuite())
 	}
+	ctrllog.SetLogger(logr.Discard()) // envtest's
 	os.Exit(m.Run())
 }
 
@@ -51,6 +58,17 @@ func runSuite() (code int) {
 	ginkgo.RunSpecs((*exitCode)(&code), "sig-scheduling")
 	return code
 }
+
+// Before a spec begins, the pods of the one before have left their nodes. Upstream's own wait (CheckTestingNSDeletedExcept) is for
+// namespaces of a prefix that they do not have any more.
+var _ = ginkgo.BeforeEach(func(ctx context.Context) {
+	client, err := framework.LoadClientset()
+	framework.ExpectNoError(err)
+	framework.ExpectNoError(wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "e2e-framework"})
+		return err == nil && len(namespaces.Items) == 0, err
+	}), "the namespaces of the spec before are still there")
+})
 
 // exitCode is that of the suite's process.
 type exitCode int
@@ -77,7 +95,7 @@ func (c *cluster) runSpecs(filter string) map[string]outcome {
 		"--kubeconfig="+c.plane.Admin, "--kubectl-path="+c.plane.Program("kubectl"), "--provider=skeleton", "--num-nodes=3",
 		"--dump-logs-on-failure=false", // its pods' logs would be those of a real kubelet
 		"--ginkgo.label-filter="+filter, "--ginkgo.focus="+*focus, "--ginkgo.seed=1", "--ginkgo.timeout=80m", "--ginkgo.no-color", "--ginkgo.v",
-		"--ginkgo.output-dir="+c.dir, "--ginkgo.json-report="+report)
+		"--ginkgo.json-report="+report)
 	cmd.Env = append(os.Environ(), suiteEnv+"=1")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, log, log
 	failed := cmd.Run() // when a spec has failed, too
