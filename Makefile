@@ -97,6 +97,11 @@ unit: ## Run the fast part: unit and property tests that need no scheduler
 integration: ## Run test/integration against a real API server (TEST_ARGS='-run ...')
 	@hack/test.sh controlplane integration
 
+.PHONY: e2e
+e2e: ## Run upstream's end-to-end tests of sig-scheduling with kube-scheduler and with Zonewise (TEST_ARGS='-focus Preemption')
+	@hack/controlplane/build.sh demo
+	@go -C test/e2e test -v -count=1 -timeout 90m . $(TEST_ARGS)
+
 .PHONY: bench
 bench: need-go ## Run the benchmarks, with tables of ratios (BENCH_GROUPS='zonespread ledger', all when empty)
 	@hack/bench.sh $(BENCH_GROUPS)

@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,7 +26,10 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// cluster has three nodes, of 4 CPUs, 16Gi, 110 pods and 100Gi of ephemeral storage, in three zones.
+// nodes is how many a cluster has.
+const nodes = 3
+
+// cluster has nodes, of 4 CPUs, 16Gi, 110 pods and 100Gi of ephemeral storage, each in a zone of its own.
 type cluster struct {
 	t     *testing.T
 	plane *controlplane.ControlPlane
@@ -42,19 +47,24 @@ func startCluster(t *testing.T, gates string) *cluster {
 	require.NoError(t, err)
 	c := &cluster{t: t, root: root, dir: t.TempDir(), gates: gates}
 	if *logs != "" {
-		c.dir = filepath.Join(*logs, strings.ReplaceAll(t.Name(), "/", "-"))
+		c.dir, err = filepath.Abs(filepath.Join(*logs, strings.ReplaceAll(t.Name(), "/", "-")))
+		require.NoError(t, err)
+		require.NoError(t, os.RemoveAll(c.dir))
 		require.NoError(t, os.MkdirAll(c.dir, 0o755))
 	}
 	flags := map[string]string{"feature-gates": gates}
 	if gates != "" {
 		flags["runtime-config"] = "scheduling.k8s.io/v1beta1=true"
 	}
-	c.plane, err = controlplane.Start(controlplane.Options{Assets: filepath.Join(root, "bin"), Dir: c.dir, Flags: flags, Output: c.create("control-plane.log")})
+	c.plane, err = controlplane.Start(controlplane.Options{
+		Assets: filepath.Join(root, "bin"), Dir: c.dir, Flags: flags, Output: c.create("control-plane.log"),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.plane.Stop()) })
 	c.admin, err = client.New(c.plane.Config, client.Options{Scheme: scheme.Scheme})
 	require.NoError(t, err)
-	for i, zone := range []string{"a", "b", "c"} {
+	for i := range nodes {
+		zone := string(rune('a' + i))
 		name := "node-" + zone
 		room := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
@@ -66,30 +76,13 @@ func startCluster(t *testing.T, gates string) *cluster {
 			}},
 			Status: corev1.NodeStatus{
 				Capacity: room, Allocatable: maps.Clone(room),
-				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0." + string(rune('1'+i))}},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", i+1)}},
 			},
 		}))
 	}
 	c.startControllers()
 	c.startKubelets()
-	c.runSystemPods()
 	return c
-}
-
-// runSystemPods has each node run a pod whose name is that of three which the specs look for on a node. Before most of the
-// specs they wait a minute for these, and go on without them.
-func (c *cluster) runSystemPods() {
-	labels := map[string]string{"app": "system"}
-	require.NoError(c.t, c.admin.Create(c.t.Context(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy-fluentd-elasticsearch-node-problem-detector"},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "system", Image: "pause"}}},
-			},
-		},
-	}))
 }
 
 // startControllers runs all controllers of kube-controller-manager that are on by default.
@@ -142,11 +135,34 @@ func (c *cluster) startZonewise() {
 	profile, err := config.FS.ReadFile("zonewise.yaml")
 	require.NoError(c.t, err)
 	file := c.create("scheduler.yaml")
-	_, err = file.WriteString(strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + identity + "\n")
+	alone := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1)
+	_, err = file.WriteString(alone + "\nclientConnection:\n  kubeconfig: " + identity + "\n")
 	require.NoError(c.t, err)
 	binary, err := program.Scheduler(c.root)
 	require.NoError(c.t, err)
 	c.run("zonewise-scheduler", binary, "--config="+file.Name(), "--feature-gates="+c.gates, "--secure-port=0")
+}
+
+// runSystemPods waits until each node runs a pod whose name is that of three which the specs look for on a node. Before most of
+// the specs they wait a minute for these, and go on without them.
+func (c *cluster) runSystemPods() {
+	c.t.Helper()
+	labels := map[string]string{"app": "system"}
+	const name = "kube-proxy-fluentd-elasticsearch-node-problem-detector"
+	pods := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "system", Image: "pause"}}},
+			},
+		},
+	}
+	require.NoError(c.t, c.admin.Create(c.t.Context(), pods))
+	require.Eventually(c.t, func() bool {
+		return c.admin.Get(c.t.Context(), client.ObjectKeyFromObject(pods), pods) == nil && pods.Status.NumberReady == nodes
+	}, 2*time.Minute, 200*time.Millisecond, "a scheduler, controllers and kubelets have pods run")
 }
 
 // account makes a user with this name, and returns the file of its kubeconfig.

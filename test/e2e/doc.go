@@ -8,11 +8,6 @@
 // runs them in a process of its own, itself (suite_test.go). What passes with kube-scheduler has to pass with Zonewise;
 // what passes with neither is listed with its reason in listed_test.go, and the list has nothing else.
 //
-// "make test-all" runs it, and
-//
-//	go -C test/e2e test -v -timeout 90m .
-//
-// does, after hack/controlplane/build.sh demo. -run 'TestSpecs/.*/zonewise' takes the clusters of one scheduler, without
-// the comparison, and -focus REGEXP behind the package the specs whose names match. -logs DIR keeps what the programs and
-// the specs print.
+// "make e2e" runs it, and "make test-all". Behind TEST_ARGS, -focus REGEXP takes the specs whose names match, and -logs DIR
+// keeps what the programs and the specs print.
 package e2e

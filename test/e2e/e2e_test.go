@@ -23,8 +23,12 @@ const (
 	zonewise = "zonewise"
 )
 
-// worlds are the feature gates of the clusters, and the specs that run there, by an expression over their labels. BetaOffByDefault
-// is a label of those whose feature gate is off as Kubernetes is installed; for sig-scheduling's that is GenericWorkload.
+// starts has for each scheduler the function that starts it.
+var starts = map[string]func(*cluster){stock: (*cluster).startStock, zonewise: (*cluster).startZonewise}
+
+// worlds are the feature gates of the clusters, and the specs that run there, by an expression over their labels.
+// BetaOffByDefault is a label of those whose feature gate is off as Kubernetes is installed; for sig-scheduling's that is
+// GenericWorkload.
 var worlds = []struct{ name, gates, specs string }{
 	{name: "default", specs: "!BetaOffByDefault"},
 	{name: "GenericWorkload", gates: "GenericWorkload=true"},
@@ -36,12 +40,13 @@ func TestSpecs(t *testing.T) {
 	outcomes := map[string]map[string]outcome{} // by world and scheduler; guarded by lock
 	t.Run("runs", func(t *testing.T) {
 		for _, world := range worlds {
-			for scheduler, start := range map[string]func(*cluster){stock: (*cluster).startStock, zonewise: (*cluster).startZonewise} {
+			for scheduler, start := range starts {
 				name := world.name + "/" + scheduler
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					c := startCluster(t, world.gates)
 					start(c)
+					c.runSystemPods()
 					got := c.runSpecs(world.specs)
 					lock.Lock()
 					defer lock.Unlock()
@@ -96,7 +101,8 @@ func compare(stock, zonewise map[string]outcome, listed map[string]string) (faul
 		case ran != ranToo:
 			fault = "did not run with both schedulers"
 		case reason != "" && (alone.passed() || with.passed()):
-			fault = fmt.Sprintf("is listed in listed_test.go, and has %s with kube-scheduler and %s with Zonewise", alone.state, with.state)
+			fault = fmt.Sprintf("is listed in listed_test.go, and has %s with kube-scheduler and %s with Zonewise",
+				alone.state, with.state)
 		case reason != "" || alone.passed() && with.passed():
 			continue
 		case alone.passed():
@@ -123,9 +129,18 @@ func TestCompare(t *testing.T) {
 		{name: "listed", alone: fail, with: fail, reason: "no kubelet"},
 		{name: "listed, and skipped", alone: skip, with: skip, reason: "no kubelet"},
 		{name: "ours fails", alone: pass, with: fail, want: "spec passes with kube-scheduler, and has failed with Zonewise: late"},
-		{name: "kube-scheduler fails", alone: fail, with: pass, want: "spec passes with Zonewise, and has failed with kube-scheduler: late"},
-		{name: "both fail", alone: fail, with: fail, want: "spec has failed with kube-scheduler: late\nand failed with Zonewise: late"},
-		{name: "skipped", alone: skip, with: skip, want: "spec has skipped with kube-scheduler: one node\nand skipped with Zonewise: one node"},
+		{
+			name: "kube-scheduler fails", alone: fail, with: pass,
+			want: "spec passes with Zonewise, and has failed with kube-scheduler: late",
+		},
+		{
+			name: "both fail", alone: fail, with: fail,
+			want: "spec has failed with kube-scheduler: late\nand failed with Zonewise: late",
+		},
+		{
+			name: "skipped", alone: skip, with: skip,
+			want: "spec has skipped with kube-scheduler: one node\nand skipped with Zonewise: one node",
+		},
 		{
 			name: "a stale entry", alone: pass, with: fail, reason: "no kubelet",
 			want: "spec is listed in listed_test.go, and has passed with kube-scheduler and failed with Zonewise",
@@ -143,6 +158,8 @@ func TestCompare(t *testing.T) {
 			require.Equal(t, want, compare(map[string]outcome{"spec": tt.alone}, map[string]outcome{"spec": tt.with}, listed))
 		})
 	}
-	require.Equal(t, []string{"gone is listed in listed_test.go, and there is no such spec", "spec did not run with both schedulers"},
-		compare(map[string]outcome{"spec": pass}, nil, map[string]string{"gone": "no kubelet"}))
+	require.Equal(t, []string{
+		"gone is listed in listed_test.go, and there is no such spec",
+		"spec did not run with both schedulers",
+	}, compare(map[string]outcome{"spec": pass}, nil, map[string]string{"gone": "no kubelet"}))
 }

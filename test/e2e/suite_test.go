@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,15 +60,16 @@ func runSuite() (code int) {
 	return code
 }
 
-// Before a spec begins, the pods of the one before have left their nodes. Upstream's own wait (CheckTestingNSDeletedExcept) is for
-// namespaces of a prefix that they do not have any more.
+// Before a spec begins, the pods of the one before have left their nodes. Upstream's own wait (CheckTestingNSDeletedExcept)
+// is for namespaces of a prefix that they do not have any more.
 var _ = ginkgo.BeforeEach(func(ctx context.Context) {
 	client, err := framework.LoadClientset()
 	framework.ExpectNoError(err)
-	framework.ExpectNoError(wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "e2e-framework"})
 		return err == nil && len(namespaces.Items) == 0, err
-	}), "the namespaces of the spec before are still there")
+	})
+	framework.ExpectNoError(err, "the namespaces of the spec before are still there")
 })
 
 // exitCode is that of the suite's process.
@@ -92,10 +94,10 @@ func (c *cluster) runSpecs(filter string) map[string]outcome {
 	const report = "report.json"
 	log := c.create("specs.log")
 	cmd := exec.CommandContext(c.t.Context(), os.Args[0],
-		"--kubeconfig="+c.plane.Admin, "--kubectl-path="+c.plane.Program("kubectl"), "--provider=skeleton", "--num-nodes=3",
-		"--dump-logs-on-failure=false", // its pods' logs would be those of a real kubelet
-		"--ginkgo.label-filter="+filter, "--ginkgo.focus="+*focus, "--ginkgo.seed=1", "--ginkgo.timeout=80m", "--ginkgo.no-color", "--ginkgo.v",
-		"--ginkgo.json-report="+report)
+		"--kubeconfig="+c.plane.Admin, "--kubectl-path="+c.plane.Program("kubectl"), "--provider=skeleton",
+		fmt.Sprintf("--num-nodes=%d", nodes), "--dump-logs-on-failure=false", // no kubelet has logs of pods
+		"--ginkgo.label-filter="+filter, "--ginkgo.focus="+*focus, "--ginkgo.seed=1", "--ginkgo.timeout=40m",
+		"--ginkgo.no-color", "--ginkgo.v", "--ginkgo.json-report="+report)
 	cmd.Env = append(os.Environ(), suiteEnv+"=1")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, log, log
 	failed := cmd.Run() // when a spec has failed, too
