@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
 	"zonewise.dev/config"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/internal/shipped"

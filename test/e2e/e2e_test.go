@@ -94,7 +94,7 @@ func compare(stock, zonewise map[string]outcome, listed map[string]string) (faul
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		alone, ran := stock[name]
 		with, ranToo := zonewise[name]
-		fault := ""
+		var fault string
 		switch reason := names[name]; {
 		case !ran && !ranToo:
 			fault = "is listed in listed_test.go, and there is no such spec"

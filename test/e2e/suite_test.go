@@ -19,15 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	_ "k8s.io/kubernetes/test/e2e/feature" // as in upstream's e2e.test, and the next two
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
-	// As in upstream's e2e.test: it adds what a framework does before and after a spec.
-	_ "k8s.io/kubernetes/test/e2e/feature"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
 	_ "k8s.io/kubernetes/test/e2e/scheduling" // the specs
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // suiteEnv is the variable of the environment with which the test binary is upstream's suite, with the flags of e2e.test.
@@ -53,16 +51,17 @@ func runSuite() (code int) {
 		}
 	})
 	_ = flags.Parse(os.Args[1:]) // an error ends the process
-	framework.AfterReadingAllFlags(&framework.TestContext)
 	framework.TestContext.IPFamily = "ipv4"
+	framework.AfterReadingAllFlags(&framework.TestContext)
+	ginkgo.BeforeEach(waitAlone) // after the preview of all specs, which would lose it
 	gomega.RegisterFailHandler(framework.Fail)
 	ginkgo.RunSpecs((*exitCode)(&code), "sig-scheduling")
 	return code
 }
 
-// Before a spec begins, the pods of the one before have left their nodes. Upstream's own wait (CheckTestingNSDeletedExcept)
-// is for namespaces of a prefix that they do not have any more.
-var _ = ginkgo.BeforeEach(func(ctx context.Context) {
+// waitAlone waits until the pods of the spec before have left their nodes. Upstream's own wait, CheckTestingNSDeletedExcept, is
+// for namespaces of a prefix that they do not have any more.
+func waitAlone(ctx context.Context) {
 	client, err := framework.LoadClientset()
 	framework.ExpectNoError(err)
 	err = wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -70,7 +69,7 @@ var _ = ginkgo.BeforeEach(func(ctx context.Context) {
 		return err == nil && len(namespaces.Items) == 0, err
 	})
 	framework.ExpectNoError(err, "the namespaces of the spec before are still there")
-})
+}
 
 // exitCode is that of the suite's process.
 type exitCode int
