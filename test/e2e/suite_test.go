@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		os.Exit(runSuite())
 	}
 	ctrllog.SetLogger(logr.Discard()) // envtest's
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // the clusters wait, most of the time
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
@@ -80,7 +84,7 @@ func (c *exitCode) Fail() { *c = 1 }
 // outcome is what became of a spec.
 type outcome struct {
 	state types.SpecState
-	// why is the message of a failure, or the reason for which the spec was skipped.
+	// why is the beginning of a failure's message, or of the reason for which the spec was skipped.
 	why string
 }
 
@@ -111,7 +115,8 @@ func (c *cluster) runSpecs(filter string) map[string]outcome {
 			if spec.State == types.SpecStateSkipped && spec.Failure.Message == "" {
 				continue // it does not match
 			}
-			outcomes[strings.TrimSpace(spec.FullText())] = outcome{state: spec.State, why: spec.Failure.Message}
+			why := spec.Failure.Message
+			outcomes[strings.TrimSpace(spec.FullText())] = outcome{state: spec.State, why: why[:min(len(why), 1000)]}
 		}
 	}
 	require.NotEmpty(c.t, outcomes)
