@@ -39,6 +39,7 @@ import (
 	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/zonespread"
+	"zonewise.dev/test/fakeapi"
 	"zonewise.dev/test/schedulertest"
 )
 
@@ -70,7 +71,8 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 // Its methods belong to the test's goroutine. But for benchmarks, which must not wait by its methods, it lives in a bubble.
 type cluster struct {
 	t            testing.TB
-	client       *fake.Clientset
+	server       *fakeapi.Server
+	client       *fake.Clientset // the server's
 	groups       *groups         // all custom resources
 	policies     *crdtest.Source // the same
 	reservations *reservationAPI // the same
@@ -95,28 +97,19 @@ type cluster struct {
 	jobs       chan struct{}                        // Jobs can be listed when it is closed; nil for at once
 	stage      *stage
 
-	created  int
-	versions atomic.Int64
-	patches  atomic.Int64
-	cycles   atomic.Int64 // of all pods
-	graceful atomic.Bool  // a deleted pod terminates until finish is called
-
-	mu        sync.Mutex // guards everything below
-	binds     []string
-	onBind    func(pod string) error // called before a pod is bound, may refuse it
-	afterBind func(pod string) error // called when a pod has been bound: what the scheduler hears
+	created int
+	cycles  atomic.Int64 // of all pods
 }
 
 // newCluster makes a cluster without a scheduler.
 func newCluster(t testing.TB, profile string, objects ...runtime.Object) *cluster {
 	t.Helper()
-	// The clientset with managed fields makes a map of all kinds with each write, which takes 2 ms and garbage for the collector.
+	server := fakeapi.New()
 	c := &cluster{
-		t: t, client: fake.NewSimpleClientset(), groups: newGroups(), stage: &stage{}, clock: clock.RealClock{},
+		t: t, server: server, client: server.Client, groups: newGroups(), stage: &stage{}, clock: clock.RealClock{},
 		profile: profile, maxBackoff: 10,
 	}
 	c.policies, c.reservations = c.groups.Source, &reservationAPI{c.groups.Source}
-	c.serve()
 	for _, o := range objects {
 		c.add(o)
 	}
@@ -171,7 +164,7 @@ func (c *cluster) start(opts ...option) {
 	batch := c.loadProfile(&o)
 	batch.SchedulerName = "batch"
 	ctx, cancel := context.WithCancel(context.Background())
-	api := schedulerClient{c.client, c.stage, c.jobs}
+	api := c.server.SchedulerClient(fakeapi.Answers{DryRunBind: c.stage.rehearse, Delete: c.stage.askToDelete, Jobs: c.jobs})
 	factory := schedulertest.NewInformerFactory(api)
 	s, err := scheduler.New(ctx, api, factory, nil,
 		func(string) events.EventRecorderLogger { return c.recorder },

@@ -204,7 +204,7 @@ func TestPreemptionOutlivesTheScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 2, 2)
 		c.start(withArgs(preempting))
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		small := []string{"small-0", "small-1", "small-2", "small-3"}
 		for i, name := range small {
 			c.bind([]string{"a1", "b1"}[i/2], member("", name).Priority(1).TerminationGracePeriodSeconds(3600))

@@ -76,9 +76,7 @@ func cpuTime(b *testing.B) time.Duration {
 
 // bindCount returns how many pods have been bound.
 func (c *cluster) bindCount() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.binds)
+	return len(c.server.Binds())
 }
 
 // writes returns how often the scheduler has written to the API server.

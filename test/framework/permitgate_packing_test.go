@@ -219,14 +219,14 @@ func TestMissingMembersGetTheCondition(t *testing.T) {
 				require.Contains(t, condition.Message, "the cluster has no room for 8 members at once: short of cpu")
 			}
 		}
-		patches := c.patches.Load()
+		patches := c.server.Patches.Load()
 		const backoffs = 5
 		for range backoffs {
 			c.pass(1100 * time.Millisecond)
 			c.quiet()
 		}
 		// kube-scheduler may repeat one of its own, while its informer does not show the first.
-		require.Less(t, c.patches.Load()-patches, int64(backoffs), "the same reason is not written again")
+		require.Less(t, c.server.Patches.Load()-patches, int64(backoffs), "the same reason is not written again")
 		c.addNode("new", members)
 		c.requireBound(names...)
 	})

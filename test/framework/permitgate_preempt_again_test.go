@@ -40,7 +40,7 @@ func TestPreemptedRoomIsNotEnough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := startGangCluster(t, preempting, 1, 1, 1)
-				c.graceful.Store(true)
+				c.server.Graceful.Store(true)
 				nodes := map[string]string{"low-0": "node-0", "low-1": "node-1", "low-2": "node-2"}
 				for pod, node := range nodes {
 					c.bind(node, member("", pod).Priority(1).TerminationGracePeriodSeconds(3600))
@@ -162,7 +162,7 @@ func TestPreemptedRoomOutlivesAMember(t *testing.T) {
 		t.Run(deleted, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := startGangCluster(t, preempting, 1, 1)
-				c.graceful.Store(true)
+				c.server.Graceful.Store(true)
 				c.bind("node-0", member("", "victim-0").Priority(1))
 				c.bind("node-1", member("", "victim-1").Priority(1))
 				c.quiet()

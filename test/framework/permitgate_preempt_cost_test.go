@@ -64,7 +64,7 @@ func (c *cluster) nominatedNode(name string) string {
 func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.start(withArgs(preempting))
 		c.bind("node-0", member("", "victim-0").Priority(1))
 		c.bind("node-1", member("", "victim-1").Priority(1))
@@ -89,7 +89,7 @@ func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
 func TestNoAutoscalerBuysForAPreemptingGang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		var unschedulable atomic.Int32
 		c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			patch := action.(clienttesting.PatchAction)
@@ -126,7 +126,7 @@ func TestNoAutoscalerBuysForAPreemptingGang(t *testing.T) {
 func TestNominationsEndWithThePreemption(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.start(withArgs(preempting))
 		c.bind("node-0", member("", "victim-0").Priority(1))
 		c.bind("node-1", member("", "victim-1").Priority(1))

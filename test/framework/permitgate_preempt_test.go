@@ -265,7 +265,7 @@ func TestPodsThatLeaveAnyway(t *testing.T) {
 // preemptTwo has a gang of two preempt node-0, of four CPUs: it waits for its victims, small and large.
 func (c *cluster) preemptTwo() {
 	c.t.Helper()
-	c.graceful.Store(true)
+	c.server.Graceful.Store(true)
 	for name, cpu := range map[string]int{"small": 1, "large": 3} {
 		c.bind("node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
 	}
@@ -307,7 +307,7 @@ func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
 func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.bind("node-0", member("", "low", 2).Priority(1).TerminationGracePeriodSeconds(3600))
 		c.quiet()
 		gang := c.createUrgent(2, plain)
@@ -330,7 +330,7 @@ func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 func TestVictimsThatDoNotGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2, 2)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.bind("node-0", member("", "low-0", 2).Priority(1).TerminationGracePeriodSeconds(30))
 		c.bind("node-1", member("", "low-1", 2).Priority(1).TerminationGracePeriodSeconds(30))
 		c.quiet()
@@ -351,7 +351,7 @@ func TestVictimsThatDoNotGo(t *testing.T) {
 func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"initialBackoff": "1m", "maxBackoff": "1m", "bindRehearsal": "Never"}`, 2)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.bind("node-0", member("", "stays", 1).Priority(1).TerminationGracePeriodSeconds(30), member("", "goes", 1).Priority(1).TerminationGracePeriodSeconds(30))
 		c.quiet()
 		gang := c.createUrgent(2, plain)
@@ -398,7 +398,7 @@ func TestPodsOfDaemonSetsStay(t *testing.T) {
 func TestPreemptionThatIsOvertaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.bind("node-0", member("", "low", 2).Priority(1))
 		c.quiet()
 		gang := c.createUrgent(2, plain)
@@ -416,7 +416,7 @@ func TestPreemptionThatIsOvertaken(t *testing.T) {
 func TestPodsThatWaitBesideNominations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2, 2)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.bind("node-0", member("", "low-0", 2).Priority(1))
 		c.bind("node-1", member("", "low-1", 2).Priority(1))
 		c.quiet()

@@ -62,7 +62,7 @@ func TestProfileWithoutFilters(t *testing.T) {
 func TestNominationBelowOneOfTheMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 2, 1)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.start(withArgs(preempting))
 		c.bind("node-0", member("", "victim").Priority(1))
 		c.quiet()

@@ -24,6 +24,14 @@ type stage struct {
 	rehearsed []string // the pods, each time
 }
 
+// askToDelete answers the scheduler's deletions of pods.
+func (s *stage) askToDelete(pod string) error {
+	if s.onDelete == nil {
+		return nil
+	}
+	return s.onDelete(pod)
+}
+
 func (s *stage) rehearse(binding *v1.Binding) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

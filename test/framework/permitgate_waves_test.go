@@ -86,7 +86,7 @@ func TestReplacementBesideASucceededDriver(t *testing.T) {
 func TestRoomThatAnotherGangGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1, 1)
-		c.graceful.Store(true)
+		c.server.Graceful.Store(true)
 		c.start(withArgs(preempting))
 		c.bind("node-1", member("", "victim").Priority(60))
 		c.groups.set("b", 2)

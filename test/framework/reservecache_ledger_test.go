@@ -30,9 +30,8 @@ func (c *cluster) loseConnections() {
 			return lost
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.onBind, c.afterBind = fail(before, 0), fail(after, 1)
+	c.server.BeforeBind(fail(before, 0))
+	c.server.AfterBind(fail(after, 1))
 }
 
 // TestLedgerFollowsTheScheduler schedules pods of two profiles while bind calls fail before and after they

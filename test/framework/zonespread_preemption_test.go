@@ -29,7 +29,7 @@ func TestPreemptionThroughACap(t *testing.T) {
 				c.start()
 				c.createPods(newPods(3, "low", "1", ofPriority(1))...)
 				c.waitBound("low", 3)
-				c.graceful.Store(true)
+				c.server.Graceful.Store(true)
 				c.createPods(newPods(3, "high", "1", ofPriority(1000))...)
 				c.eventually("all victims terminate", func() bool { return len(c.bound("low")) == 0 })
 				if cpu == "64" {
@@ -74,13 +74,13 @@ func TestTerminatingPodsMakeRoom(t *testing.T) {
 					require.Empty(t, c.bound("waiting"))
 					switch how {
 					case "terminates":
-						c.graceful.Store(true)
+						c.server.Graceful.Store(true)
 						c.delete("web-0")
 					case "was not seen to terminate":
 						c.finish("web-0")
 					case "was terminating":
 						// The scheduler starts when the pod terminates already; room is what is wanted, on one node.
-						c.graceful.Store(true)
+						c.server.Graceful.Store(true)
 						c.delete("web-0")
 						c.eventually("one goes on", func() bool { return len(c.bound("waiting")) == 1 })
 						c.finish("web-0")

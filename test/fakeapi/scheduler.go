@@ -1,0 +1,102 @@
+package fakeapi
+
+import (
+	"context"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Answers is what the server says to a scheduler. The zero value accepts everything.
+type Answers struct {
+	// DryRunBind answers binds with dryRun.
+	DryRunBind func(*v1.Binding) error
+	// Delete is asked before a pod is deleted.
+	Delete func(pod string) error
+	// Jobs can be listed when it is closed; nil for at once.
+	Jobs <-chan struct{}
+}
+
+// SchedulerClient returns the client of a scheduler.
+func (s *Server) SchedulerClient(answers Answers) kubernetes.Interface {
+	return schedulerClient{s.Client, answers}
+}
+
+// schedulerClient is the scheduler's client of the API server. It serves what the fake clientset does not know, and what would have all
+// other requests wait there.
+type schedulerClient struct {
+	*fake.Clientset
+	answers Answers
+}
+
+func (c schedulerClient) CoreV1() coreclient.CoreV1Interface {
+	return schedulerCore{c.Clientset.CoreV1(), c.answers}
+}
+
+type schedulerCore struct {
+	coreclient.CoreV1Interface
+	answers Answers
+}
+
+func (c schedulerCore) Pods(namespace string) coreclient.PodInterface {
+	return schedulerPods{c.CoreV1Interface.Pods(namespace), c.answers}
+}
+
+type schedulerPods struct {
+	coreclient.PodInterface
+	answers Answers
+}
+
+func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav1.CreateOptions) error {
+	if slices.Contains(opts.DryRun, metav1.DryRunAll) {
+		if p.answers.DryRunBind == nil {
+			return nil
+		}
+		return p.answers.DryRunBind(binding)
+	}
+	return p.PodInterface.Bind(ctx, binding, opts)
+}
+
+func (p schedulerPods) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if p.answers.Delete != nil {
+		if err := p.answers.Delete(name); err != nil {
+			return err
+		}
+	}
+	return p.PodInterface.Delete(ctx, name, opts)
+}
+
+func (c schedulerClient) BatchV1() batchclient.BatchV1Interface {
+	return schedulerBatch{c.Clientset.BatchV1(), c.answers.Jobs}
+}
+
+type schedulerBatch struct {
+	batchclient.BatchV1Interface
+	jobs <-chan struct{}
+}
+
+func (b schedulerBatch) Jobs(namespace string) batchclient.JobInterface {
+	return schedulerJobs{b.BatchV1Interface.Jobs(namespace), b.jobs}
+}
+
+type schedulerJobs struct {
+	batchclient.JobInterface
+	until <-chan struct{}
+}
+
+func (l schedulerJobs) List(ctx context.Context, options metav1.ListOptions) (*batchv1.JobList, error) {
+	if l.until != nil {
+		select {
+		case <-l.until:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return l.JobInterface.List(ctx, options)
+}

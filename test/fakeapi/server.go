@@ -1,0 +1,184 @@
+package fakeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+)
+
+var pods = v1.SchemeGroupVersion.WithResource("pods")
+
+// Server is an API server. Make one with New. Its methods may be called from several goroutines.
+type Server struct {
+	// Client is the clientset of those who are not schedulers: the test itself, and the controllers that it plays.
+	Client *fake.Clientset
+	// Graceful has a deleted pod terminate until it is deleted from the client's tracker, as its kubelet would do.
+	Graceful atomic.Bool
+	// Patches counts the patches of pods.
+	Patches  atomic.Int64
+	versions atomic.Int64
+
+	mu         sync.Mutex // guards everything below
+	binds      []string
+	beforeBind func(pod string) error
+	afterBind  func(pod string) error
+}
+
+// New returns a server without objects.
+func New() *Server {
+	// The clientset with managed fields makes a map of all kinds with each write, which takes 2 ms and garbage for the collector.
+	s := &Server{Client: fake.NewSimpleClientset()} //nolint:staticcheck // see above
+	s.serve()
+	return s
+}
+
+// BeforeBind has f called before each bind of a pod, which it may refuse; nil has all pass.
+func (s *Server) BeforeBind(f func(pod string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beforeBind = f
+}
+
+// AfterBind has f called when a pod has been bound. Its error is what the scheduler hears of the bind.
+func (s *Server) AfterBind(f func(pod string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.afterBind = f
+}
+
+// Binds returns the names of the pods that have been bound, in order.
+func (s *Server) Binds() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.binds)
+}
+
+// serve has the fake clientset do what schedulers need of an API server and it does not by itself.
+func (s *Server) serve() {
+	// The scheduler tells updates from repetitions by versions.
+	s.Client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if a, ok := action.(clienttesting.CreateAction); ok { // updates are, too
+			s.SetVersion(a.GetObject())
+			if o, err := meta.Accessor(a.GetObject()); err == nil && o.GetName() == "" && o.GetGenerateName() != "" {
+				o.SetName(o.GetGenerateName() + o.GetResourceVersion())
+				o.SetUID(types.UID(o.GetName()))
+			}
+		}
+		return false, nil, nil
+	})
+	// What a watch begins with, the clientset does not copy, and informers change it.
+	s.Client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		a := action.(clienttesting.WatchActionImpl)
+		w, err := s.Client.Tracker().Watch(a.GetResource(), a.GetNamespace(), a.ListOptions)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, copied(w), nil
+	})
+	s.Client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		binding, isBinding := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		if !isBinding {
+			return false, nil, nil
+		}
+		return true, binding, s.bindPod(binding)
+	})
+	s.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a := action.(clienttesting.DeleteActionImpl)
+		if len(a.DeleteOptions.DryRun) > 0 {
+			return true, nil, nil
+		}
+		if !s.Graceful.Load() {
+			return false, nil, nil
+		}
+		return true, nil, s.EditPod(a.Namespace, a.Name, func(pod *v1.Pod) {
+			if pod.DeletionTimestamp == nil {
+				pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			}
+		})
+	})
+	react := clienttesting.ObjectReaction(s.Client.Tracker())
+	s.Client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		var fields map[string]any
+		if err := json.Unmarshal(patch.Patch, &fields); err != nil {
+			return true, nil, err
+		}
+		metadata, _ := fields["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = map[string]any{}
+			fields["metadata"] = metadata
+		}
+		metadata["resourceVersion"] = strconv.FormatInt(s.versions.Add(1), 10)
+		var err error
+		if patch.Patch, err = json.Marshal(fields); err != nil {
+			return true, nil, err
+		}
+		s.Patches.Add(1)
+		return react(patch)
+	})
+}
+
+// SetVersion gives an object the next version.
+func (s *Server) SetVersion(o runtime.Object) {
+	if accessor, err := meta.Accessor(o); err == nil {
+		accessor.SetResourceVersion(strconv.FormatInt(s.versions.Add(1), 10))
+	}
+}
+
+func (s *Server) bindPod(binding *v1.Binding) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.beforeBind != nil {
+		if err := s.beforeBind(binding.Name); err != nil {
+			return err
+		}
+	}
+	err := s.EditPod(binding.Namespace, binding.Name, func(pod *v1.Pod) {
+		pod.Spec.NodeName = binding.Target.Name
+		podutil.UpdatePodCondition(&pod.Status, &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+	}, func(pod *v1.Pod) error {
+		if pod.UID != binding.UID || pod.Spec.NodeName != "" {
+			return fmt.Errorf("pod %s cannot be bound", pod.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.binds = append(s.binds, binding.Name)
+	if s.afterBind != nil {
+		return s.afterBind(binding.Name)
+	}
+	return nil
+}
+
+// EditPod changes a pod unless one of the checks fails.
+func (s *Server) EditPod(namespace, name string, edit func(*v1.Pod), checks ...func(*v1.Pod) error) error {
+	o, err := s.Client.Tracker().Get(pods, namespace, name)
+	if err != nil {
+		return err
+	}
+	pod := o.(*v1.Pod).DeepCopy()
+	for _, check := range checks {
+		if err := check(pod); err != nil {
+			return err
+		}
+	}
+	edit(pod)
+	s.SetVersion(pod)
+	return s.Client.Tracker().Update(pods, pod, namespace)
+}
