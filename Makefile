@@ -32,6 +32,8 @@ WRITES ?= 12
 # How often "make chaos-blind" restarts the API server, and how many PodGroups the tenant of "make chaos-flood" makes.
 RESTARTS ?= 10
 OBJECTS ?= 100000
+# How many worlds "make worlds" plays, from the one of SEED on.
+N ?= 100
 # What "make chaos-rebalance" makes its clusters from.
 SEEDS ?= 1,13
 # What "make line" does: tree, build, test.
@@ -139,6 +141,10 @@ chaos-rebalance: controlplane ## Kill the controller while it moves pods, and pu
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)
 	@hack/test.sh soak
+
+.PHONY: worlds
+worlds: need-go ## Play random worlds of the whole pack in virtual time, and shrink those that break an invariant (SEED=1 N=100)
+	@go test ./test/worlds -run '^TestWorlds$$' -count=1 -timeout 24h -args -seed '$(SEED)' -worlds '$(N)'
 
 .PHONY: site
 site: ## Write the documents as a site to dist/site

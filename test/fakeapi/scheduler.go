@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
@@ -19,6 +20,8 @@ type Answers struct {
 	DryRunBind func(*v1.Binding) error
 	// Delete is asked before a pod is deleted.
 	Delete func(pod string) error
+	// Write is asked before each bind, deletion, patch and update of a status of a pod.
+	Write func() error
 	// Jobs can be listed when it is closed; nil for at once.
 	Jobs <-chan struct{}
 }
@@ -53,7 +56,33 @@ type schedulerPods struct {
 	answers Answers
 }
 
+func (p schedulerPods) mayWrite() error {
+	if p.answers.Write == nil {
+		return nil
+	}
+	return p.answers.Write()
+}
+
+func (p schedulerPods) Patch(
+	ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string,
+) (*v1.Pod, error) {
+	if err := p.mayWrite(); err != nil {
+		return nil, err
+	}
+	return p.PodInterface.Patch(ctx, name, kind, data, opts, subresources...)
+}
+
+func (p schedulerPods) UpdateStatus(ctx context.Context, pod *v1.Pod, opts metav1.UpdateOptions) (*v1.Pod, error) {
+	if err := p.mayWrite(); err != nil {
+		return nil, err
+	}
+	return p.PodInterface.UpdateStatus(ctx, pod, opts)
+}
+
 func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav1.CreateOptions) error {
+	if err := p.mayWrite(); err != nil {
+		return err
+	}
 	if slices.Contains(opts.DryRun, metav1.DryRunAll) {
 		if p.answers.DryRunBind == nil {
 			return nil
@@ -64,6 +93,9 @@ func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav
 }
 
 func (p schedulerPods) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if err := p.mayWrite(); err != nil {
+		return err
+	}
 	if p.answers.Delete != nil {
 		if err := p.answers.Delete(name); err != nil {
 			return err

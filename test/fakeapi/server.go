@@ -87,7 +87,18 @@ func (s *Server) serve() {
 		if err != nil {
 			return true, nil, err
 		}
-		return true, copied(w), nil
+		return true, copied(w, a.GetWatchRestrictions().Fields), nil
+	})
+	// Lists, too, pass by the labels alone.
+	s.Client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a := action.(clienttesting.ListActionImpl)
+		list, err := s.Client.Tracker().List(a.GetResource(), a.GetKind(), a.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		pods := list.(*v1.PodList)
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod v1.Pod) bool { return !selects(a.GetListRestrictions().Fields, &pod) })
+		return true, pods, nil
 	})
 	s.Client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		binding, isBinding := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)

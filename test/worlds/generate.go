@@ -1,0 +1,258 @@
+package worlds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// New returns the world of a seed.
+func New(seed uint64) World {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), zones: []string{"a", "b", "c"}}
+	g.world.Native = g.chance(25)
+	g.drawCluster()
+	for range 8 + g.IntN(20) {
+		g.step(g.drawChange())
+		g.step(Wait{g.drawPause()})
+	}
+	return g.world
+}
+
+// generator draws a world. What it knows of the cluster is only what its own steps have asked for.
+type generator struct {
+	*rand.Rand
+	world     World
+	zones     []string
+	nodes     []Node
+	workloads []Workload
+	reserved  []Reservation
+	policies  []Policy
+	made      int // numbers names
+}
+
+func (g *generator) step(s Step) {
+	if s != nil {
+		g.world.Steps = append(g.world.Steps, s)
+	}
+}
+
+func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
+
+func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
+
+// among returns one of a list, if it has any.
+func among[T any](g *generator, list []T) (one T, ok bool) {
+	if len(list) == 0 {
+		return one, false
+	}
+	return list[g.IntN(len(list))], true
+}
+
+func (g *generator) name(prefix string) string {
+	g.made++
+	return fmt.Sprintf("%s%d", prefix, g.made)
+}
+
+func (g *generator) drawPause() time.Duration {
+	return pick(g, 0, time.Millisecond, 50*time.Millisecond, time.Second, time.Second, 3*time.Second, 10*time.Second, 30*time.Second, 2*time.Minute, 7*time.Minute)
+}
+
+// drawCluster begins with nodes, and with a few objects in any order.
+func (g *generator) drawCluster() {
+	g.zones = g.zones[:1+g.IntN(3)]
+	size := pick(g, 2, 4, 4, 8)
+	for _, zone := range g.zones {
+		for range 1 + g.IntN(3) {
+			g.step(g.drawNode(zone, size))
+		}
+	}
+	for range 2 + g.IntN(4) {
+		g.step(g.drawWorkload())
+		if g.chance(40) {
+			g.step(g.drawReservation())
+		}
+		if g.chance(20) {
+			g.step(g.drawPolicy())
+		}
+		if g.chance(50) {
+			g.step(Wait{g.drawPause()})
+		}
+	}
+}
+
+func (g *generator) drawNode(zone string, size int) Step {
+	n := Node{Name: g.name(zone), Zone: zone, CPU: size}
+	if g.chance(25) {
+		n.CPU = 1 + g.IntN(8)
+	}
+	if g.chance(10) {
+		n.Pool = "gpu"
+	}
+	g.nodes = append(g.nodes, n)
+	return Add{n}
+}
+
+func (g *generator) drawWorkload() Step {
+	kinds := []Kind{Deployment, Deployment, Deployment, StatefulSet, Job, Gang, Gang, Gang}
+	if g.world.Native {
+		kinds = append(kinds, NativeGang, NativeGang, NativeGang, NativeGang)
+	}
+	w := Workload{Kind: pick(g, kinds...), Replicas: 1 + g.IntN(6), CPU: pick(g, 1, 1, 1, 2, 3)}
+	w.Name = g.name(map[Kind]string{Deployment: "web", StatefulSet: "db", Job: "job", Gang: "gang", NativeGang: "native"}[w.Kind])
+	if g.chance(25) {
+		w.Priority = pick[int32](g, 100, 100, 1000, -10)
+	}
+	if w.Priority > 0 && g.chance(15) {
+		w.NeverPreempts = true
+	}
+	if g.chance(10) {
+		w.Pool = "gpu"
+	}
+	if g.chance(25) {
+		w.Spread = pick(g, OverZones, OverZones, OverZonesIfFree, OnePerNode)
+	}
+	switch w.Kind {
+	case Job:
+		w.Runs = pick(g, 10*time.Second, time.Minute, 10*time.Minute)
+	case Gang, NativeGang:
+		if g.chance(30) {
+			w.Runs = pick(g, 30*time.Second, 5*time.Minute)
+		}
+		if g.chance(20) {
+			w.MinMember = 1 + g.IntN(w.Replicas)
+		}
+		if g.chance(30) {
+			w.Packing = pick(g, RequiredZone, PreferredZone)
+		}
+		if w.Kind == Gang {
+			w.MinResources = g.chance(15)
+			if g.chance(20) {
+				w.Timeout = pick(g, 10*time.Second, time.Minute, 5*time.Minute)
+			}
+		}
+	}
+	if other, ok := among(g, g.workloads); ok && g.chance(15) {
+		w.App = other.Name // two workloads of one app
+	}
+	g.workloads = append(g.workloads, w)
+	return Run{w}
+}
+
+func (g *generator) drawReservation() Step {
+	w, ok := among(g, g.workloads)
+	if !ok {
+		return nil
+	}
+	r := Reservation{
+		App: w.Name, Slots: 1 + g.IntN(4), CPU: w.CPU, Guarantee: g.chance(35), Required: g.chance(25),
+		Priority: max(w.Priority, 0),
+	}
+	if w.App != "" {
+		r.App = w.App
+	}
+	if known, exists := among(g, g.reserved); exists && g.chance(30) {
+		r.Name, r.App = known.Name, known.App // an edit
+	} else {
+		r.Name = g.name("r")
+	}
+	if g.chance(50) {
+		for _, zone := range g.zones {
+			if g.chance(70) {
+				r.Zones = append(r.Zones, zone)
+			}
+		}
+	}
+	if g.chance(15) {
+		r.CPU = 1 + g.IntN(3)
+	}
+	if g.chance(15) {
+		r.SlotsPerNode = 1 + g.IntN(2)
+	}
+	g.reserved = append(g.reserved, r)
+	return Reserve{r}
+}
+
+func (g *generator) drawPolicy() Step {
+	w, ok := among(g, g.workloads)
+	if !ok {
+		return nil
+	}
+	p := Policy{Name: g.name("p"), App: w.Name, MaxSkew: 1 + g.IntN(2), Soft: g.chance(25), QuorumSafe: g.chance(15)}
+	if w.App != "" {
+		p.App = w.App
+	}
+	if known, exists := among(g, g.policies); exists && g.chance(30) {
+		p.Name, p.App = known.Name, known.App
+	}
+	if g.chance(20) {
+		p.MinZones = 1 + g.IntN(3)
+	}
+	if g.chance(20) {
+		p.MaxPerZone = pick(g, "1", "3", "50%", "40%")
+	}
+	if g.chance(30) {
+		p.Weights = map[string]int{}
+		for _, zone := range g.zones {
+			p.Weights[zone] = 1 + g.IntN(3)
+		}
+	}
+	p.Gangs = (w.Kind == Gang || w.Kind == NativeGang) && g.chance(30)
+	g.policies = append(g.policies, p)
+	return Apply{p}
+}
+
+// drawChange draws something that happens. It may name what is gone by then.
+func (g *generator) drawChange() Step {
+	w, hasWorkload := among(g, g.workloads)
+	n, hasNode := among(g, g.nodes)
+	zone := pick(g, g.zones...)
+	switch roll := g.IntN(100); {
+	case roll < 22:
+		return g.drawWorkload()
+	case roll < 30:
+		return g.drawReservation()
+	case roll < 34:
+		return g.drawPolicy()
+	case roll < 36:
+		if r, ok := among(g, g.reserved); ok {
+			return Unreserve{r.Name}
+		}
+	case roll < 37:
+		if p, ok := among(g, g.policies); ok {
+			return Revoke{p.Name}
+		}
+	case roll < 46 && hasWorkload:
+		return Scale{w.Name, g.IntN(8)}
+	case roll < 52 && hasWorkload:
+		return RollOut{w.Name}
+	case roll < 56 && hasWorkload:
+		return Stop{w.Name}
+	case roll < 65 && hasWorkload:
+		return Evict{w.Name, g.IntN(6)}
+	case roll < 68 && hasWorkload:
+		return Stick{w.Name, g.IntN(6)}
+	case roll < 71 && hasWorkload:
+		return RefuseBinds{w.Name, g.IntN(4)}
+	case roll < 73 && hasWorkload:
+		return FailPreBind{w.Name, g.IntN(6), pick(g, 0, time.Second, 10*time.Minute)}
+	case roll < 78:
+		return g.drawNode(zone, pick(g, 2, 4, 8))
+	case roll < 81 && hasNode:
+		return Remove{n.Name}
+	case roll < 84 && hasNode:
+		return Cordon{n.Name, g.chance(50)}
+	case roll < 87 && hasNode:
+		return Drain{n.Name}
+	case roll < 88 && hasNode:
+		return Relabel{n.Name, zone}
+	case roll < 90 && hasNode:
+		return Lose{Node: n.Name}
+	case roll < 92 && hasNode:
+		return Recover{Node: n.Name}
+	case roll < 94:
+		return Lose{Zone: zone}
+	case roll < 97:
+		return Recover{Zone: zone}
+	}
+	return Restart{}
+}

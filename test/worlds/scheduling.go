@@ -1,0 +1,321 @@
+package worlds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shipped "zonewise.dev/config"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/informer/informertest"
+	"zonewise.dev/internal/leader"
+	"zonewise.dev/plugins"
+	"zonewise.dev/test/fakeapi"
+	"zonewise.dev/test/schedulertest"
+)
+
+// profile is the file of config that the scheduler runs with.
+const profile = "zonewise.yaml"
+
+// scheduling is the scheduler that runs now.
+type scheduling struct {
+	scheduler *scheduler.Scheduler
+	pack      *plugins.Pack
+	probe     *probe
+	dead      *atomic.Bool // set when this scheduler has ended: the API server hears no more of it
+	end       func()
+	cycles    *atomic.Int64 // of all schedulers of the world
+}
+
+var errDead = errors.New("the scheduler has ended")
+
+// start starts a scheduler, which leads.
+func (p *player) start() {
+	cycles := &atomic.Int64{}
+	if p.scheduling != nil {
+		cycles = p.cycles
+	}
+	dead := &atomic.Bool{}
+	s := &scheduling{pack: plugins.NewPack(plugins.WithSource(mortalSource{p.custom, dead})), dead: dead, cycles: cycles}
+	s.probe = &probe{cycles: cycles, player: p, held: map[string]*holding{}}
+	registry := frameworkruntime.Registry{probeName: s.probe.new}
+	maps.Copy(registry, s.pack.Factories())
+	alive := func() error {
+		if dead.Load() {
+			return errDead
+		}
+		return nil
+	}
+	api := p.server.SchedulerClient(fakeapi.Answers{Write: alive, Delete: p.noteVictim})
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := schedulertest.NewInformerFactory(api)
+	cfg := loadProfile()
+	var err error
+	s.scheduler, err = scheduler.New(ctx, api, factory, nil,
+		func(string) events.EventRecorderLogger { return recorder{p} },
+		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds), scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
+	)
+	if err != nil {
+		panic(fmt.Sprintf("worlds: %v", err))
+	}
+	informertest.Start(ctx, p.t, factory, p.server.Client)
+	if err := s.scheduler.WaitForHandlersSync(ctx); err != nil {
+		panic(fmt.Sprintf("worlds: %v", err))
+	}
+	leader.Of(ctx, s.probe.handle).Cycle() // what the leader would find out within half a second
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.scheduler.Run(ctx)
+	}()
+	s.end = func() {
+		dead.Store(true)
+		cancel()
+		<-done
+		factory.Shutdown()
+		for _, profile := range s.scheduler.Profiles {
+			profile.IterateOverWaitingPods(func(pod fwk.WaitingPod) { pod.Reject(probeName, errDead.Error()) })
+		}
+	}
+	p.scheduling = s
+}
+
+// noteVictim is called before the scheduler deletes a pod.
+func (p *player) noteVictim(pod string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.victims = append(p.victims, pod)
+	return nil
+}
+
+// stop ends the scheduler as a kill does: nothing that it still does reaches the API server.
+func (p *player) stop() { p.end() }
+
+func (p *player) restart() {
+	p.changed()
+	for _, w := range p.workloads {
+		w.disturbed = w.disturbed || w.gang() && p.partlyBound(w) // it was ended between two binds
+	}
+	p.stop()
+	p.start()
+}
+
+// loadProfile returns the shipped configuration with the probe behind all other plugins, and ahead of them in PreBind.
+func loadProfile() *config.KubeSchedulerConfiguration {
+	content, err := shipped.FS.ReadFile(profile)
+	if err != nil {
+		panic(err)
+	}
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode(content, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	cfg := object.(*config.KubeSchedulerConfiguration)
+	plugins := cfg.Profiles[0].Plugins
+	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, config.Plugin{Name: probeName})
+	plugins.PreBind.Enabled = append(plugins.PreBind.Enabled, config.Plugin{Name: probeName})
+	return cfg
+}
+
+const probeName = "Probe"
+
+// holding is the room that a gang has been given and not used.
+type holding struct {
+	pods    map[string]bool // that have a node and are not bound
+	since   time.Time
+	bound   bool          // one of them has been bound since
+	inVain  time.Duration // in all, of times that ended without a bind
+	longest time.Duration // the longest of these times
+	began   time.Time     // the first of all
+}
+
+// probe is a plugin behind all others that counts cycles, measures how long gangs hold room, and fails pods as the history says.
+type probe struct {
+	handle fwk.Handle
+	cycles *atomic.Int64
+	player *player
+
+	mu       sync.Mutex // guards everything below
+	attempts map[string]int
+	held     map[string]*holding // by gang
+}
+
+var (
+	_ fwk.PreFilterPlugin = &probe{}
+	_ fwk.ReservePlugin   = &probe{}
+	_ fwk.PreBindPlugin   = &probe{}
+	_ fwk.PostBindPlugin  = &probe{}
+	_ fwk.SignPlugin      = &probe{}
+)
+
+func (m *probe) new(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	m.handle = h
+	return m, nil
+}
+
+func (*probe) Name() string { return probeName }
+
+// SignPod has pods batched as without this plugin.
+func (*probe) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
+
+func (m *probe) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	m.cycles.Add(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.attempts == nil {
+		m.attempts = map[string]int{}
+	}
+	m.attempts[pod.Name]++
+	return nil, nil
+}
+
+func (*probe) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// gangOf returns the name of the gang of a pod, "" without one.
+func gangOf(pod *v1.Pod) string {
+	if name := pod.Labels["scheduling.x-k8s.io/pod-group"]; name != "" {
+		return name
+	}
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+		return *group.PodGroupName
+	}
+	return ""
+}
+
+func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	gang := gangOf(pod)
+	if gang == "" {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held[gang]
+	if h == nil {
+		h = &holding{pods: map[string]bool{}, began: time.Now()}
+		m.held[gang] = h
+	}
+	if len(h.pods) == 0 {
+		h.since, h.bound = time.Now(), false
+	}
+	h.pods[pod.Name] = true
+	return nil
+}
+
+func (m *probe) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	m.release(pod, false)
+}
+
+func (m *probe) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	m.release(pod, true)
+}
+
+func (m *probe) release(pod *v1.Pod, bound bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held[gangOf(pod)]
+	if h == nil || !h.pods[pod.Name] {
+		return
+	}
+	delete(h.pods, pod.Name)
+	h.bound = h.bound || bound
+	if len(h.pods) == 0 && !h.bound {
+		lasted := time.Since(h.since)
+		h.inVain += lasted
+		h.longest = max(h.longest, lasted)
+	}
+}
+
+// PreBindPreFlight says that there is nothing to prepare for pods that the history has nothing for.
+func (m *probe) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if _, fails := m.player.failureOf(pod.Name); !fails {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return nil, nil
+}
+
+// PreBind comes before PermitGate's.
+func (m *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	after, fails := m.player.failureOf(pod.Name)
+	if !fails {
+		return nil
+	}
+	select {
+	case <-time.After(after):
+	case <-ctx.Done():
+	}
+	return fwk.NewStatus(fwk.Error, "the history has it fail")
+}
+
+// failureOf returns after which time a pod fails to be prepared.
+func (p *player) failureOf(pod string) (after time.Duration, fails bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	after, fails = p.breaks[pod]
+	return after, fails
+}
+
+// cyclesSoFar returns how many cycles each pod has had of this scheduler.
+func (s *scheduling) cyclesSoFar() map[string]int {
+	s.probe.mu.Lock()
+	defer s.probe.mu.Unlock()
+	return maps.Clone(s.probe.attempts)
+}
+
+// mortalSource is the source of custom resources of a scheduler, until it is dead.
+type mortalSource struct {
+	crd.Source
+	dead *atomic.Bool
+}
+
+func (s mortalSource) Watch(ctx context.Context, obj client.Object, handler toolscache.ResourceEventHandler, onChange func(bool)) (crd.Kind, error) {
+	unlessDead := func(f func()) {
+		if !s.dead.Load() {
+			f()
+		}
+	}
+	return s.Source.Watch(ctx, obj, toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(obj any, initial bool) { unlessDead(func() { handler.OnAdd(obj, initial) }) },
+		UpdateFunc: func(before, after any) { unlessDead(func() { handler.OnUpdate(before, after) }) },
+		DeleteFunc: func(obj any) { unlessDead(func() { handler.OnDelete(obj) }) },
+	}, func(available bool) {
+		if onChange != nil {
+			unlessDead(func() { onChange(available) })
+		}
+	})
+}
+
+func (s mortalSource) PatchStatus(ctx context.Context, before, after client.Object) error {
+	if s.dead.Load() {
+		return errDead
+	}
+	return s.Source.PatchStatus(ctx, before, after)
+}
+
+// recorder notes when a gang begins to collect room.
+type recorder struct{ player *player }
+
+func (r recorder) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	if slices.Contains([]string{"GangCollectsRoom"}, reason) {
+		r.player.collects.Store(true)
+	}
+}
+
+func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
