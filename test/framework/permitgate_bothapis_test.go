@@ -216,7 +216,7 @@ func TestPreemptedNodeIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := startGangCluster(t, preempting, 2, 2)
-				c.graceful.Store(true)
+				c.server.Graceful.Store(true)
 				for _, node := range []string{"node-0", "node-1"} {
 					c.bind(node, member("", "low-"+node, 2).Priority(1).TerminationGracePeriodSeconds(3600))
 				}

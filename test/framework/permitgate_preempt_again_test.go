@@ -175,7 +175,7 @@ func TestPreemptedRoomOutlivesAMember(t *testing.T) {
 				c.finish(deleted)
 				c.create(member("urgent", "urgent-2").Priority(100))
 				c.finish("victim-1")
-				c.graceful.Store(false)
+				c.server.Graceful.Store(false)
 				c.soon(func() bool { return len(c.boundAmong("urgent-0", "urgent-1", "urgent-2")) == 2 })
 				require.Empty(t, c.boundAmong("late"))
 			})
