@@ -9,16 +9,16 @@ import (
 // Shrink returns a smaller world of which fails still says true: with fewer steps, and with steps that ask for less. It plays worlds until no
 // smaller one is found or patience is over.
 func Shrink(w World, patience time.Duration, fails func(World) bool) World {
-	end := time.Now().Add(patience)
+	end, progress := time.Now().Add(patience), true
 	try := func(smaller World) bool {
 		if time.Now().After(end) || !fails(smaller) {
 			return false
 		}
-		w = smaller
+		w, progress = smaller, true
 		return true
 	}
-	for before := -1; before != size(w) && time.Now().Before(end); {
-		before = size(w)
+	for progress {
+		progress = false
 		removeSteps(&w, try)
 		for i := range w.Steps {
 			for _, step := range simpler(w.Steps[i]) {
@@ -33,9 +33,6 @@ func Shrink(w World, patience time.Duration, fails func(World) bool) World {
 	}
 	return w
 }
-
-// size orders worlds for Shrink.
-func size(w World) int { return len(w.String()) }
 
 // removeSteps removes ever shorter runs of steps, from the end.
 func removeSteps(w *World, try func(World) bool) {
