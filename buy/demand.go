@@ -122,21 +122,15 @@ func ReservationDemand(r *v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
 	return d
 }
 
-// HeldOnNode is what a reservation of amounts holds unused on a node, places for pods among it as the resource "pods".
-type HeldOnNode struct {
-	Node   string
-	Unused v1.ResourceList
-}
-
-// SurvivalDemand returns what a ZoneSurvival with spec.hold and spec.buy wants. held is what its reservation holds.
-func SurvivalDemand(s *v1alpha1.ZoneSurvival, held []HeldOnNode, cluster *Cluster) *Demand {
+// SurvivalDemand returns what a ZoneSurvival with spec.hold and spec.buy wants: what its reservations do, each for pods
+// of its own shape.
+func SurvivalDemand(s *v1alpha1.ZoneSurvival, reservations []*v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
 	d := newDemand("ZoneSurvival", s, s.Spec.Buy)
 	selected := selection{}
 	for i := range s.Spec.Workloads {
 		selected.add(s.Spec.Workloads[i].Namespace, &s.Spec.Workloads[i].PodSelector)
 	}
 	d.Waiting = selected.waiting(cluster)
-	d.NodeSelector, d.Tolerations = selected.commonTerms(cluster.Pods)
 	d.Lost = lostZones(cluster.Nodes)
 	switch found := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionHeld); {
 	case len(d.Lost) > 0:
@@ -146,21 +140,39 @@ func SurvivalDemand(s *v1alpha1.ZoneSurvival, held []HeldOnNode, cluster *Cluste
 	case found.Status == metav1.ConditionUnknown:
 		d.Frozen = "it is not known what is missing: " + found.Message
 	}
-	zones := zonesOf(cluster.Nodes)
-	for i := range held {
-		if zone, exists := zones[held[i].Node]; exists {
-			places := max(1, held[i].Unused.Pods().Value())
-			d.want(zone, divided(held[i].Unused, places), nil, places)
+	for _, r := range reservations {
+		r = r.DeepCopy()
+		r.Spec.Buy = s.Spec.Buy
+		of := ReservationDemand(r, cluster)
+		placing := of.Placing
+		placing.Affinity = requiredAffinity(r, cluster.Pods)
+		for _, w := range of.Wants {
+			d.want(w.Zone, w.Requests, &placing, int64(w.Pods))
 		}
 	}
-	for i := range s.Status.Missing {
-		m := &s.Status.Missing[i]
-		d.want(m.Zone, m.Requests, nil, m.Pods)
-	}
 	slices.SortFunc(d.Wants, func(a, b Want) int {
-		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(sizeKey(a.Requests), sizeKey(b.Requests)))
+		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(
+			shapeKey(a.Requests, a.Placing), shapeKey(b.Requests, b.Placing)))
 	})
 	return d
+}
+
+// requiredAffinity returns the required node affinity of the newest owner of a reservation, nil if it has none.
+func requiredAffinity(r *v1alpha1.ZoneReservation, all []*v1.Pod) *v1.NodeSelector {
+	selected := selection{}
+	for i := range r.Spec.Owners {
+		selected.add(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector)
+	}
+	var newest *v1.Pod
+	for _, pod := range all {
+		if pods.Live(pod) && selected.has(pod) && (newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+			newest = pod
+		}
+	}
+	if newest == nil || newest.Spec.Affinity == nil || newest.Spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return newest.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
 func newDemand(kind string, obj metav1.Object, spec *v1alpha1.Buy) *Demand {
@@ -224,26 +236,6 @@ func withoutZero(requests v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// divided returns an equal part of an amount, rounded down, so that all parts fit into it.
-func divided(all v1.ResourceList, parts int64) v1.ResourceList {
-	out := v1.ResourceList{}
-	for name, quantity := range all {
-		if part := amount.Of(name, quantity) / parts; name != v1.ResourcePods && part > 0 {
-			out[name] = *amount.Quantity(name, part)
-		}
-	}
-	return out
-}
-
-// zonesOf returns the zones of nodes by their names.
-func zonesOf(all []*v1.Node) map[string]string {
-	zones := map[string]string{}
-	for _, node := range all {
-		zones[node.Name] = node.Labels[v1.LabelTopologyZone]
-	}
-	return zones
-}
-
 // lostZones returns the zones that have nodes, none of which is ready and not cordoned. A zone without nodes is not
 // lost: it may have been scaled to zero, or never had one.
 func lostZones(all []*v1.Node) []string {
@@ -293,28 +285,6 @@ func (s selection) waiting(cluster *Cluster) int {
 		}
 	}
 	return n
-}
-
-// commonTerms returns the node selector and the tolerations that all selected pods have.
-func (s selection) commonTerms(all []*v1.Pod) (selector map[string]string, tolerations []v1.Toleration) {
-	first := true
-	for _, pod := range all {
-		if !pods.Live(pod) || !s.has(pod) {
-			continue
-		}
-		if first {
-			selector, tolerations, first = maps.Clone(pod.Spec.NodeSelector), declaredTolerations(pod), false
-			continue
-		}
-		maps.DeleteFunc(selector, func(key, value string) bool { return pod.Spec.NodeSelector[key] != value })
-		tolerations = slices.DeleteFunc(tolerations, func(t v1.Toleration) bool {
-			return !slices.ContainsFunc(pod.Spec.Tolerations, func(other v1.Toleration) bool {
-				return t.MatchToleration(&other)
-			})
-		})
-	}
-	delete(selector, v1.LabelTopologyZone) // each want has its own
-	return selector, tolerations
 }
 
 // declaredTolerations are those of a pod without the ones that an API server gives to every pod.

@@ -1,6 +1,8 @@
 package buy
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -144,39 +146,41 @@ func TestSurvivalWants(t *testing.T) {
 			Hold: true, Buy: &v1alpha1.Buy{Namespace: "buffers", Max: 10},
 		},
 		Status: v1alpha1.ZoneSurvivalStatus{
-			Missing: []v1alpha1.SurvivalMissing{
-				{Zone: "b", Pods: 2, Requests: cpu("1")}, {Pods: 1, Requests: cpu("8")},
-			},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse}},
 		},
 	}
+	affinity := &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+		MatchExpressions: []v1.NodeSelectorRequirement{{Key: "kind", Operator: v1.NodeSelectorOpIn, Values: []string{"large", "huge"}}},
+	}}}
 	cluster := &Cluster{Now: start, Nodes: []*v1.Node{node("a1", "a", true), node("b1", "b", true)}, Pods: []*v1.Pod{
 		waits("one", time.Hour, func(p *v1.Pod) {
-			p.Spec.NodeSelector = map[string]string{"pool": "web", "kind": "large"}
-			p.Spec.Tolerations = []v1.Toleration{
-				{Key: "web", Operator: v1.TolerationOpExists},
-				{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute},
-			}
-		}),
-		waits("two", time.Hour, func(p *v1.Pod) {
-			p.Spec.NodeSelector = map[string]string{"pool": "web", "kind": "small"}
-			p.Spec.Tolerations = []v1.Toleration{
-				{Key: "web", Operator: v1.TolerationOpExists}, {Key: "more", Operator: v1.TolerationOpExists},
-			}
+			p.Labels = map[string]string{"app": "db"}
+			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity}}
 		}),
 	}}
-	unused := func(size string, places string) v1.ResourceList {
-		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(size), v1.ResourcePods: resource.MustParse(places)}
+	slots := func(app, size string, in map[string][2]int64) *v1alpha1.ZoneReservation {
+		r := &v1alpha1.ZoneReservation{Spec: v1alpha1.ZoneReservationSpec{
+			Mode:   v1alpha1.ModeGuarantee,
+			Slot:   v1alpha1.ReservationSlot{Requests: cpu(size), NodeSelector: map[string]string{"pool": app}},
+			Owners: []v1alpha1.ReservationOwner{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
+		}}
+		for _, zone := range slices.Sorted(maps.Keys(in)) {
+			r.Spec.Zones = append(r.Spec.Zones, v1alpha1.ReservationZone{Name: zone, Slots: int32(in[zone][0])}) //nolint:gosec // a few
+			r.Status.Zones = append(r.Status.Zones, v1alpha1.ReservationZoneStatus{
+				Name: zone, SlotCounts: v1alpha1.SlotCounts{Desired: in[zone][0], Held: in[zone][0], Used: in[zone][1]},
+			})
+		}
+		return r
 	}
-	d := SurvivalDemand(
-		s, []HeldOnNode{{"a1", unused("3", "2")}, {"b1", unused("1", "1")}, {"gone", unused("9", "1")}}, cluster,
-	)
-	require.Equal(t, []Want{want("", "8", 1), {Zone: "a", Requests: v1.ResourceList{"cpu": *resource.NewMilliQuantity(1500, resource.DecimalSI)}, Pods: 2}, {
-		Zone: "b", Requests: v1.ResourceList{"cpu": *resource.NewMilliQuantity(1000, resource.DecimalSI)}, Pods: 3,
-	}}, d.Wants)
+	web, db := &Placing{NodeSelector: map[string]string{"pool": "web"}}, &Placing{NodeSelector: map[string]string{"pool": "db"}, Affinity: affinity}
+	d := SurvivalDemand(s, []*v1alpha1.ZoneReservation{
+		slots("web", "2", map[string][2]int64{"a": {3, 2}, "b": {3, 3}}), slots("db", "4", map[string][2]int64{"a": {1, 0}, "c": {2, 0}}),
+	}, cluster)
+	require.ElementsMatch(t, []Want{
+		{Zone: "a", Requests: cpu("2"), Placing: web, Pods: 1}, {Zone: "a", Requests: cpu("4"), Placing: db, Pods: 1},
+		{Zone: "c", Requests: cpu("4"), Placing: db, Pods: 2},
+	}, d.Wants, "each workload's slots that its pods do not use, where its pods may be")
 	require.Empty(t, d.Frozen)
-	require.Equal(t, map[string]string{"pool": "web"}, d.NodeSelector)
-	require.Equal(t, []v1.Toleration{{Key: "web", Operator: v1.TolerationOpExists}}, d.Tolerations)
 
 	s.Status.Conditions[0].Status, s.Status.Conditions[0].Message = metav1.ConditionUnknown, "pods may not be listed"
 	require.Equal(t, "it is not known what is missing: pods may not be listed", SurvivalDemand(s, nil, cluster).Frozen)

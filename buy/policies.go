@@ -199,3 +199,12 @@ func placingOf(pod *v1.Pod) *Placing {
 	}
 	return out
 }
+
+// zonesOf returns the zones of nodes by their names.
+func zonesOf(all []*v1.Node) map[string]string {
+	zones := map[string]string{}
+	for _, node := range all {
+		zones[node.Name] = node.Labels[v1.LabelTopologyZone]
+	}
+	return zones
+}

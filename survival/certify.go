@@ -26,13 +26,9 @@ const (
 	// many pods fewer replays are enough, at least one: as many as have enoughPods. A loss that displaces few pods is
 	// more a matter of luck, and its replays are cheap: a certificate has as many as have fewPods, up to mostReplays.
 	DefaultReplays = 3
-	mostReplays    = thoroughness * DefaultReplays
+	mostReplays    = 4 * DefaultReplays
 	enoughPods     = 60_000
 	fewPods        = 2_400
-
-	// certificateSeeds is added to the seeds of a certificate's replays: what is held is judged by other orders than
-	// those in which it was found.
-	certificateSeeds = 1 << 20
 
 	maxWitnesses = 10
 	// maxNodeLosses is how many losses of nodes a status has, the worst.
@@ -105,7 +101,7 @@ func statusesOf(
 		}
 		condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = v1alpha1.ConditionSurvives, c.asked.Generation, c.status.ComputedAt
 		held := &c.asked.Status // what is held is not found out here, and stays what it was
-		c.status.Reservation, c.status.Held, c.status.Missing = held.Reservation, held.Held.DeepCopy(), slices.Clone(held.Missing)
+		c.status.Reservations, c.status.Held, c.status.Missing = slices.Clone(held.Reservations), held.Held.DeepCopy(), slices.Clone(held.Missing)
 		if condition.Status == metav1.ConditionFalse {
 			c.status.WouldSurviveWith = held.WouldSurviveWith.DeepCopy() // nor is that
 		}
@@ -174,7 +170,7 @@ func (p *replayRound) copyForOrder(number int) *replayer {
 		})
 	}
 	rank := rankOf(number, latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](p.base)), protects)
-	return newReplayer(p.base, p.before, p.options.Sim.Seed+certificateSeeds+int64(number), rank)
+	return newReplayer(p.base, p.before, p.options.Sim.Seed+int64(number), rank)
 }
 
 // replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much

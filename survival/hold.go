@@ -2,7 +2,6 @@ package survival
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -10,362 +9,296 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/message"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 const (
-	maxMissing     = 100
-	maxReservation = 253
+	// maxMissing and maxListed bound the lists of a status.
+	maxMissing = 100
+	maxListed  = 1000
+	// maxReservationName is how long the API server lets the name of a reservation be.
+	maxReservationName = 253
 )
 
-// Room is the reservation of a ZoneSurvival.
-type Room struct {
-	// Present is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there.
-	// Either may be nil.
-	Present, Wanted *v1alpha1.ZoneReservation
-	// Bound is how much CPU and memory has to be held at least, if every loss is to find enough.
-	Bound v1.ResourceList
+// HoldOptions say for which cluster room is held.
+type HoldOptions struct {
+	// Now is when the cluster was read.
+	Now metav1.Time
+	// Missing says in a line each what of the cluster could not be read. If it is not empty, all stays as it is.
+	Missing []string
+	// Zones are those that count although they have no nodes now: that of a failed zone were deleted, and will be back.
+	Zones []string
 }
 
-// Hold finds out what a ZoneSurvival with spec.hold should hold: on each node what the worst single loss needs there,
-// where others leave room, so that all displaced pods that have a place find it although others take all other room.
-// Room that there is not yet is asked for where other pods may leave it. The objects and the status are those of
-// Certify; the status gets what is to be said of the room. An error is that of ctx; everything else that goes wrong is
-// in the status, and Wanted is then what there is.
+// Room is the reservations of a ZoneSurvival.
+type Room struct {
+	// Unwanted are reservations of the ZoneSurvival that should not be there any more, and Changed those that should be
+	// there and are not, or are not as they should be.
+	Unwanted, Changed []*v1alpha1.ZoneReservation
+}
+
+// Hold finds out which reservations a ZoneSurvival with spec.hold should have: one for each protected workload, of slots
+// as large as its pods. In each zone there are as many slots as pods of the workload may be there after any one loss,
+// those that run there now among them (mode Guarantee): what is unused of them is the room that a loss needs. So the
+// slots stay the same while pods move, and those of a zone that is lost are there again as soon as it is back.
+//
+// Hold puts what there is to be said of the room into the status. The objects are not modified.
 func Hold(
-	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options,
-	status *v1alpha1.ZoneSurvivalStatus,
-) (Room, error) {
-	present, taken := reservationOf(objects, asked)
-	room := Room{Present: present, Wanted: present}
-	status.Reservation, status.Held, status.Missing = "", nil, nil
+	objects []client.Object, asked *v1alpha1.ZoneSurvival, options HoldOptions, status *v1alpha1.ZoneSurvivalStatus,
+) Room {
+	status.Reservations, status.Held, status.Missing = nil, nil, nil
+	own, foreign := reservationsOf(objects, asked)
 	if !asked.Spec.Hold {
-		room.Wanted = nil
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
-		return room, nil
+		return Room{Unwanted: slices.SortedFunc(maps.Values(own), compareReservations)}
 	}
-	if present != nil {
-		status.Reservation, status.Held = present.Name, heldUnused(present)
-	}
+	h := &holding{asked: asked, own: own, foreign: foreign}
+	protects, invalid := Protected(asked)
 	var condition metav1.Condition
-	var err error
-	switch c := newCertificate(asked); {
-	case c.invalid != nil:
-		condition = unknownCondition(v1alpha1.ReasonInvalid, c.invalid.Error())
+	switch {
+	case invalid != nil:
+		condition = unknownCondition(v1alpha1.ReasonInvalid, invalid.Error())
 	case len(options.Missing) > 0:
 		condition = unknownCondition(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; "))
-	case taken:
-		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReservationNotOwned, Message: fmt.Sprintf(
-			"ZoneReservation %s is not of this ZoneSurvival and is left alone; nothing is held", ReservationName(asked.Name))}
 	default:
-		condition, err = room.findRoom(ctx, objects, c, &options, status)
+		h.planReservations(newSlotPlanner(objects, asked, protects, own, options.Zones))
+		condition = h.condition()
 	}
-	if err != nil {
-		return Room{}, err
-	}
-	condition.Type, condition.ObservedGeneration, condition.Message = v1alpha1.ConditionHeld, asked.Generation, crd.Shortened(condition.Message)
-	condition.LastTransitionTime.Time = options.Sim.Now
+	h.describe(status)
+	condition.Type, condition.ObservedGeneration = v1alpha1.ConditionHeld, asked.Generation
+	condition.Message, condition.LastTransitionTime = crd.Shortened(condition.Message), options.Now
 	meta.SetStatusCondition(&status.Conditions, condition)
-	return room, nil
+	return h.room
 }
 
-// findRoom finds out what to hold, and what to say of it.
-func (r *Room) findRoom(
-	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
-) (metav1.Condition, error) {
-	belongs := mayUseHeld(objects, r.Present)
-	own := requestsByNode(objects, func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) })
-	held := unusedOf(specifiedAmounts(r.Present), own)
-	p := newPlanner(objects, c, heldByOthers(objects, r.Present), belongs, options, held, status.Losses)
-	p.own = own
-	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
-	plan, err := p.computePlan(ctx, held)
-	if ctx.Err() != nil {
-		return metav1.Condition{}, context.Cause(ctx)
+// holding is what is found out about the reservations of one ZoneSurvival.
+type holding struct {
+	asked *v1alpha1.ZoneSurvival
+	// own are the reservations that there are, by name, and foreign the names that belong to something else.
+	own     map[string]*v1alpha1.ZoneReservation
+	foreign map[string]bool
+	room    Room
+	// kept are those of own that should be there, as they are or with a change.
+	kept []*v1alpha1.ZoneReservation
+	// taken are names of wanted reservations that belong to something else.
+	taken []string
+	// wanted is how many reservations there should be.
+	wanted int
+	// capped: spec.maxHeldFraction, or how many slots a reservation may have, keeps slots from being asked for.
+	capped bool
+	// bound are pods that no other zone may have, in words.
+	bound []string
+}
+
+// planReservations finds out which reservations should be there.
+func (h *holding) planReservations(p *slotPlanner) {
+	unwanted := maps.Clone(h.own)
+	for _, w := range p.workloads {
+		if text := w.boundText(); text != "" {
+			h.bound = append(h.bound, text)
+		}
+		r := h.newReservation(w)
+		if r == nil {
+			continue
+		}
+		h.wanted++
+		if h.foreign[r.Name] {
+			h.taken = append(h.taken, r.Name)
+			continue
+		}
+		present := h.own[r.Name]
+		delete(unwanted, r.Name)
+		if present == nil {
+			h.room.Changed = append(h.room.Changed, r)
+			continue
+		}
+		h.kept = append(h.kept, present)
+		if !sameSpec(&present.Spec, &r.Spec) {
+			r.UID = present.UID
+			h.room.Changed = append(h.room.Changed, r)
+		}
 	}
-	if err != nil {
-		return unknownCondition(v1alpha1.ReasonReplayFailed, message.OneLine(err)), nil
+	h.capped = p.capped
+	h.room.Unwanted = slices.SortedFunc(maps.Values(unwanted), compareReservations)
+}
+
+// newReservation returns the reservation of a workload, nil for none.
+func (h *holding) newReservation(w *heldWorkload) *v1alpha1.ZoneReservation {
+	out := &v1alpha1.ZoneReservation{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: reservationName(h.asked.Name, w.controllerKey), OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: h.asked.Name, UID: h.asked.UID,
+				Controller: ptr.To(true),
+			}},
+		},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: w.owners, Slot: w.slot, SlotsPerNode: w.slotsPerNode, Mode: v1alpha1.ModeGuarantee,
+			OwnerPolicy: v1alpha1.OwnerPreferred, Priority: h.asked.Spec.Priority,
+		},
 	}
-	r.Bound = p.least.List()
-	r.Wanted = newReservation(c.asked, plan.held, own)
-	status.Reservation = ""
-	if r.Wanted != nil {
-		status.Reservation = r.Wanted.Name
+	for _, zone := range slices.Sorted(maps.Keys(w.slots)) {
+		if n := w.slots[zone]; n > 0 {
+			out.Spec.Zones = append(out.Spec.Zones, v1alpha1.ReservationZone{Name: zone, Slots: int32(n)}) //nolint:gosec // at most maxSlots
+		}
 	}
-	status.Missing = plan.missingByZone()
-	return r.condition(plan), nil
+	if len(out.Spec.Zones) == 0 {
+		return nil
+	}
+	return out
 }
 
 // condition says whether the room is held, and why not.
-func (r *Room) condition(plan *plan) metav1.Condition {
-	not := func(reason, message string) metav1.Condition {
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+func (h *holding) condition() metav1.Condition {
+	not := func(reason, format string, args ...any) metav1.Condition {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
-	pods := plan.missing.podCount()
+	pods := int64(0)
+	for _, r := range h.kept {
+		pods += max(0, r.Status.Slots.Desired-r.Status.Slots.Held)
+	}
 	switch {
-	case plan.capped:
-		return not(
-			v1alpha1.ReasonHeldFractionReached,
-			fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods),
-		)
-	case pods > 0:
-		return not(v1alpha1.ReasonRoomMissing, fmt.Sprintf(
-			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods))
-	case r.Wanted == nil:
+	case len(h.taken) > 0:
+		return not(v1alpha1.ReasonReservationNotOwned,
+			"ZoneReservation %s is not of this ZoneSurvival and is left alone; nothing is held for its pods", h.taken[0])
+	case h.capped:
+		return not(v1alpha1.ReasonHeldFractionReached, "spec.maxHeldFraction, or the most slots of a ZoneReservation, "+
+			"keep room from being held for some of the pods that a loss displaces")
+	case h.wanted == 0:
 		return metav1.Condition{
-			Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod",
+			Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld,
+			Message: "no loss displaces a pod that could run in another zone" + h.boundText(),
 		}
-	case r.Present == nil || !r.Same() || r.Present.Status.ObservedGeneration != r.Present.Generation:
-		return not(v1alpha1.ReasonFilling, fmt.Sprintf(
-			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
+	case len(h.room.Changed) > 0:
+		return not(v1alpha1.ReasonFilling,
+			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", h.room.Changed[0].Name)
 	}
-	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionReady} {
-		c := meta.FindStatusCondition(r.Present.Status.Conditions, kind)
-		if c != nil && (c.Status == metav1.ConditionTrue) != (kind == v1alpha1.ConditionReady) {
-			return not(c.Reason, fmt.Sprintf("ZoneReservation %s: %s", r.Present.Name, c.Message))
+	for _, r := range h.kept {
+		if r.Status.ObservedGeneration != r.Generation {
+			return not(v1alpha1.ReasonFilling,
+				"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Name)
 		}
 	}
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: fmt.Sprintf(
-		"ZoneReservation %s holds what any one loss needs", r.Present.Name)}
-}
-
-// Same reports whether the reservation is as it should be.
-func (r *Room) Same() bool {
-	if r.Present == nil || r.Wanted == nil {
-		return r.Present == r.Wanted
+	if pods > 0 {
+		return not(v1alpha1.ReasonRoomMissing,
+			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods)
 	}
-	return sameSpec(&r.Present.Spec, &r.Wanted.Spec)
-}
-
-// missingByZone lists what is missing, by zone.
-func (pl *plan) missingByZone() []v1alpha1.SurvivalMissing {
-	var out []v1alpha1.SurvivalMissing
-	for _, lacking := range slices.SortedFunc(maps.Keys(pl.missing), func(a, b shape) int {
-		return cmp.Or(strings.Compare(a.zone, b.zone), strings.Compare(a.requests, b.requests))
-	}) {
-		pods := pl.missing[lacking]
-		requests := footprintOf(pods[0])
-		m := v1alpha1.SurvivalMissing{Zone: lacking.zone, Pods: int64(len(pods)), Requests: requests.List()}
-		delete(m.Requests, v1.ResourcePods)
-		out = append(out, m)
+	for _, r := range h.kept {
+		if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady); c != nil &&
+			c.Status != metav1.ConditionTrue {
+			return not(c.Reason, "ZoneReservation %s: %s", r.Name, c.Message)
+		}
 	}
-	return out[:min(len(out), maxMissing)]
-}
-
-// ReservationName is the name of the reservation of a ZoneSurvival.
-func ReservationName(survival string) string {
-	name := "survival-" + survival
-	if len(name) <= maxReservation {
-		return name
+	return metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld,
+		Message: fmt.Sprintf("%s hold what any one loss needs", plural(h.wanted, "ZoneReservation")) + h.boundText(),
 	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(name))
-	return fmt.Sprintf("%s-%08x", strings.TrimRight(name[:maxReservation-9], "-."), h.Sum32())
 }
 
-// reservationOf returns the reservation of a ZoneSurvival, or that another one has taken its name.
-func reservationOf(
-	objects []client.Object, asked *v1alpha1.ZoneSurvival,
-) (present *v1alpha1.ZoneReservation, taken bool) {
-	for _, obj := range objects {
-		if r, ok := obj.(*v1alpha1.ZoneReservation); ok && r.Name == ReservationName(asked.Name) {
-			if metav1.IsControlledBy(r, asked) {
-				return r, false
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// boundText says for which pods nothing is held.
+func (h *holding) boundText() string {
+	if len(h.bound) == 0 {
+		return ""
+	}
+	return "; nothing is held for " + strings.Join(h.bound, ", ")
+}
+
+// describe puts into a status what the reservations that there are hold.
+func (h *holding) describe(status *v1alpha1.ZoneSurvivalStatus) {
+	var held ledger.Resources
+	missing := map[string]*v1alpha1.SurvivalMissing{}
+	for _, r := range slices.SortedFunc(maps.Values(h.own), compareReservations) {
+		slots := r.Status.Slots
+		if len(status.Reservations) < maxListed {
+			status.Reservations = append(status.Reservations, v1alpha1.SurvivalReservation{Name: r.Name, SlotCounts: slots})
+		}
+		slot := slotSize(r)
+		unused := slot.Times(max(0, slots.Held-slots.Used))
+		held.Add(&unused, 1)
+		for i := range r.Status.Zones {
+			z := &r.Status.Zones[i]
+			if z.Desired <= z.Held {
+				continue
 			}
-			return nil, true
+			key := z.Name + "\n" + requestsText(r.Spec.Slot.Requests)
+			if missing[key] == nil {
+				missing[key] = &v1alpha1.SurvivalMissing{Zone: z.Name, Requests: r.Spec.Slot.Requests.DeepCopy()}
+			}
+			missing[key].Pods += z.Desired - z.Held
 		}
 	}
-	return nil, false
+	status.Held = held.List()
+	for _, key := range slices.Sorted(maps.Keys(missing)) {
+		if len(status.Missing) < maxMissing {
+			status.Missing = append(status.Missing, *missing[key])
+		}
+	}
 }
 
-// newReservation returns the reservation that holds some amounts unused, nil for none. The amounts of a reservation
-// include its owners on each node, which ask for own.
-func newReservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1.ZoneReservation {
-	out := &v1alpha1.ZoneReservation{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
-		ObjectMeta: metav1.ObjectMeta{Name: ReservationName(asked.Name), OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: asked.Name, UID: asked.UID,
-			Controller: ptr.To(true),
-		}}},
-		Spec: v1alpha1.ZoneReservationSpec{Priority: asked.Spec.Priority},
-	}
-	for _, w := range asked.Spec.Workloads {
-		out.Spec.Owners = append(out.Spec.Owners, v1alpha1.ReservationOwner(w))
-	}
-	for _, name := range slices.Sorted(maps.Keys(unused)) {
-		all, used := unused[name], own[name]
-		if all.IsZero() {
-			continue
-		}
-		all = all.Clone()
-		all.Add(&used, 1)
-		n := v1alpha1.ReservationNode{Name: name, Amount: all.List(), Pods: int32(max(1, all.Pods))} //nolint:gosec // as many as fit on a node
-		if delete(n.Amount, v1.ResourcePods); len(n.Amount) == 0 {
-			n.Amount[v1.ResourceCPU] = resource.Quantity{} // a place for a pod that asks for nothing
-		}
-		out.Spec.Nodes = append(out.Spec.Nodes, n)
-	}
-	if len(out.Spec.Nodes) == 0 {
-		return nil
-	}
-	return out
+// slotSize is what one slot of a reservation takes of a node.
+func slotSize(r *v1alpha1.ZoneReservation) ledger.Resources {
+	slot := ledger.ResourcesOf(r.Spec.Slot.Requests)
+	slot.Pods = 1
+	return slot
 }
+
+// reservationName is the name of the reservation of a workload that a ZoneSurvival protects.
+func reservationName(survival string, workload controllerKey) string {
+	h := fnv.New64a()
+	writeWords(h, survival, workload.namespace, workload.kind, workload.name)
+	name := survival + "-" + workload.name
+	const sum = 17 // the digest, and the dash before it
+	name = strings.TrimRight(name[:min(len(name), maxReservationName-sum)], "-.")
+	return fmt.Sprintf("%s-%016x", name, h.Sum64())
+}
+
+// reservationsOf returns the reservations of a ZoneSurvival by name, and the names of all others.
+func reservationsOf(
+	objects []client.Object, asked *v1alpha1.ZoneSurvival,
+) (own map[string]*v1alpha1.ZoneReservation, foreign map[string]bool) {
+	own, foreign = map[string]*v1alpha1.ZoneReservation{}, map[string]bool{}
+	for _, obj := range objects {
+		if r, ok := obj.(*v1alpha1.ZoneReservation); ok {
+			if metav1.IsControlledBy(r, asked) {
+				own[r.Name] = r
+			} else {
+				foreign[r.Name] = true
+			}
+		}
+	}
+	return own, foreign
+}
+
+func compareReservations(a, b *v1alpha1.ZoneReservation) int { return cmp.Compare(a.Name, b.Name) }
 
 // sameSpec compares what the controller sets.
 func sameSpec(a, b *v1alpha1.ZoneReservationSpec) bool {
-	return slices.EqualFunc(a.Nodes, b.Nodes, func(a, b v1alpha1.ReservationNode) bool {
-		x, y := ledger.ResourcesOf(a.Amount), ledger.ResourcesOf(b.Amount)
-		return a.Name == b.Name && a.Pods == b.Pods && x.Equal(&y)
-	}) && ptr.Equal(a.Priority, b.Priority) && slices.EqualFunc(a.Owners, b.Owners, func(a, b v1alpha1.ReservationOwner) bool {
-		return a.Namespace == b.Namespace &&
-			metav1.FormatLabelSelector(&a.PodSelector) == metav1.FormatLabelSelector(&b.PodSelector)
-	})
+	return equality.Semantic.DeepEqual(a.Owners, b.Owners) && equality.Semantic.DeepEqual(a.Slot, b.Slot) &&
+		equality.Semantic.DeepEqual(a.Zones, b.Zones) && ptr.Equal(a.SlotsPerNode, b.SlotsPerNode) &&
+		a.Mode == b.Mode && a.OwnerPolicy == b.OwnerPolicy && ptr.Equal(a.Priority, b.Priority)
 }
 
-// specifiedAmounts returns the amounts that a reservation names, by node.
-func specifiedAmounts(r *v1alpha1.ZoneReservation) amounts {
-	out := amounts{}
-	if r == nil {
-		return out
+// requestsText puts requests into words.
+func requestsText(list v1.ResourceList) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		out = append(out, string(name)+"="+quantity.String())
 	}
-	for i := range r.Spec.Nodes {
-		n := &r.Spec.Nodes[i]
-		amount := ledger.ResourcesOf(n.Amount)
-		amount.Pods = int64(max(1, n.Pods))
-		out[n.Name] = amount
-	}
-	return out
-}
-
-// unusedOf returns what is left of held amounts beside what pods on the nodes ask for.
-func unusedOf(held, own amounts) amounts {
-	out := amounts{}
-	for name, amount := range held {
-		used := own[name]
-		unused := amount.Minus(&used)
-		out[name] = unused.Positive()
-	}
-	return out
-}
-
-// Unused returns what the reservation of a ZoneSurvival is to hold on each node beside what its owners ask for there,
-// places for pods among it as the resource "pods". It is what the spec names, of which the scheduler may not have
-// collected all yet.
-func Unused(objects []client.Object, asked *v1alpha1.ZoneSurvival) map[string]v1.ResourceList {
-	r, _ := reservationOf(objects, asked)
-	if r == nil {
-		return nil
-	}
-	out := map[string]v1.ResourceList{}
-	for name, amount := range unusedOf(specifiedAmounts(r), requestsByNode(objects, ownersOf(objects, r))) {
-		if !amount.IsZero() {
-			out[name] = amount.List()
-		}
-	}
-	return out
-}
-
-// requestsByNode returns what the selected pods ask for that have a node and have not ended.
-func requestsByNode(objects []client.Object, selected func(*v1.Pod) bool) amounts {
-	out := amounts{}
-	for _, obj := range objects {
-		if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" && !ended(pod) && selected(pod) {
-			request := footprintOf(pod)
-			out.add(pod.Spec.NodeName, &request, 1)
-		}
-	}
-	return out
-}
-
-// heldUnused is what a reservation holds beside what pods use.
-func heldUnused(r *v1alpha1.ZoneReservation) v1.ResourceList {
-	held, used := ledger.ResourcesOf(r.Status.Amounts.Held), ledger.ResourcesOf(r.Status.Amounts.Used)
-	held = held.Minus(&used)
-	held = held.Positive()
-	return held.List()
-}
-
-// heldByOthers is what other reservations hold unused, by node.
-func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amounts {
-	out := amounts{}
-	add := func(node string, unused ledger.Resources) {
-		unused = unused.Positive()
-		out.add(node, &unused, 1)
-	}
-	for _, r := range otherReservations(objects, own) {
-		if len(r.Spec.Nodes) > 0 {
-			for name, unused := range unusedOf(heldByNode(r), requestsByNode(objects, ownersOf(objects, r))) {
-				add(name, unused)
-			}
-			continue
-		}
-		slot := ledger.ResourcesOf(r.Spec.Slot.Requests)
-		slot.Pods = 1
-		for i := range r.Status.Zones {
-			for _, n := range r.Status.Zones[i].Nodes {
-				add(n.Name, slot.Times(max(0, n.Slots-n.Used)))
-			}
-		}
-	}
-	return out
-}
-
-// heldByNode returns what a reservation of amounts holds, by node. Nodes that its status leaves out hold what the spec
-// says.
-func heldByNode(r *v1alpha1.ZoneReservation) amounts {
-	out := amounts{}
-	if r.Status.ObservedGeneration == r.Generation {
-		out = specifiedAmounts(r)
-	}
-	for i := range r.Status.Zones {
-		for _, n := range r.Status.Zones[i].Nodes {
-			out[n.Name] = ledger.ResourcesOf(n.Amounts.Held)
-		}
-	}
-	return out
-}
-
-// ownersOf reports which pods belong to a reservation.
-func ownersOf(objects []client.Object, r *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
-	selected, belongs := selection{}, mayUseHeld(objects, r)
-	for i := range r.Spec.Owners {
-		_ = selected.addSelector(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
-	}
-	return func(pod *v1.Pod) bool { return selected.selects(pod) && belongs(pod) }
-}
-
-// otherReservations returns the other reservations that have not expired.
-func otherReservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1alpha1.ZoneReservation {
-	var out []*v1alpha1.ZoneReservation
-	for _, obj := range objects {
-		r, ok := obj.(*v1alpha1.ZoneReservation)
-		if ok && r != own && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired) {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// mayUseHeld reports which pods may use what the own reservation holds: not those that belong to an older one.
-func mayUseHeld(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
-	older := selection{}
-	for _, r := range otherReservations(objects, own) {
-		if own != nil &&
-			cmp.Or(own.CreationTimestamp.Compare(r.CreationTimestamp.Time), strings.Compare(own.Name, r.Name)) < 0 {
-			continue
-		}
-		for i := range r.Spec.Owners {
-			_ = older.addSelector(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
-		}
-	}
-	return func(pod *v1.Pod) bool { return !older.selects(pod) }
+	return strings.Join(out, ",")
 }

@@ -32,8 +32,8 @@ var (
 )
 
 // BenchmarkHold holds room for the CPU services of a trace, lets other pods of the same priority take all other room,
-// and loses each zone several times, in orders of its own. It reports what is held, and what one reservation for each
-// service would hold at least, as multiples of the least that has to be held; how many protected pods wait in the
+// and loses each zone several times, in orders of its own. It reports what is held, as multiples of the least that has
+// to be held; how many protected pods wait in the
 // losses beyond those that were said to lack room; and in how many losses although the certificate of the full cluster
 // says that none would. Ratios are means over the clusters, all else is the sum.
 func BenchmarkHold(b *testing.B) {
@@ -49,16 +49,16 @@ func BenchmarkHold(b *testing.B) {
 		}
 		b.StartTimer()
 		var status v1alpha1.ZoneSurvivalStatus
-		room, err := survival.Hold(b.Context(), c.Objects(), asked, survival.Options{Sim: sim.Options{Now: clitest.Now}}, &status)
-		require.NoError(b, err)
+		room := survival.Hold(c.Objects(), asked, survival.HoldOptions{Now: metav1.Time{Time: clitest.Now}}, &status)
 		b.StopTimer()
-		apart := separately(c, asked.Spec.Survive.ZoneNames)
-		missing := int64(0)
-		for _, m := range status.Missing {
-			missing += m.Pods
-		}
-		if room.Wanted != nil {
-			adopt(c, room.Wanted)
+		least := leastOf(c, asked.Spec.Survive.ZoneNames)
+		c = placed(b, c, room.Changed)
+		missing, held := int64(0), v1.ResourceList{}
+		for _, r := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
+			missing += r.Status.Slots.Desired - r.Status.Slots.Held
+			for range r.Status.Slots.Held - r.Status.Slots.Used {
+				plus(held, r.Spec.Slot.Requests)
+			}
 		}
 		lost, short, broken, untrue := 0, 0, 0, 0
 		packed := filled(b, c)
@@ -81,23 +81,9 @@ func BenchmarkHold(b *testing.B) {
 			}
 		}
 		packed.Close()
-		held := v1.ResourceList{}
-		for i := range room.Wanted.Spec.Nodes {
-			plus(held, room.Wanted.Spec.Nodes[i].Amount)
-			for _, pod := range c.Pods() { // what protected pods use there already is part of the amount
-				if pod.Spec.NodeName == room.Wanted.Spec.Nodes[i].Name {
-					minus(held, pod.Spec.Containers[0].Resources.Requests)
-				}
-			}
-		}
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			least := room.Bound[name]
-			of := func(list v1.ResourceList) float64 {
-				quantity := list[name]
-				return quantity.AsApproximateFloat64() / least.AsApproximateFloat64()
-			}
-			sum["held-"+string(name)+"/least"] += of(held) / float64(b.N)
-			sum["apart-"+string(name)+"/least"] += of(apart) / float64(b.N)
+			quantity := held[name]
+			sum["held-"+string(name)+"/least"] += quantity.AsApproximateFloat64() / least[name] / float64(b.N)
 		}
 		sum["missing-pods"] += float64(missing)
 		sum["displaced-pods"] += float64(lost)
@@ -114,14 +100,6 @@ func plus(sum, list v1.ResourceList) {
 	for name, quantity := range list {
 		quantity.Add(sum[name])
 		sum[name] = quantity
-	}
-}
-
-func minus(sum, list v1.ResourceList) {
-	for name, quantity := range list {
-		left := sum[name]
-		left.Sub(quantity)
-		sum[name] = left
 	}
 }
 
@@ -159,31 +137,41 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	return placed, traced.Services
 }
 
-// separately is what reservations of slots would hold, one for each service, each shared by the losses as well as it
-// can be.
-func separately(c *clitest.Cluster, zones []string) v1.ResourceList {
+// leastOf is how much of each resource has to be held at least: as much as the largest loss displaces, and as all do,
+// divided by the number of the other zones.
+func leastOf(c *clitest.Cluster, zones []string) map[v1.ResourceName]float64 {
 	in := map[string]string{}
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
 		in[node.Name] = node.Labels[v1.LabelTopologyZone]
 	}
-	counts, each := map[string]map[string]int{}, map[string]v1.ResourceList{}
-	for _, pod := range c.Pods() {
-		app := pod.Labels["app"]
-		if counts[app] == nil {
-			counts[app], each[app] = map[string]int{}, pod.Spec.Containers[0].Resources.Requests
+	out := map[v1.ResourceName]float64{}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		all := 0.0
+		demand := map[string]float64{}
+		for _, pod := range c.Pods() {
+			quantity := pod.Spec.Containers[0].Resources.Requests[name]
+			demand[in[pod.Spec.NodeName]] += quantity.AsApproximateFloat64()
 		}
-		counts[app][in[pod.Spec.NodeName]]++
-	}
-	out := v1.ResourceList{}
-	for app, count := range counts {
-		most, all := 0, 0
 		for _, zone := range zones {
-			most, all = max(most, count[zone]), all+count[zone]
+			out[name], all = max(out[name], demand[zone]), all+demand[zone]
 		}
-		for range max(most, (all+1)/2) { // of three zones two remain
-			plus(out, each[app])
-		}
+		out[name] = max(out[name], all/2) // of three zones two remain
 	}
+	return out
+}
+
+// placed is the cluster with reservations, once the scheduler has found room for them.
+func placed(tb testing.TB, c *clitest.Cluster, reservations []*v1alpha1.ZoneReservation) *clitest.Cluster {
+	tb.Helper()
+	for _, r := range reservations {
+		adopt(c, r)
+	}
+	s, err := sim.New(tb.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+	require.NoError(tb, err)
+	defer s.Close()
+	require.NoError(tb, s.Run(tb.Context()))
+	out := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
+	out.Add(s.Objects()...)
 	return out
 }
 
@@ -202,10 +190,16 @@ func filled(tb testing.TB, c *clitest.Cluster) *sim.Sim {
 			plus(used[pod.Spec.NodeName], pod.Spec.Containers[0].Resources.Requests)
 		}
 	}
-	holds := map[string]v1.ResourceList{}
 	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
-		for _, n := range r.Spec.Nodes {
-			holds[n.Name] = n.Amount
+		for i := range r.Status.Zones {
+			for _, n := range r.Status.Zones[i].Nodes {
+				if used[n.Name] == nil {
+					used[n.Name] = v1.ResourceList{}
+				}
+				for range n.Slots - n.Used {
+					plus(used[n.Name], r.Spec.Slot.Requests)
+				}
+			}
 		}
 	}
 	fillers := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
@@ -213,9 +207,7 @@ func filled(tb testing.TB, c *clitest.Cluster) *sim.Sim {
 		rest := v1.ResourceList{}
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 			room := node.Status.Allocatable[name].DeepCopy()
-			for _, list := range []v1.ResourceList{used[node.Name], holds[node.Name]} {
-				room.Sub(list[name])
-			}
+			room.Sub(used[node.Name][name])
 			if room.Sign() < 0 {
 				room = resource.Quantity{}
 			}

@@ -1,7 +1,6 @@
 package survival_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -19,25 +18,44 @@ import (
 
 // TestHold has a small cluster for each thing that decides what is held. The nodes a, b and c have 8 CPUs.
 func TestHold(t *testing.T) {
+	onlyA := func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} }
 	for _, tc := range []struct {
 		name    string
 		cluster func(c *clitest.Cluster)
 		asked   func(s *v1alpha1.ZoneSurvival)
-		options survival.Options
-		// want is what is asked for, in CPUs on the nodes; missing is "zone pods requests".
-		want    map[string]string
-		missing []string
-		reason  string
+		options survival.HoldOptions
+		// want is the slots in each zone, by workload, those that pods use among them; slot is "cpu" of the first.
+		want     map[string]map[string]int32
+		reason   string
+		contains string
 	}{
 		{
-			name:    "one node for all losses",
+			name:    "one slot for all losses",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "b") },
-			want:    map[string]string{"c": "2"}, reason: v1alpha1.ReasonFilling,
+			want:    map[string]map[string]int32{"web 2": {"a": 1, "b": 1, "c": 1}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name:    "a share in each zone",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "b", "c", "c") },
-			want:    map[string]string{"a": "6", "b": "6", "c": "6"}, reason: v1alpha1.ReasonFilling, // beside the two pods there
+			want:    map[string]map[string]int32{"web 2": {"a": 3, "b": 3, "c": 3}}, reason: v1alpha1.ReasonFilling,
+		},
+		{
+			name: "each workload has slots of its own size",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "2", nil, "a", "b")
+				deploy(c, "api", "3", nil, "a", "a")
+			},
+			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Workloads = protecting("web", "api").Spec.Workloads },
+			want: map[string]map[string]int32{
+				"web 2": {"a": 1, "b": 1, "c": 1}, "api 3": {"a": 1, "b": 1, "c": 1},
+			},
+			reason: v1alpha1.ReasonFilling,
+		},
+		{
+			name:    "pods that are all in one zone, which alone may be lost",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "a") },
+			asked:   onlyA,
+			want:    map[string]map[string]int32{"web 2": {"b": 2, "c": 1}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name:    "no pod runs",
@@ -45,150 +63,115 @@ func TestHold(t *testing.T) {
 			reason:  v1alpha1.ReasonRoomHeld,
 		},
 		{
-			name: "the room of pods of a lower priority is asked for, and missing until they leave",
+			name: "weights of a policy divide the slots",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", priority(100), "a")
-				deploy(c, "batch", "7", nil, "b", "c")
+				deploy(c, "web", "1", nil, "a", "a", "a", "a", "b", "b", "c", "c")
+				c.Policy("web", func(p *v1alpha1.ZoneSpreadPolicySpec) {
+					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a", Weight: ptr.To[int32](2)}}
+				})
 			},
-			want: map[string]string{"b": "2"}, missing: []string{"b 1 cpu=2 memory=1Gi"}, reason: v1alpha1.ReasonRoomMissing,
+			want: map[string]map[string]int32{"web 1": {"a": 6, "b": 4, "c": 4}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
-			name: "that of a DaemonSet's pods is not",
+			name: "a zone that a policy forbids has no slots",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a")
-				for _, node := range []string{"b", "c"} {
-					c.Pod("agent-"+node, node, clitest.Plain("7", "1Gi"), map[string]string{"app": "agent"}).OwnerReferences = []metav1.OwnerReference{
-						{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)},
+				deploy(c, "web", "1", nil, "a", "b")
+				c.Policy("web", func(p *v1alpha1.ZoneSpreadPolicySpec) {
+					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "c", Weight: ptr.To[int32](0)}}
+				})
+			},
+			want: map[string]map[string]int32{"web 1": {"a": 2, "b": 2}}, reason: v1alpha1.ReasonFilling,
+		},
+		{
+			name: "a zone in which the pods may not be has no slots",
+			cluster: func(c *clitest.Cluster) {
+				for _, node := range []string{"a", "b"} {
+					node := c.Node(node+"2", node, "8", "32Gi")
+					node.Labels["pool"] = "web"
+				}
+				deploy(c, "web", "1", func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"pool": "web"} }, "a2", "b2")
+			},
+			want: map[string]map[string]int32{"web 1": {"a": 2, "b": 2}}, reason: v1alpha1.ReasonFilling,
+		},
+		{
+			name: "a failed zone whose nodes stay keeps its slots",
+			cluster: func(c *clitest.Cluster) {
+				for _, node := range c.Objects() {
+					if n, ok := node.(*v1.Node); ok && n.Name == "a" {
+						n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+						n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
 					}
 				}
+				deploy(c, "web", "1", nil, "b", "b", "b", "c", "c", "c")
 			},
-			missing: []string{" 1 cpu=2 memory=1Gi"}, reason: v1alpha1.ReasonRoomMissing,
+			want: map[string]map[string]int32{"web 1": {"a": 3, "b": 3, "c": 3}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
-			name: "what other reservations hold is taken",
-			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "4", nil, "a")
-				c.Reservation("slots", "other", "1", 0, map[string]int64{"b": 5}).Name = "slots"
-			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"c": "4"}, reason: v1alpha1.ReasonFilling,
+			name:    "and so does one whose nodes were deleted, while it counts",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "b", "b", "b", "c", "c", "c") },
+			options: survival.HoldOptions{Zones: []string{"a", "b", "c", "d"}},
+			want:    map[string]map[string]int32{"web 1": {"a": 2, "b": 2, "c": 2, "d": 2}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
-			name: "amounts as well",
+			name: "nothing is held for pods whose volumes no other zone has",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "4", nil, "a")
-				c.Amounts("amounts", "other", map[string]string{"c": "5"})
+				deploy(c, "web", "1", withVolume("disk"), "a")
+				zonalVolume(c, "disk", "a")
 			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"b": "4"}, reason: v1alpha1.ReasonFilling,
+			reason: v1alpha1.ReasonRoomHeld, contains: "1 pod of Deployment/web in namespace shop, which may run in no other zone",
 		},
 		{
 			name: "pods of an older reservation have their own room",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "4", nil, "a")
 				deploy(c, "api", "1", nil, "a")
-				c.Amounts("amounts", "web", map[string]string{"c": "5"})
+				c.Reservation("slots", "web", "4", 0, map[string]int64{"c": 1})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.Workloads = protecting("web", "api").Spec.Workloads
-				s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}}
+				onlyA(s)
 			},
-			want: map[string]string{"b": "1"}, reason: v1alpha1.ReasonFilling,
+			want: map[string]map[string]int32{"api 1": {"b": 1}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name:    "no more than a fraction is held",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a") },
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.MaxHeldFraction = resource.NewMilliQuantity(100, resource.DecimalSI)
+				onlyA(s)
 			}, // 2.4 CPUs
-			want: map[string]string{"b": "2"}, missing: []string{"b 1 cpu=2 memory=1Gi"}, reason: v1alpha1.ReasonHeldFractionReached,
+			want: map[string]map[string]int32{"web 2": {"c": 1}}, reason: v1alpha1.ReasonHeldFractionReached,
 		},
 		{
-			name: "a node that may take no pods holds nothing",
-			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a")
-				c.Node("b2", "b", "64", "256Gi").Spec.Unschedulable = true
-				own(c, nil, map[string]string{"b2": "2"})
-			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
+			name:    "any node: as many as the node with most pods has, on no node more than that with its pods",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			asked:   func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To[int32](1)} },
+			want:    map[string]map[string]int32{"web 2 at most 2": {"a": 2, "b": 2, "c": 2}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
-			name: "what serves stays where it is",
+			name: "pods that may not share a node",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a")
-				own(c, nil, map[string]string{"c": "2"})
+				deploy(c, "web", "1", func(t *v1.PodTemplateSpec) {
+					t.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+						{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+					}}}
+				}, "a", "b")
 			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"c": "2"}, reason: v1alpha1.ReasonRoomHeld,
-		},
-		{
-			name: "what its pods have taken is no longer unused",
-			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a", "c")
-				own(c, nil, map[string]string{"c": "2"})
-			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
-		},
-		{
-			name: "a pod whose policy gives way uses what is held, although another node fits it more tightly",
-			cluster: func(c *clitest.Cluster) {
-				c.Node("c2", "c", "64", "256Gi")
-				deploy(c, "web", "2", nil, "a", "c")
-				deploy(c, "batch", "7", nil, "b")
-				c.Policy("web", nil)
-				own(c, nil, map[string]string{"c2": "2"})
-			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"c2": "2"}, reason: v1alpha1.ReasonRoomHeld,
-		},
-		{
-			name: "much more than is needed is given up",
-			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a")
-				own(c, nil, map[string]string{"b": "6", "c": "6"})
-			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
-		},
-		{
-			name: "the scheduler does not hold all of it",
-			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a")
-				own(c, &metav1.Condition{
-					Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeldFractionReached, Message: "capped",
-				}, map[string]string{"c": "2"})
-			},
-			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
-			want:  map[string]string{"c": "2"}, reason: v1alpha1.ReasonHeldFractionReached,
-		},
-		{
-			name: "a reservation of that name is not its own",
-			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a")
-				own(c, nil, map[string]string{"c": "2"}).OwnerReferences = nil
-			},
-			reason: v1alpha1.ReasonReservationNotOwned,
+			want: map[string]map[string]int32{"web 1 at most 1": {"a": 1, "b": 1, "c": 1}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name:    "something could not be read",
-			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}) },
-			options: survival.Options{Missing: []string{"the controller may not list services"}},
-			want:    map[string]string{"c": "2"}, reason: v1alpha1.ReasonSnapshotIncomplete,
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
+			options: survival.HoldOptions{Missing: []string{"the controller may not list services"}},
+			reason:  v1alpha1.ReasonSnapshotIncomplete,
 		},
 		{
 			name:    "a selector is invalid",
-			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}) },
+			cluster: func(*clitest.Cluster) {},
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 			},
-			want: map[string]string{"c": "2"}, reason: v1alpha1.ReasonInvalid,
-		},
-		{
-			name:    "nothing is to be held",
-			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}) },
-			asked:   func(s *v1alpha1.ZoneSurvival) { s.Spec.Hold = false },
+			reason: v1alpha1.ReasonInvalid,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -197,57 +180,157 @@ func TestHold(t *testing.T) {
 			if tc.asked != nil {
 				tc.asked(asked)
 			}
-			tc.options.Sim.Now = clitest.Now
-			var is v1alpha1.ZoneSurvivalStatus
-			room, err := survival.Hold(t.Context(), c.Objects(), asked, tc.options, &is)
-			require.NoError(t, err)
-			condition := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionHeld)
-			if tc.reason == "" {
-				require.Nil(t, condition)
-			} else {
-				require.Equal(t, tc.reason, condition.Reason, condition.Message)
-				require.Equal(t, tc.reason == v1alpha1.ReasonRoomHeld, condition.Status == metav1.ConditionTrue)
-			}
-			want := map[string]string{}
-			if room.Wanted != nil {
-				require.Equal(t, "survival-services", room.Wanted.Name)
-				for _, n := range room.Wanted.Spec.Nodes {
-					want[n.Name] = n.Amount.Cpu().String()
-				}
-			}
-			if tc.want == nil {
-				tc.want = map[string]string{}
-			}
-			require.Equal(t, tc.want, want)
-			var missing []string
-			for _, m := range is.Missing {
-				missing = append(missing, fmt.Sprintf("%s %d cpu=%s memory=%s", m.Zone, m.Pods, m.Requests.Cpu(), m.Requests.Memory()))
-			}
-			require.Equal(t, tc.missing, missing)
+			var status v1alpha1.ZoneSurvivalStatus
+			room := survival.Hold(c.Objects(), asked, tc.options, &status)
+			require.Equal(t, tc.want, slotsOf(room.Changed))
+			require.Empty(t, room.Unwanted)
+			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld)
+			require.Equal(t, tc.reason, condition.Reason, condition.Message)
+			require.Equal(t, tc.reason == v1alpha1.ReasonRoomHeld, condition.Status == metav1.ConditionTrue)
+			require.Contains(t, condition.Message, tc.contains)
 		})
 	}
 }
 
-// own adds the reservation of the ZoneSurvival, which holds CPUs and 1Gi on nodes, with a condition in place of Ready
-// if there is one.
-func own(c *clitest.Cluster, instead *metav1.Condition, cpus map[string]string) *v1alpha1.ZoneReservation {
-	r := c.Amounts("survival-services", "web", cpus)
-	r.Spec.Priority = priorityOf(10)
-	for i := range r.Spec.Nodes {
-		n := &r.Spec.Nodes[i]
-		n.Amount[v1.ResourceMemory] = resource.MustParse("1Gi")
+// slotsOf are the slots of reservations, by the owners' label app and the size.
+func slotsOf(reservations []*v1alpha1.ZoneReservation) map[string]map[string]int32 {
+	var out map[string]map[string]int32
+	for _, r := range reservations {
+		if out == nil {
+			out = map[string]map[string]int32{}
+		}
+		key := r.Spec.Owners[0].PodSelector.MatchLabels["app"] + " " + r.Spec.Slot.Requests.Cpu().String()
+		if r.Spec.SlotsPerNode != nil {
+			key += " at most " + resource.NewQuantity(int64(*r.Spec.SlotsPerNode), resource.DecimalSI).String()
+		}
+		out[key] = map[string]int32{}
+		for _, z := range r.Spec.Zones {
+			out[key][z.Name] = z.Slots
+		}
 	}
-	if instead != nil {
-		r.Status.Conditions = []metav1.Condition{*instead}
-	}
-	r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "zonewise.dev/v1alpha1", Kind: "ZoneSurvival", Name: "services", UID: "services", Controller: ptr.To(true)}}
-	return r
+	return out
 }
 
-// TestReservationName: every ZoneSurvival has a name of its own for its reservation, which the API server takes.
-func TestReservationName(t *testing.T) {
-	require.Equal(t, "survival-services", survival.ReservationName("services"))
-	long := strings.Repeat("x", 250)
-	require.Len(t, survival.ReservationName(long+"aa"), 253)
-	require.NotEqual(t, survival.ReservationName(long+"aa"), survival.ReservationName(long+"ab"))
+// TestHeldRoomFollowsTheWorkload: what is there stays while pods come and go, is written again when the workload is
+// another size, and is deleted when nothing is to be held.
+func TestHeldRoomFollowsTheWorkload(t *testing.T) {
+	c, asked := zones(), holding("web")
+	deploy(c, "web", "1", nil, "a", "a", "b", "b", "c", "c")
+	room := hold(c, asked)
+	require.Len(t, room.Changed, 1)
+	adopt(c, room.Changed[0])
+	require.Empty(t, hold(c, asked), "nothing has changed")
+
+	for _, pod := range c.Pods()[:2] { // two pods of zone a are being replaced
+		pod.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
+	}
+	require.Empty(t, hold(c, asked), "slots stay while fewer pods run than the Deployment wants")
+
+	moved := zones()
+	deploy(moved, "web", "1", nil, "b", "b", "b", "c", "c", "c")
+	adopt(moved, room.Changed[0])
+	require.Empty(t, hold(moved, asked), "the same pods in other zones need the same slots")
+
+	smaller := zones()
+	deploy(smaller, "web", "1", nil, "b", "c")
+	adopt(smaller, room.Changed[0])
+	again := hold(smaller, asked)
+	require.Equal(t, map[string]map[string]int32{"web 1": {"a": 1, "b": 1, "c": 1}}, slotsOf(again.Changed))
+
+	gone := zones()
+	adopt(gone, room.Changed[0])
+	require.Len(t, hold(gone, asked).Unwanted, 1, "the workload is gone")
+	asked.Spec.Hold = false
+	require.Len(t, hold(c, asked).Unwanted, 1, "nothing is to be held")
+}
+
+// TestHeldSaysWhatIsMissing: the status follows what the scheduler says of the reservations.
+func TestHeldSaysWhatIsMissing(t *testing.T) {
+	c, asked := zones(), holding("web")
+	deploy(c, "web", "2", nil, "a", "a", "b", "b")
+	r := hold(c, asked).Changed[0]
+	says := func(observed int64, zones ...v1alpha1.ReservationZoneStatus) (v1alpha1.ZoneSurvivalStatus, *metav1.Condition) {
+		has := r.DeepCopy()
+		has.Status.ObservedGeneration, has.Status.Zones = observed, zones
+		for _, z := range zones {
+			has.Status.Slots.Desired += z.Desired
+			has.Status.Slots.Held += z.Held
+			has.Status.Slots.Used += z.Used
+		}
+		cluster := zonesWith(c, has)
+		var status v1alpha1.ZoneSurvivalStatus
+		require.Empty(t, survival.Hold(cluster.Objects(), asked, survival.HoldOptions{}, &status))
+		return status, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld)
+	}
+	zone := func(name string, desired, held, used int64) v1alpha1.ReservationZoneStatus {
+		return v1alpha1.ReservationZoneStatus{Name: name, SlotCounts: v1alpha1.SlotCounts{Desired: desired, Held: held, Used: used}}
+	}
+	_, held := says(0)
+	require.Equal(t, v1alpha1.ReasonFilling, held.Reason)
+
+	status, held := says(1, zone("a", 2, 2, 2), zone("b", 2, 2, 2), zone("c", 2, 2, 0))
+	require.Equal(t, metav1.ConditionTrue, held.Status, held.Message)
+	require.Equal(t, "4", status.Held.Cpu().String())
+	require.Equal(t, []v1alpha1.SurvivalReservation{{Name: r.Name, SlotCounts: v1alpha1.SlotCounts{Desired: 6, Held: 6, Used: 4}}}, status.Reservations)
+	require.Empty(t, status.Missing)
+
+	status, held = says(1, zone("a", 2, 2, 2), zone("b", 2, 2, 2), zone("c", 2, 1, 0))
+	require.Equal(t, v1alpha1.ReasonRoomMissing, held.Reason)
+	require.Len(t, status.Missing, 1)
+	require.Equal(t, "c 1 2", strings.Join([]string{status.Missing[0].Zone, resource.NewQuantity(status.Missing[0].Pods, resource.DecimalSI).String(), status.Missing[0].Requests.Cpu().String()}, " "))
+}
+
+// TestForeignReservation: one of that name that belongs to something else is left alone.
+func TestForeignReservation(t *testing.T) {
+	c, asked := zones(), holding("web")
+	deploy(c, "web", "2", nil, "a", "b")
+	foreign := hold(c, asked).Changed[0].DeepCopy()
+	foreign.OwnerReferences, foreign.Spec.Owners[0].PodSelector.MatchLabels = nil, map[string]string{"app": "other"}
+	c.Add(foreign)
+	var status v1alpha1.ZoneSurvivalStatus
+	require.Empty(t, survival.Hold(c.Objects(), asked, survival.HoldOptions{}, &status))
+	require.Equal(t, v1alpha1.ReasonReservationNotOwned, status.Conditions[0].Reason)
+}
+
+// TestReservationNames: every workload of every ZoneSurvival has a name of its own, which the API server takes.
+func TestReservationNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, survivalName := range []string{"services", strings.Repeat("x", 250) + "aa", strings.Repeat("x", 250) + "ab"} {
+		for _, app := range []string{"web", "web.v2", strings.Repeat("y", 200)} {
+			c, asked := zones(), holding("web")
+			asked.Name = survivalName
+			deploy(c, app, "2", func(t *v1.PodTemplateSpec) { t.Labels["app"] = "web" }, "a", "b")
+			name := hold(c, asked).Changed[0].Name
+			require.LessOrEqual(t, len(name), 253)
+			require.False(t, seen[name], "%s twice", name)
+			seen[name] = true
+		}
+	}
+}
+
+// zonesWith is a cluster with a further reservation.
+func zonesWith(c *clitest.Cluster, r *v1alpha1.ZoneReservation) *clitest.Cluster {
+	out := clitest.New()
+	out.Add(c.Objects()...)
+	adopt(out, r)
+	return out
+}
+
+func withVolume(claim string) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) {
+		t.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	}
+}
+
+// zonalVolume adds a claim whose volume is in one zone.
+func zonalVolume(c *clitest.Cluster, name, zone string) {
+	c.Add(&v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: name},
+		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: name},
+	}, &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+		}}}}},
+	})
 }

@@ -10,9 +10,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
-
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/sim"
 )
@@ -163,48 +160,4 @@ func (c *certificate) heaviest(loads []*load, n int) []*loss {
 		}
 	}
 	return out
-}
-
-// candidates are the losses for which room is held: of zones all. Of nodes there are too many. So it is the likely
-// worst, those that take most of what is held, and those after which a pod waits; the certificate finds what is missing
-// then.
-func (c *certificate) candidates(p *planner, held amounts, said []v1alpha1.SurvivalLoss) []*loss {
-	const enough = 8
-	var out []*loss
-	for _, zone := range c.zones {
-		out = append(out, &loss{zone: zone})
-	}
-	n := int(ptr.Deref(c.asked.Spec.Survive.Nodes, 0))
-	if n == 0 {
-		return out
-	}
-	nodes := make([]*v1.Node, len(p.nodes))
-	for i, s := range p.nodes {
-		nodes[i] = s.node
-	}
-	loads := c.nodeLoads(nodes, p.pods)
-	out = c.heaviest(loads, n)
-	// addLargest adds the sets of the nodes that have most of something.
-	addLargest := func(parts map[string]ledger.Resources) {
-		names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.sizeOf(parts[b]), p.sizeOf(parts[a])), strings.Compare(a, b))
-		})
-		for sets := 0; sets < enough && len(names) > 0; sets++ {
-			out = append(out, lossOfNodes(names[:min(n, len(names))]))
-			names = names[min(n, len(names)):]
-		}
-	}
-	addLargest(p.demand)
-	addLargest(held)
-	for i := range said {
-		if said[i].Waiting > 0 && len(said[i].NodeNames) == n {
-			out = append(out, lossOfNodes(said[i].NodeNames))
-		}
-	}
-	seen := map[string]bool{}
-	return slices.DeleteFunc(out, func(l *loss) bool {
-		known := seen[l.key()]
-		seen[l.key()] = true
-		return known
-	})
 }

@@ -121,3 +121,10 @@ func (r *room) marginOf(zone string, resources map[v1.ResourceName]bool) v1alpha
 	}
 	return m
 }
+
+// footprintOf is what a pod takes of a node.
+func footprintOf(pod *v1.Pod) ledger.Resources {
+	r := ledger.ResourcesOf(requestsOf(pod))
+	r.Pods = 1
+	return r
+}

@@ -54,16 +54,18 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Impaired []SurvivalServing `json:"impaired,omitempty"`
 
-	// Reservation is the name of the ZoneReservation that holds the room, if spec.hold is set and a loss needs any.
+	// Reservations are the ZoneReservations that hold the room, if spec.hold is set: one for each protected workload, the first thousand by name.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Reservation string `json:"reservation,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1000
+	Reservations []SurvivalReservation `json:"reservations,omitempty"`
 
-	// Held is what the reservation holds and no pod uses, in all, places for pods among it as the resource "pods".
+	// Held is what the reservations hold and no pod uses, in all, places for pods among it as the resource "pods".
 	// +optional
 	Held v1.ResourceList `json:"held,omitempty"`
 
-	// Missing is what the losses need and there is no room for, by zone and size.
+	// Missing is what the reservations ask for and do not hold yet, by zone and size.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -199,10 +201,19 @@ type SurvivalMargin struct {
 	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
 }
 
-// SurvivalMissing is room that a loss needs and that is neither held nor free. If losses or replays differ, it is the most: the same room
-// serves all of them.
+// SurvivalReservation is a ZoneReservation of a ZoneSurvival.
+type SurvivalReservation struct {
+	// Name is that of the ZoneReservation.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	SlotCounts `json:",inline"`
+}
+
+// SurvivalMissing is room that reservations ask for and do not hold.
 type SurvivalMissing struct {
-	// Zone is where the scheduler would place the pods if others gave way. It is empty if it would place them nowhere.
+	// Zone is where the room is missing.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
@@ -274,15 +285,14 @@ const (
 	ReasonTooFewServing = "TooFewServing"
 )
 
-// ConditionHeld is there if spec.hold is set. It is True when the ZoneReservation holds what every loss needs, and Unknown when this
-// cannot be said.
+// ConditionHeld is there if spec.hold is set. It is True when the ZoneReservations hold all their slots, and Unknown when this cannot be said.
 const ConditionHeld = "Held"
 
 // Reasons of the condition Held; ReasonHeldFractionReached and ReasonFilling serve it as well.
 const (
 	// ReasonRoomHeld: Held is True.
 	ReasonRoomHeld = "RoomHeld"
-	// ReasonRoomMissing: a loss needs room that neither is free nor held; status.missing has it.
+	// ReasonRoomMissing: slots lack room; status.missing has it.
 	ReasonRoomMissing = "RoomMissing"
 	// ReasonReservationNotOwned: there is a ZoneReservation of that name already, which belongs to something else. It is left alone.
 	ReasonReservationNotOwned = "ReservationNotOwned"

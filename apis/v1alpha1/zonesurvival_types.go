@@ -7,7 +7,7 @@ import (
 )
 
 // ZoneSurvival asks whether the pods of selected workloads would all run again after the loss of a zone, or of nodes. The status
-// answers: each loss is replayed by the scheduler on a copy of the cluster. With hold, a ZoneReservation keeps the room that the losses
+// answers: each loss is replayed by the scheduler on a copy of the cluster. With hold, ZoneReservations keep the room that the losses
 // need. No pod is moved or evicted.
 //
 // +kubebuilder:object:root=true
@@ -62,8 +62,8 @@ type ZoneSurvivalSpec struct {
 	// +required
 	Survive SurvivalLosses `json:"survive"`
 
-	// Hold keeps the room that the losses need, in one ZoneReservation of amounts that all losses share: on each node as much as the worst
-	// single loss needs there. The protected pods are its owners.
+	// Hold keeps the room that the losses need, in one ZoneReservation for each protected workload: of slots as large as its pods, in each zone as
+	// many as pods of it may be there after any one loss. The pods of the workload are the owners; those that run use slots.
 	// +optional
 	// +kubebuilder:default=false
 	Hold bool `json:"hold,omitempty"`

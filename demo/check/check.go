@@ -279,8 +279,7 @@ func (e *Evidence) replacements() []*census.Pod {
 
 // checkBatchWork: batch work fills the rest, but not the held room.
 func checkBatchWork(e *Evidence, c *Check) {
-	reservation := e.Held.Reservation
-	if reservation == "" {
+	if len(e.Held.Reservations) == 0 {
 		c.violation("%s names no reservation", e.Held.Name)
 		return
 	}
@@ -291,7 +290,8 @@ func checkBatchWork(e *Evidence, c *Check) {
 			continue
 		}
 		waiting++
-		if strings.Contains(census.Refusal(p.Pod).Message, reservation) {
+		message := census.Refusal(p.Pod).Message
+		if slices.ContainsFunc(e.Held.Reservations, func(r v1alpha1.SurvivalReservation) bool { return strings.Contains(message, r.Name) }) {
 			kept++
 		}
 	}

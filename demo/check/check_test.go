@@ -83,7 +83,7 @@ func newScene(t *testing.T, at Moment) *scene {
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionSatisfied, Status: metav1.ConditionTrue}},
 	}
 	s.says = &status.Survival{Name: "services", State: status.OK, Pods: 10}
-	s.held = &status.Survival{Name: "app-14-cn", State: status.OK, Holds: true, Reservation: "survival-app-14-cn", Held: corev1.ResourceList{"cpu": resource.MustParse("8")}}
+	s.held = &status.Survival{Name: "app-14-cn", State: status.OK, Holds: true, Reservations: []v1alpha1.SurvivalReservation{{Name: "survival-app-14-cn"}}, Held: corev1.ResourceList{"cpu": resource.MustParse("8")}}
 	for _, zone := range zones {
 		s.says.Losses = append(s.says.Losses, v1alpha1.SurvivalLoss{Zone: zone, Displaced: 3, Placed: 3})
 	}
@@ -237,7 +237,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"the certificate leaves the loss out", Lost, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, cameTrue, "the certificate says nothing about the loss of zone-c"},
 		{"all batch work has room", Before, func(s *scene) { s.pod("batch-1").Spec.NodeName = "in-zone-c" }, "batch work fills what is not held", "no worker waits for held room"},
 		{"batch work waits for something else", Before, func(s *scene) { s.refuse(s.pod("batch-1"), "Insufficient cpu") }, "batch work fills what is not held", "no worker waits for held room"},
-		{"the hold has no reservation", Before, func(s *scene) { s.held.Reservation = "" }, "batch work fills what is not held", "app-14-cn names no reservation"},
+		{"the hold has no reservation", Before, func(s *scene) { s.held.Reservations = nil }, "batch work fills what is not held", "app-14-cn names no reservation"},
 		{"a gang in part", Before, func(s *scene) { s.pod("large-0").Spec.NodeName = "in-zone-c" }, "gangs are whole, or wait and hold nothing", "gang large cannot be whole and has 1 of 2 bound"},
 		{"a gang that waits holds a node", Before, func(s *scene) { s.pod("large-0").Status.NominatedNodeName = "in-zone-c" }, "gangs are whole, or wait and hold nothing", "training/large-0 waits and has the node in-zone-c nominated"},
 		{"an overcommitted node", Before, func(s *scene) {

@@ -17,7 +17,6 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/message"
-	"zonewise.dev/survival"
 )
 
 // answerWithin is how long an autoscaler may take to say anything about a CapacityBuffer.
@@ -68,7 +67,7 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer
 			object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name, nothing: nothingHeld,
 		}
 		if s.Spec.Buy != nil {
-			b.demand = buy.SurvivalDemand(s, heldFor(cluster, s), view)
+			b.demand = buy.SurvivalDemand(s, reservationsOf(cluster, s), view)
 		}
 		out = append(out, b)
 	}
@@ -78,14 +77,11 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer
 // nothingHeld is what is said of a reservation and of a ZoneSurvival while nothing is wanted.
 const nothingHeld = "nothing is held and unused, or missing"
 
-// heldFor returns what the reservation of a ZoneSurvival is to hold beside what its owners use, by node.
-func heldFor(cluster *snapshot.Snapshot, s *v1alpha1.ZoneSurvival) []buy.HeldOnNode {
-	var out []buy.HeldOnNode
-	for node, unused := range survival.Unused(cluster.Objects(), s) {
-		out = append(out, buy.HeldOnNode{Node: node, Unused: unused})
-	}
-	slices.SortFunc(out, func(a, b buy.HeldOnNode) int { return strings.Compare(a.Node, b.Node) })
-	return out
+// reservationsOf returns the reservations of a ZoneSurvival, by name.
+func reservationsOf(cluster *snapshot.Snapshot, s *v1alpha1.ZoneSurvival) []*v1alpha1.ZoneReservation {
+	return slices.DeleteFunc(snapshot.Sorted[*v1alpha1.ZoneReservation](cluster, ""), func(r *v1alpha1.ZoneReservation) bool {
+		return !metav1.IsControlledBy(r, s)
+	})
 }
 
 // withdraw says in the status that nothing is asked for any more.

@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -52,6 +51,9 @@ type Controller struct {
 	// purchases is what is lacking where answers are False.
 	purchases purchases
 
+	// seen is when each zone was last seen with nodes, or in a reservation when the process started.
+	seen map[string]time.Time
+
 	mu      sync.Mutex // guards answers
 	answers map[string]answer
 }
@@ -60,7 +62,7 @@ type Controller struct {
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
-		answers: map[string]answer{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
+		answers: map[string]answer{}, seen: map[string]time.Time{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
 		purchases: purchases{
 			budget: shared.NewMeter(purchaseShare), searched: map[askedSpec]cluster{},
 			found: map[askedSpec]*v1alpha1.SurvivalPurchase{},
@@ -89,6 +91,8 @@ func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Sna
 		}
 		return c.options.RefreshInterval, ctx.Err()
 	}
+	c.noteZones(cluster)
+	r.holdRoom(ctx)
 	r.recountServing(ctx, cluster.TakenAt)
 	r.writePurchases(ctx)
 	switch {
@@ -196,8 +200,7 @@ func (r *round) questionHash() string {
 	return out.String() + strings.Join(r.options.Missing, " ")
 }
 
-// replayLosses replays all losses and writes the certificates. Then it finds out what to hold, which takes far longer,
-// and writes that. What would have to be bought is left to later turns.
+// replayLosses replays all losses and writes the certificates. What would have to be bought is left to later turns.
 func (r *round) replayLosses(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
@@ -210,17 +213,6 @@ func (r *round) replayLosses(ctx context.Context) error {
 		r.certifier.Close()
 	}
 	r.written = r.writeStatuses(ctx, statuses)
-	for i, s := range r.asked {
-		certified := statuses[i].DeepCopy()
-		held, err := r.hold(ctx, r.objects, s, r.options, &statuses[i])
-		if err != nil {
-			return err
-		}
-		if !equality.Semantic.DeepEqual(certified, &statuses[i]) {
-			held = r.writeStatus(ctx, s, answer{statuses[i], asShown(&statuses[i], s, &r.options)}) && held
-		}
-		r.written = r.written && held
-	}
 	r.purchases.add(r, statuses)
 	return ctx.Err()
 }

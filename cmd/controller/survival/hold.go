@@ -2,7 +2,12 @@ package survival
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/survival"
 )
@@ -19,51 +25,82 @@ import (
 // them.
 const fieldOwner = client.FieldOwner("zonewise-survival")
 
-// hold makes the reservation of a ZoneSurvival what it should be, and puts into a status what that is. It reports
-// whether the reservation is written; an error is that of ctx.
-func (c *Controller) hold(
-	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options survival.Options,
-	status *v1alpha1.ZoneSurvivalStatus,
-) (written bool, err error) {
-	if asked.DeletionTimestamp != nil {
-		return true, nil // the reservation goes with it
-	}
-	room, err := survival.Hold(ctx, objects, asked, options, status)
-	if err != nil {
-		return false, err
-	}
-	if err := c.keep(ctx, &room); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot write the reservation", "zonesurvival", klog.KObj(asked))
-		if held := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld); held != nil {
-			held.Status, held.Reason = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten
-			held.Message = crd.Shortened(err.Error())
+// zoneReturnsWithin is for how long a zone counts whose nodes were deleted. Its slots wait for it, so that they are
+// there when it is back. After that it is taken for given up.
+const zoneReturnsWithin = 24 * time.Hour
+
+// noteZones notes which zones have nodes.
+func (c *Controller) noteZones(cluster *snapshot.Snapshot) {
+	for _, node := range snapshot.List[*v1.Node](cluster) {
+		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
+			c.seen[zone] = cluster.TakenAt
 		}
-		return false, nil
 	}
-	return true, nil
+	maps.DeleteFunc(c.seen, func(_ string, at time.Time) bool { return cluster.TakenAt.Sub(at) > zoneReturnsWithin })
 }
 
-// keep writes or deletes the reservation if it is not as it should be. It never touches one that belongs to something
-// else.
-func (c *Controller) keep(ctx context.Context, room *survival.Room) error {
-	present, wanted := room.Present, room.Wanted
-	if room.Same() {
-		return nil
+// noteReservedZones notes the zones of the reservations that there are when the process starts: one of them may have
+// failed before.
+func (c *Controller) noteReservedZones(cluster *snapshot.Snapshot) {
+	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](cluster) {
+		if owner := metav1.GetControllerOf(r); owner != nil && owner.Kind == "ZoneSurvival" {
+			for i := range r.Spec.Zones {
+				c.seen[r.Spec.Zones[i].Name] = cluster.TakenAt
+			}
+		}
 	}
-	if wanted == nil {
-		return client.IgnoreNotFound(c.shared.Client.Delete(ctx, present, client.Preconditions{UID: &present.UID}))
+}
+
+// holdRoom makes the reservations of all ZoneSurvivals what they should be, and brings what there is to be said of them
+// up to date in the answers. It follows from where pods are, and nothing is replayed for it.
+func (r *round) holdRoom(ctx context.Context) {
+	options := survival.HoldOptions{
+		Now: metav1.Time{Time: r.options.Sim.Now}, Missing: r.options.Missing, Zones: slices.Collect(maps.Keys(r.seen)),
 	}
-	// Without force it is a conflict if another manager has made a reservation of that name meanwhile.
-	options := []client.ApplyOption{fieldOwner}
-	if present != nil {
-		wanted.UID = present.UID
-		options = append(options, client.ForceOwnership)
+	for _, s := range r.asked {
+		if s.DeletionTimestamp != nil {
+			continue // the reservations go with it
+		}
+		last := r.lastAnswer(s.Name)
+		before := last.shown.DeepCopy()
+		room := survival.Hold(r.objects, s, options, &last.computed)
+		if err := r.writeRoom(ctx, &room); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot write a reservation", "zonesurvival", klog.KObj(s))
+			if held := meta.FindStatusCondition(last.computed.Conditions, v1alpha1.ConditionHeld); held != nil {
+				held.Status, held.Reason = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten
+				held.Message = crd.Shortened(err.Error())
+			}
+		}
+		last.shown = asShown(&last.computed, s, &r.options)
+		if !equality.Semantic.DeepEqual(before, &last.shown) {
+			r.writeStatus(ctx, s, last)
+		}
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
-	if err != nil {
-		return err
+}
+
+// writeRoom writes the reservations that have changed, and deletes those that are not wanted. It never touches one that
+// belongs to something else.
+func (c *Controller) writeRoom(ctx context.Context, room *survival.Room) error {
+	for _, wanted := range room.Changed {
+		// Without force it is a conflict if another manager has made a reservation of that name meanwhile.
+		options := []client.ApplyOption{fieldOwner}
+		if wanted.UID != "" {
+			options = append(options, client.ForceOwnership)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+		if err != nil {
+			return err
+		}
+		applied := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
+		if err := c.shared.Client.Apply(ctx, applied, options...); err != nil {
+			return err
+		}
 	}
-	return c.shared.Client.Apply(
-		ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}), options...,
-	)
+	for _, unwanted := range room.Unwanted { // after what takes their place
+		err := c.shared.Client.Delete(ctx, unwanted, client.Preconditions{UID: &unwanted.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
 }

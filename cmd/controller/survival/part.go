@@ -52,6 +52,7 @@ var _ parts.Worker = &Controller{}
 
 // Start implements parts.Part.
 func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
+	c.noteReservedZones(cluster)
 	c.rememberWritten(snapshot.List[*v1alpha1.ZoneSurvival](cluster))
 	metrics.MustRegister(declared.RoundDuration)
 	collector.Export(ctx, c)

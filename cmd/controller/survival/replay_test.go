@@ -3,6 +3,7 @@ package survival
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -124,27 +125,44 @@ func (s *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1
 	return c.newRound(cluster)
 }
 
-// TestCertificatesComeFirst: room is planned, and what would have to be bought is searched, only when all
-// certificates are written. That then has writes of its own, which the API server takes.
-func TestCertificatesComeFirst(t *testing.T) {
+// TestHoldNeedsNoReplay: the reservations are written at a look, before any loss has been replayed, and what is held is
+// in the status beside the certificate.
+func TestHoldNeedsNoReplay(t *testing.T) {
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
-	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
-	require.NoError(t, r.replayLosses(t.Context()))
-	require.Equal(t, []string{"web", "big", "reservation", "web"}, to.wrote)
-	require.True(t, r.written)
-	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
-	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	t.Cleanup(c.Close)
+	to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false)).holdRoom(t.Context())
+	require.Equal(t, []string{"reservation", "web"}, to.wrote)
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
 
-	next := searchAll(t, to, c, protecting("web", true), protecting("big", false))
-	require.Equal(t, []string{"web", "big", "reservation", "web", "big"}, to.wrote)
-	big := to.statuses["big"]
-	require.Len(t, big.WouldSurviveWith.Nodes, 2, "one more node would be lost with its zone")
-	require.Nil(t, to.statuses["web"].WouldSurviveWith)
+	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
+	require.NoError(t, r.replayLosses(t.Context()))
+	require.Equal(t, []string{"reservation", "web", "web", "big"}, to.wrote)
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld))
+}
 
-	require.NoError(t, next.followChanges(t.Context()))
-	require.Equal(t, big.WouldSurviveWith, to.statuses["big"].WouldSurviveWith, "it stays while the answer does")
+// TestSlotsOfALostZoneWait: a zone counts for a day after its last node was deleted, also for a process that has
+// started since: the reservations name it.
+func TestSlotsOfALostZoneWait(t *testing.T) {
+	c := New(parts.Shared{}, Options{})
+	at := func(after time.Duration, objects ...client.Object) *snapshot.Snapshot {
+		s := snapshot.New(clitest.Now.Add(after))
+		s.Add(objects...)
+		return s
+	}
+	r := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(protecting("web", true), v1alpha1.SchemeGroupVersion.WithKind("ZoneSurvival")),
+		}},
+		Spec: v1alpha1.ZoneReservationSpec{Zones: []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}},
+	}
+	b := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{corev1.LabelTopologyZone: "b"}}}
+	c.noteReservedZones(at(0, r, b))
+	c.noteZones(at(23*time.Hour, r, b))
+	require.ElementsMatch(t, []string{"a", "b"}, slices.Collect(maps.Keys(c.seen)))
+	c.noteZones(at(25*time.Hour, r, b))
+	require.ElementsMatch(t, []string{"b"}, slices.Collect(maps.Keys(c.seen)), "it is taken for given up")
 }
 
 // searchAll ends all searches, and returns the look that wrote what they found.

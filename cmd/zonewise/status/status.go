@@ -98,12 +98,12 @@ type Survival struct {
 	// AgeSeconds is how old the answer is.
 	AgeSeconds int64                   `json:"ageSeconds,omitempty"`
 	Losses     []v1alpha1.SurvivalLoss `json:"losses"`
-	// Holds is whether room is to be held, Reservation what holds it, Held what is held of it and unused, and Missing
+	// Holds is whether room is to be held, Reservations what holds it, Held what is held of it and unused, and Missing
 	// what there is no room for.
-	Holds       bool                       `json:"holds,omitempty"`
-	Reservation string                     `json:"reservation,omitempty"`
-	Held        corev1.ResourceList        `json:"held,omitempty"`
-	Missing     []v1alpha1.SurvivalMissing `json:"missing,omitempty"`
+	Holds        bool                           `json:"holds,omitempty"`
+	Reservations []v1alpha1.SurvivalReservation `json:"reservations,omitempty"`
+	Held         corev1.ResourceList            `json:"held,omitempty"`
+	Missing      []v1alpha1.SurvivalMissing     `json:"missing,omitempty"`
 	// Impaired is the least that is left of a workload if a zone is cut off but not gone.
 	Impaired []v1alpha1.SurvivalServing `json:"impaired,omitempty"`
 	// WouldSurviveWith are the nodes with which no protected pod would wait, if that is known and some do.
@@ -257,7 +257,7 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	held := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHeld)
 	out := Survival{
 		Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting,
-		Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...), Holds: held != nil, Reservation: s.Reservation, Held: s.Held,
+		Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...), Holds: held != nil, Reservations: s.Reservations, Held: s.Held,
 		Missing: s.Missing, Impaired: s.Impaired, Message: "no controller has answered yet", Answers: AnswersOf(s.Conditions),
 	}
 	answer, serves := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionServes)
