@@ -24,14 +24,8 @@ WORKLOAD ?=
 # How long "make chaos" disturbs the schedulers, and what its faults follow from.
 DURATION ?= 5m
 SEED ?= 1
-# How many nodes "make chaos-soak" has.
-NODES ?= 1000
-# Which rows of the table "make views" walks through, by a part of their names, and up to which write of the scheduler.
-ROWS ?= all
-WRITES ?= 12
-# How often "make chaos-blind" restarts the API server, and how many PodGroups the tenant of "make chaos-flood" makes.
+# How often "make chaos-blind" restarts the API server.
 RESTARTS ?= 10
-OBJECTS ?= 100000
 # How many worlds "make worlds" plays, from the one of SEED on.
 N ?= 100
 # What "make chaos-rebalance" makes its clusters from.
@@ -116,22 +110,9 @@ bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_pe
 chaos: controlplane ## Kill, stop and cut off two schedulers under load, and judge the recorded history (DURATION=5m SEED=1)
 	@go run ./test/chaos/run -duration '$(DURATION)' -seed '$(SEED)'
 
-.PHONY: views
-views: controlplane ## Perturb what a scheduler sees, at each of its writes, in four scenarios (ROWS=all WRITES=12)
-	@go run ./test/chaos/run -views '$(ROWS)' -writes '$(WRITES)'
-
-.PHONY: chaos-soak
-chaos-soak: controlplane ## Warm up for 12 minutes, run load cycles, and compare the last third with the first (DURATION=5m NODES=1000)
-	@hack/controlplane/build.sh kwok
-	@go run ./test/chaos/run -soak '$(NODES)' -duration '$(DURATION)'
-
 .PHONY: chaos-blind
 chaos-blind: controlplane ## Restart the API server under this scheduler and kube-scheduler, and compare what they see (RESTARTS=10)
 	@go run ./test/chaos/run -blind '$(RESTARTS)'
-
-.PHONY: chaos-flood
-chaos-flood: controlplane ## Have a tenant make PodGroups, and a tenth as many policies, and compare what others see (OBJECTS=100000)
-	@go run ./test/chaos/run -flood '$(OBJECTS)'
 
 .PHONY: chaos-rebalance
 chaos-rebalance: controlplane ## Kill the controller while it moves pods, and put the descheduler in its place (SEEDS=1,13 TEST_ARGS=)

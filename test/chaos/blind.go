@@ -24,6 +24,8 @@ import (
 )
 
 const (
+	// blindQPS is how many requests a second a scheduler may send: no pod waits for its turn.
+	blindQPS = 1000
 	// awayFor is how long the API server is away, beside its start.
 	awayFor = 3 * time.Second
 	// seesAfter is how many pods in a row a scheduler has placed by the new view when it is taken to have it. By an old view each of them would
@@ -148,7 +150,7 @@ func (b *blind) start(ctx context.Context, s BlindScheduler) (*replicas, error) 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	return startReplicas(ctx, b.cluster, replicaOptions{program: s.Program, dir: dir, qps: soakQPS, edit: func(cfg *configv1.KubeSchedulerConfiguration) {
+	return startReplicas(ctx, b.cluster, replicaOptions{program: s.Program, dir: dir, qps: blindQPS, edit: func(cfg *configv1.KubeSchedulerConfiguration) {
 		cfg.LeaderElection.ResourceName = s.Name
 		keepLease(cfg)
 		profile := &cfg.Profiles[0]
@@ -292,4 +294,13 @@ func SummarizeBlind(w io.Writer, schedulers []BlindScheduler, of map[string][]Si
 			percentile(first, 0.5).Seconds(), percentile(first, 1).Seconds(), percentile(blind, 0.5).Seconds(), percentile(blind, 1).Seconds(), wrong, binds)
 	}
 	return table.Flush()
+}
+
+// percentile is the nearest one that was seen.
+func percentile(of []time.Duration, p float64) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
 }

@@ -310,3 +310,13 @@ func pause(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// createAll creates objects, in order.
+func createAll(ctx context.Context, c client.Client, objects ...client.Object) error {
+	for _, o := range objects {
+		if err := c.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -8,14 +8,11 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,17 +25,14 @@ import (
 )
 
 // proxy stands between one scheduler and the API server. It shows the scheduler leases as one whose clock is wrong sees and writes
-// them, has watches say what they say late, twice or not at all, and ends the scheduler between two writes.
+// them.
 type proxy struct {
 	kubeconfig string // of a scheduler that goes this way
 	web        *http.Server
 	reverse    *httputil.ReverseProxy
 
-	mu      sync.Mutex // guards what follows
-	replica *replica   // the one that goes this way
-	skew    time.Duration
-	views   map[string]*view // by resource
-	trigger *trigger
+	mu   sync.Mutex // guards skew
+	skew time.Duration
 }
 
 // startProxy starts one to the API server of a kubeconfig, with its user. It ends with stop.
@@ -59,7 +53,7 @@ func startProxy(kubeconfig, dir, name string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{kubeconfig: filepath.Join(dir, name+".kubeconfig"), views: map[string]*view{}}
+	p := &proxy{kubeconfig: filepath.Join(dir, name+".kubeconfig")}
 	silent := log.New(io.Discard, "", 0)
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -84,13 +78,6 @@ func startProxy(kubeconfig, dir, name string) (*proxy, error) {
 
 func (p *proxy) stop() error { return p.web.Close() }
 
-// serves has the proxy end and pause this scheduler.
-func (p *proxy) serves(r *replica) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.replica = r
-}
-
 // setClock sets by how much the scheduler's clock goes ahead, as leases show it.
 func (p *proxy) setClock(ahead time.Duration) {
 	p.mu.Lock()
@@ -106,22 +93,10 @@ func (p *proxy) clock() time.Duration {
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resource := resourceOf(r.URL)
-	switch {
-	case resource == "leases" && r.Method != http.MethodGet:
+	if resourceOf(r.URL) == "leases" && r.Method != http.MethodGet {
 		if err := p.stampRequest(r); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
-		}
-	case watches(r.URL) && p.refuses(r.URL, resource):
-		expired(w)
-		return
-	case isWrite(r):
-		if kill := p.written(); kill {
-			// What the API server has done, the scheduler never learns.
-			p.reverse.ServeHTTP(httptest.NewRecorder(), r)
-			p.kill()
-			panic(http.ErrAbortHandler)
 		}
 	}
 	p.reverse.ServeHTTP(w, r)
@@ -155,46 +130,21 @@ func watches(u *url.URL) bool {
 	return true
 }
 
-// isWrite reports whether a request changes pods or our objects.
-func isWrite(r *http.Request) bool {
-	if r.Method == http.MethodGet || r.URL.Query().Get("dryRun") != "" {
-		return false
-	}
-	switch resourceOf(r.URL) {
-	case "pods", "podgroups", "zonespreadpolicies", "zonereservations":
-		return true
-	}
-	return false
-}
-
-// kill ends the scheduler at once.
-func (p *proxy) kill() {
-	p.mu.Lock()
-	r := p.replica
-	p.mu.Unlock()
-	if err := r.signal(syscall.SIGKILL); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-	}
-}
-
 // answer implements httputil.ReverseProxy's ModifyResponse.
 func (p *proxy) answer(response *http.Response) error {
 	u := response.Request.URL
-	switch resource := resourceOf(u); {
-	case response.StatusCode >= http.StatusMultipleChoices:
-	case resource == "leases" && !watches(u):
-		content, err := io.ReadAll(response.Body)
-		if err := errors.Join(err, response.Body.Close()); err != nil {
-			return err
-		}
-		if content, err = stamped(content, response.Header.Get("Content-Type"), -p.clock()); err != nil {
-			return err
-		}
-		response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
-		response.Header.Set("Content-Length", fmt.Sprint(len(content)))
-	case watches(u) && strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeJSON):
-		response.Body = p.stream(resource, response.Body)
+	if response.StatusCode >= http.StatusMultipleChoices || resourceOf(u) != "leases" || watches(u) {
+		return nil
 	}
+	content, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if content, err = stamped(content, response.Header.Get("Content-Type"), -p.clock()); err != nil {
+		return err
+	}
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
+	response.Header.Set("Content-Length", fmt.Sprint(len(content)))
 	return nil
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -57,11 +56,11 @@ type replica struct {
 	cmd     *exec.Cmd
 }
 
-// replicaOptions are what replicas have in common: the program, the directory of their files, how many requests a second each sends, after
-// which number their names begin, and what is changed in the configuration; nil: nothing.
+// replicaOptions are what replicas have in common: the program, the directory of their files, how many requests a second each sends,
+// and what is changed in the configuration; nil: nothing.
 type replicaOptions struct {
 	program, dir string
-	qps, after   int
+	qps          int
 	edit         func(*configv1.KubeSchedulerConfiguration)
 	gates        string // for --feature-gates
 }
@@ -69,7 +68,7 @@ type replicaOptions struct {
 // startReplicas starts them, until ctx ends and stopped is called. Each goes its own way to the API server: through a proxy, or, where
 // that is nil, directly.
 func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*proxy) (*replicas, error) {
-	rs := &replicas{program: o.program, gates: o.gates, dir: o.dir, kubeconfig: c.kubeconfig, number: o.after, running: map[*replica]bool{}, since: map[string]time.Time{}}
+	rs := &replicas{program: o.program, gates: o.gates, dir: o.dir, kubeconfig: c.kubeconfig, running: map[*replica]bool{}, since: map[string]time.Time{}}
 	content, err := config.FS.ReadFile("second-scheduler.yaml")
 	if err != nil {
 		return nil, err
@@ -90,8 +89,7 @@ func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*p
 	for i, way := range ways {
 		cfg.ClientConnection.Kubeconfig = rs.kubeconfig
 		if way != nil {
-			// A proxy can tell the events of a watch apart when they are lines.
-			cfg.ClientConnection.Kubeconfig, cfg.ClientConnection.ContentType, cfg.ClientConnection.AcceptContentTypes = way.kubeconfig, runtime.ContentTypeJSON, runtime.ContentTypeJSON
+			cfg.ClientConnection.Kubeconfig = way.kubeconfig
 		}
 		if content, err = yaml.Marshal(cfg); err != nil {
 			return nil, err
@@ -100,7 +98,7 @@ func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*p
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			return nil, err
 		}
-		rs.wait.Go(func() { rs.keep(ctx, file, way) })
+		rs.wait.Go(func() { rs.keep(ctx, file) })
 	}
 	return rs, nil
 }
@@ -112,9 +110,9 @@ func keepLease(cfg *configv1.KubeSchedulerConfiguration) {
 }
 
 // keep starts a scheduler whenever there is none, as a kubelet does, until ctx ends.
-func (rs *replicas) keep(ctx context.Context, config string, way *proxy) {
+func (rs *replicas) keep(ctx context.Context, config string) {
 	for ctx.Err() == nil {
-		if err := rs.run(ctx, config, way); err != nil && ctx.Err() == nil {
+		if err := rs.run(ctx, config); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 		}
 		_ = pause(ctx, time.Second)
@@ -122,7 +120,7 @@ func (rs *replicas) keep(ctx context.Context, config string, way *proxy) {
 }
 
 // run runs a scheduler to its end.
-func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
+func (rs *replicas) run(ctx context.Context, config string) error {
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return err
@@ -150,9 +148,6 @@ func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
 	rs.mu.Lock()
 	rs.running[r] = true
 	rs.mu.Unlock()
-	if way != nil {
-		way.serves(r)
-	}
 	_ = r.cmd.Wait() // its log says why
 	rs.mu.Lock()
 	delete(rs.running, r)

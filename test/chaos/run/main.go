@@ -2,10 +2,7 @@
 //
 //	go run ./test/chaos/run -seed 1 -duration 5m
 //	go run ./test/chaos/run -record dist/chaos/1/record.json.gz
-//	go run ./test/chaos/run -views preemption -writes 20
-//	go run ./test/chaos/run -soak 1000 -duration 30m
 //	go run ./test/chaos/run -blind 10
-//	go run ./test/chaos/run -flood 100000
 package main
 
 import (
@@ -34,11 +31,7 @@ func main() {
 	duration := flag.Duration("duration", 5*time.Minute, "until the last fault is over")
 	only := flag.String("only", "", "only faults whose names contain this")
 	recorded := flag.String("record", "", "judge this record again instead")
-	views := flag.String("views", "", "walk through the rows of the table of perturbed views whose names contain this instead; \"all\" is all of them")
-	writes := flag.Int("writes", 12, "up to which write of the scheduler")
-	soak := flag.Int("soak", 0, "run load cycles without faults on so many nodes instead, twelve minutes longer, and compare the last third with the first")
 	blind := flag.Int("blind", 0, "restart the API server so many times under three schedulers instead, and compare what they see")
-	flood := flag.Int("flood", 0, "have a tenant make so many PodGroups, and a tenth as many policies, instead, and compare what others see")
 	scheduler := flag.String("scheduler", "", "run this program instead of bin/zonewise-scheduler, which is built")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
@@ -46,16 +39,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	switch {
-	case *views != "":
-		err = walk(ctx, *views, *writes, *scheduler)
-	case *soak > 0:
-		err = soakFor(ctx, *duration, *soak, *scheduler)
-	case *blind > 0:
+	if *blind > 0 {
 		err = compare(ctx, *blind, *scheduler)
-	case *flood > 0:
-		err = floodWith(ctx, *flood, *scheduler)
-	default:
+	} else {
 		err = run(ctx, chaos.Options{Seed: *seed, Duration: *duration, Only: *only}, *scheduler, *recorded)
 	}
 	if err != nil {
@@ -96,19 +82,6 @@ func play(ctx context.Context, o chaos.Options, scheduler string) (*history.Reco
 	return record, nil
 }
 
-// soakFor runs load cycles, and compares them.
-func soakFor(ctx context.Context, duration time.Duration, nodes int, scheduler string) error {
-	var o chaos.Options
-	if err := complete(&o, scheduler, "soak"); err != nil {
-		return err
-	}
-	cycles, err := chaos.Soak(ctx, chaos.SoakOptions{Duration: duration, WarmUp: chaos.SoakWarmUp, Nodes: nodes, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf})
-	if err != nil {
-		return fmt.Errorf("soak: %w; its logs are in %s", err, o.Dir)
-	}
-	return chaos.SummarizeSoak(os.Stdout, cycles)
-}
-
 // compare restarts the API server under stock kube-scheduler, the scheduler, and the scheduler without retried watches.
 func compare(ctx context.Context, restarts int, scheduler string) error {
 	var o chaos.Options
@@ -131,21 +104,6 @@ func compare(ctx context.Context, restarts int, scheduler string) error {
 		return fmt.Errorf("%w; the logs are in %s", err, o.Dir)
 	}
 	return chaos.SummarizeBlind(os.Stdout, schedulers, seen)
-}
-
-// floodWith has a tenant make objects without end.
-func floodWith(ctx context.Context, groups int, scheduler string) error {
-	var o chaos.Options
-	if err := complete(&o, scheduler, "flood"); err != nil {
-		return err
-	}
-	phases, err := chaos.Flood(ctx, chaos.FloodOptions{
-		Groups: groups, Policies: groups / 10, Cycles: 2, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf,
-	})
-	if err != nil {
-		return fmt.Errorf("flood: %w; the logs are in %s", err, o.Dir)
-	}
-	return chaos.SummarizeFlood(os.Stdout, phases)
 }
 
 // complete sets what runs have in common. The logs are in dist/chaos.
