@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -23,22 +25,9 @@ import (
 type copyState struct {
 	sim      *sim.Sim
 	options  Options
+	seed     int64
 	standing Standing // as the pods stand with all moves that were accepted
 	tried    Standing // with those that are being tried
-}
-
-func newCopy(ctx context.Context, from *sim.Sim, seed int64, options Options) (*copyState, error) {
-	fork, err := from.Fork(ctx, func(o *sim.Options) { o.Seed, o.Patience, o.Progress = o.Seed+seed, BindTime, nil })
-	if err != nil {
-		return nil, err
-	}
-	if err := fork.Run(ctx); err != nil {
-		fork.Close()
-		return nil, err
-	}
-	c := &copyState{sim: fork, options: options, standing: StandingOf(fork, options)}
-	c.sim.Mark()
-	return c, nil
 }
 
 // verdict is what a copy says about moves that were made together.
@@ -66,8 +55,10 @@ func (v *verdict) ok() bool {
 // why is the reason against a move.
 func (v *verdict) why(number int) string { return cmp.Or(v.faults[number], v.common) }
 
-// move evicts pods together, lets the scheduler place their replacements, and judges what has come of it.
-func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, error) {
+// move evicts pods together, lets the scheduler place their replacements, and says what has come of it. seed is added to
+// that of the copy.
+func (c *copyState) move(ctx context.Context, batch []candidate, seed int64) (*verdict, error) {
+	c.sim.SetSeed(c.seed + seed)
 	v := &verdict{faults: make([]string, len(batch)), to: make([]string, len(batch))}
 	waited, evicted, began := waitingPods(c.sim), len(c.sim.Evicted()), c.sim.Now()
 	budgets := healthyPods(c.sim)
@@ -82,6 +73,10 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 		return nil, err
 	}
 	c.tried = StandingOf(c.sim, c.options)
+	left := map[string]int{} // moves that leave a node
+	for _, m := range batch {
+		left[m.pod.Spec.NodeName]++
+	}
 	replacements := map[types.UID]*v1.Pod{}
 	made := c.sim.Replaced()
 	for _, pod := range sim.List[*v1.Pod](c.sim) {
@@ -95,22 +90,17 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 		if v.faults[i] != "" {
 			continue
 		}
-		now := replacements[m.pod.UID]
-		switch {
-		case now == nil:
-			v.faults[i] = "no controller makes a pod in its place"
-		case now.Spec.NodeName == "":
-			own[now.UID] = true
-			v.faults[i] = "its replacement would wait: " + c.sim.WhyWaits(now)
-		case now.Status.StartTime.Sub(began) > BindTime:
-			v.faults[i] = fmt.Sprintf("its replacement would wait for more than %s", BindTime)
-		default:
-			v.to[i] = zoneOf(c.sim, now)
-			if v.to[i] == "" {
-				v.faults[i] = "its replacement would be on a node without a zone"
-			} else if after[m.set] >= before[m.set] {
-				v.faults[i] = fmt.Sprintf("its replacement would be in zone %s, with which nothing is better", v.to[i])
+		if now := replacements[m.pod.UID]; now != nil {
+			own[now.UID], v.to[i] = true, zoneOf(c.sim, now)
+			v.faults[i] = c.whyNotGood(now, began)
+			if left[now.Spec.NodeName] > 0 && v.faults[i] == "" {
+				v.faults[i] = "its replacement would be on a node that another move leaves"
 			}
+		} else {
+			v.faults[i] = "no controller makes a pod in its place"
+		}
+		if v.faults[i] == "" && after[m.set] >= before[m.set] {
+			v.faults[i] = fmt.Sprintf("its replacement would be in zone %s, with which nothing is better", v.to[i])
 		}
 	}
 	v.common = c.worse(waited, own, budgets, before, after)
@@ -118,6 +108,22 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 		v.common = "a pod would be preempted"
 	}
 	return v, nil
+}
+
+// whyNotGood says what is against the place of a replacement by itself; empty if nothing is.
+func (c *copyState) whyNotGood(pod *v1.Pod, began time.Time) string {
+	zone := zoneOf(c.sim, pod)
+	switch {
+	case pod.Spec.NodeName == "":
+		return "its replacement would wait: " + c.sim.WhyWaits(pod)
+	case pod.Status.StartTime.Sub(began) > BindTime:
+		return fmt.Sprintf("its replacement would wait for more than %s", BindTime)
+	case zone == "":
+		return "its replacement would be on a node without a zone"
+	case c.standing.zones[zone] != Up:
+		return fmt.Sprintf("its replacement would be in zone %s, which has lost most of its nodes", zone)
+	}
+	return ""
 }
 
 // worse says what has become worse besides the moved pods: a gang has no fewer members bound while no pod is preempted.
@@ -151,14 +157,14 @@ func (c *copyState) accept() {
 	c.sim.Mark()
 }
 
-// takeBack makes the copy what it was before the moves that were tried. If a plugin remembers them in a status,
-// another copy takes its place.
+// takeBack makes the copy what it was before the moves that were tried. If a plugin remembers them in a status, or gangs
+// wait, which starve with the time that passes, another copy takes its place.
 func (c *copyState) takeBack(ctx context.Context) error {
 	c.sim.Rewind()
 	if err := c.sim.Run(ctx); err != nil {
 		return err
 	}
-	if !otherStatus[*v1alpha1.ZoneSpreadPolicy](c.sim) &&
+	if !gangsWait(c.sim) && !otherStatus[*v1alpha1.ZoneSpreadPolicy](c.sim) &&
 		!otherStatus[*v1alpha1.ZoneReservation](c.sim) &&
 		!otherStatus[*schedulingv1alpha1.PodGroup](c.sim) &&
 		!otherStatus[*kinds.NativePodGroup](c.sim) {
@@ -173,6 +179,13 @@ func (c *copyState) takeBack(ctx context.Context) error {
 	c.sim = fork
 	c.sim.Mark()
 	return nil
+}
+
+// gangsWait reports whether a member of a gang has no node.
+func gangsWait(s *sim.Sim) bool {
+	return slices.ContainsFunc(sim.List[*v1.Pod](s), func(pod *v1.Pod) bool {
+		return pod.Spec.NodeName == "" && (pod.Labels[schedulingv1alpha1.PodGroupLabel] != "" || pod.Spec.SchedulingGroup != nil)
+	})
 }
 
 // otherStatus reports whether an object of a kind has another status than at the mark.

@@ -99,9 +99,8 @@ func TestPlan(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		cluster func(c *clitest.Cluster)
-		// moves are the zones, from and to; least is the bound before, and after the excess that is left.
+		// moves are the zones, from and to, and after is the excess that is left.
 		moves   []string
-		least   int
 		after   int64
 		refused string
 		stay    map[string]int
@@ -113,7 +112,7 @@ func TestPlan(t *testing.T) {
 		{
 			name:    "a zone is back",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b") },
-			moves:   []string{"a c", "b c"}, least: 2,
+			moves:   []string{"a c", "b c"},
 		},
 		{
 			name: "by a policy, with weights",
@@ -123,15 +122,15 @@ func TestPlan(t *testing.T) {
 					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "c", Weight: ptr.To[int32](4)}}
 				})
 			},
-			moves: []string{"a c", "b c", "a c", "b c"}, least: 4,
+			moves: []string{"a c", "b c", "a c", "b c"},
 		},
 		{
-			name: "two workloads at once",
+			name: "two workloads",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "one", "1", spread("one", 1), "a", "a", "b")
 				deploy(c, "two", "1", spread("two", 1), "b", "b", "c")
 			},
-			moves: []string{"a c", "b a"}, least: 2,
+			moves: []string{"a c", "b a"},
 		},
 		{
 			name: "there is no room",
@@ -139,7 +138,7 @@ func TestPlan(t *testing.T) {
 				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
 				deploy(c, "batch", "8", nil, "c")
 			},
-			least: 1, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod topology spread constraints.",
+			after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod topology spread constraints.",
 		},
 		{
 			name: "what has room moves, what has none stays",
@@ -148,7 +147,7 @@ func TestPlan(t *testing.T) {
 				deploy(c, "small", "1", spread("small", 1), "b", "b")
 				deploy(c, "batch", "5", nil, "c")
 			},
-			moves: []string{"b c"}, least: 2, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints, 2 Insufficient cpu.",
+			moves: []string{"b c"}, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints, 2 Insufficient cpu.",
 		},
 		{
 			name: "no pod is preempted for a move",
@@ -156,7 +155,7 @@ func TestPlan(t *testing.T) {
 				deploy(c, "web", "2", both(spread("web", 1), priority(10)), "a", "a", "b")
 				deploy(c, "batch", "8", nil, "c")
 			},
-			least: 1, after: 1, refused: "a pod would be preempted",
+			after: 1, refused: "a pod would be preempted",
 		},
 		{
 			name: "a budget allows no disruption",
@@ -164,7 +163,7 @@ func TestPlan(t *testing.T) {
 				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
 				c.Budget("web", 3)
 			},
-			least: 1, after: 1, refused: "the eviction is refused: Cannot evict pod as it would violate the pod's disruption budget.",
+			after: 1, refused: "the eviction is refused: Cannot evict pod as it would violate the pod's disruption budget.",
 		},
 		{
 			name: "a budget allows one at a time",
@@ -172,7 +171,7 @@ func TestPlan(t *testing.T) {
 				deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "a", "a", "b")
 				c.Budget("web", 5)
 			},
-			moves: []string{"a b|c", "a b|c", "a c"}, least: 3,
+			moves: []string{"a c", "a b|c", "a c"},
 		},
 		{
 			name: "pods that ask not to be disrupted",
@@ -181,8 +180,8 @@ func TestPlan(t *testing.T) {
 				pods[0].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
 				pods[1].Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 			},
-			moves: []string{"a c"}, least: 1,
-			stay: map[string]int{"has the annotation karpenter.sh/do-not-disrupt": 1, "has the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false": 1},
+			moves: []string{"a c"},
+			stay:  map[string]int{"has the annotation karpenter.sh/do-not-disrupt": 1, "has the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false": 1},
 		},
 		{
 			name: "pods without a controller",
@@ -210,7 +209,7 @@ func TestPlan(t *testing.T) {
 				pods[0].Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 				c.Add(zonalVolume("data", "a")...)
 			},
-			moves: []string{"a c"}, least: 1, stay: map[string]int{"has a volume that is tied to nodes": 1},
+			moves: []string{"a c"}, stay: map[string]int{"has a volume that is tied to nodes": 1},
 		},
 		{
 			name: "a rollout",
@@ -244,7 +243,7 @@ func TestPlan(t *testing.T) {
 					p.NodeAffinityPolicy = v1alpha1.Ignore
 				})
 			},
-			moves: []string{"b c"}, least: 1,
+			moves: []string{"b c"},
 		},
 		{
 			name: "a node without a zone is no way out",
@@ -257,7 +256,7 @@ func TestPlan(t *testing.T) {
 				c.Pod("other", "b", clitest.Plain("7", "1Gi"), nil)
 				snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Unschedulable = true
 			},
-			least: 1, after: 1, refused: "its replacement would be on a node without a zone",
+			after: 1, refused: "its replacement would be on a node without a zone",
 		},
 		{
 			name: "a constraint that is a wish",
@@ -266,7 +265,7 @@ func TestPlan(t *testing.T) {
 					t.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = v1.ScheduleAnyway
 				}), "a", "a", "a", "b")
 			},
-			moves: []string{"a c"}, least: 1,
+			moves: []string{"a c"},
 		},
 		{
 			name: "a policy that is one too many in its namespace does not apply",
@@ -285,7 +284,7 @@ func TestPlan(t *testing.T) {
 				deploy(c, "web", "2", spread("web", 1), "a", "a", "b")
 				c.Reservation("spare", "shop", "7", 100, map[string]int64{"c": 1})
 			},
-			least: 1, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) had room only in what is held for ZoneReservation spare, 2 node(s) didn't match pod topology spread constraints.",
+			after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) had room only in what is held for ZoneReservation spare, 2 node(s) didn't match pod topology spread constraints.",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -298,7 +297,7 @@ func TestPlan(t *testing.T) {
 				moves = append(moves, m.From+" "+strings.Join(m.To, "|"))
 			}
 			require.ElementsMatch(t, tc.moves, moves)
-			require.Equal(t, tc.least, p.Before.Least, "least moves")
+
 			require.Equal(t, tc.after, p.After.Excess, "what is left")
 			if tc.refused == "" {
 				require.Empty(t, p.Refused)
@@ -360,7 +359,6 @@ func TestSelects(t *testing.T) {
 	require.Equal(t, "Deployment shop/web", p.Moves[0].Workload)
 	require.Equal(t, map[string]int{"rests": 2}, p.Before.Stay)
 	require.Equal(t, []int64{2, 1}, []int64{p.Before.Excess, p.After.Excess}, "of web and api")
-	require.Equal(t, 1, p.Before.Least, "who rests needs no move")
 	require.Len(t, p.Before.Rules, 2)
 
 	standing := rebalance.StandingOf(s, rebalance.Options{Selects: of("web")})
@@ -375,21 +373,21 @@ func TestSelects(t *testing.T) {
 	require.Zero(t, standing.ExcessOf("Deployment shop/db"), "its rule is none of these")
 }
 
-// TestUnreadySibling: of a workload of which a pod is not ready or waits, no pod that is ready is moved, since two would be
-// away then. One that is not ready may be.
+// TestUnreadySibling: of a workload of which a pod is not ready or waits, no pod is moved: neither one that is ready, since
+// two would be away then, nor that which is starting.
 func TestUnreadySibling(t *testing.T) {
 	c := threeZones()
 	deployed := deploy(c, "web", "1", spread("web", 1), "a", "a", "a")
 	deployed[1].Status.Conditions = nil
 	p := plan(t, rest(t, c))
-	require.Len(t, p.Moves, 2)
-	require.Equal(t, deployed[1].Name, p.Moves[0].Name, "and then all are ready in the copy")
+	require.Empty(t, p.Moves)
+	require.Equal(t, map[string]int{"is of a workload with a pod that is not ready": 3}, p.Before.Stay)
 
 	c = threeZones()
 	deploy(c, "web", "1", spread("web", 1), "a", "a", "")[2].Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
 	p = plan(t, rest(t, c))
 	require.Empty(t, p.Moves)
-	require.Equal(t, map[string]int{"has a sibling that is not ready": 2}, p.Before.Stay)
+	require.Equal(t, map[string]int{"is of a workload with a pod that is not ready": 2}, p.Before.Stay)
 
 	// Of a StatefulSet there is no other pod until the one that is being deleted has ended, and of any kind none beyond a quota.
 	c = threeZones()
@@ -405,14 +403,14 @@ func TestUnreadySibling(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	standing := rebalance.StandingOf(s, rebalance.Options{})
-	require.Equal(t, "lacks a sibling", standing.WhyStays(deployed[1]))
+	require.Equal(t, "is of a workload with fewer pods than it wants", standing.WhyStays(deployed[1]))
 
 	c = threeZones()
 	deploy(c, "web", "1", spread("web", 1), "a", "a")
 	*snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Spec.Replicas = 3
 	p = plan(t, rest(t, c))
 	require.Empty(t, p.Moves)
-	require.Equal(t, map[string]int{"lacks a sibling": 2}, p.Before.Stay)
+	require.Equal(t, map[string]int{"is of a workload with fewer pods than it wants": 2}, p.Before.Stay)
 }
 
 // TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that move.
@@ -463,18 +461,166 @@ func startRollout(c *clitest.Cluster, app string) {
 	}
 }
 
-// TestOneOfAWorkloadAtATime: an owner of several ReplicaSets, each with a rule of its own, such as a Rollout, is one workload.
-func TestOneOfAWorkloadAtATime(t *testing.T) {
+// TestStays has a cluster for each reason for which two of six pods, all in zones a and b, are not moved to c.
+func TestStays(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(c *clitest.Cluster, pods []*v1.Pod)
+		why    string // empty if they are moved
+	}{
+		{"nothing", func(*clitest.Cluster, []*v1.Pod) {}, ""},
+		{"an emptyDir", volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}), "has an emptyDir volume"},
+		{"an emptyDir in memory", volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}), ""},
+		{"a hostPath", volume(v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}), "has a hostPath volume"},
+		{"a system-critical workload", each(func(pod *v1.Pod) { pod.Spec.Priority = ptr.To[int32](2_000_000_000) }), "is system-critical"},
+		{"a LeaderWorkerSet", each(func(pod *v1.Pod) { pod.Labels["leaderworkerset.sigs.k8s.io/name"] = "web" }), "is of a LeaderWorkerSet, which restarts a group as a whole"},
+		{"it asks for a day", doNotDisrupt("24h"), "has the annotation karpenter.sh/do-not-disrupt"},
+		{"it has asked for a minute", doNotDisrupt("1m"), ""},
+		{"it asks in other words", doNotDisrupt("yes"), "has the annotation karpenter.sh/do-not-disrupt"},
+		{"it does not ask", doNotDisrupt("false"), ""},
+		{"a canary of an Argo Rollout", func(c *clitest.Cluster, _ []*v1.Pod) {
+			startRollout(c, "web")
+			for _, set := range snapshot.List[*appsv1.ReplicaSet](c.Snapshot) {
+				set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}}
+			}
+		}, "takes part in a rollout of Rollout shop/web"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := threeZones()
+			tc.change(c, deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b"))
+			snapshot.Trim(c.Pods()[0]) // what decides is kept by the controller
+			p := plan(t, rest(t, c))
+			if tc.why == "" {
+				require.Len(t, p.Moves, 2)
+				return
+			}
+			require.Empty(t, p.Moves)
+			require.Equal(t, map[string]int{tc.why: 6}, p.Before.Stay)
+		})
+	}
+	t.Run("an emptyDir that may be lost", func(t *testing.T) {
+		c := threeZones()
+		volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})(c, deploy(c, "web", "1", spread("web", 1), "a", "a", "b"))
+		p, err := rebalance.Make(t.Context(), rest(t, c), rebalance.Options{EvictLocalStorage: true})
+		require.NoError(t, err)
+		require.Len(t, p.Moves, 1)
+	})
+}
+
+// each changes all pods, and volume gives them one.
+func each(change func(pod *v1.Pod)) func(*clitest.Cluster, []*v1.Pod) {
+	return func(_ *clitest.Cluster, pods []*v1.Pod) {
+		for _, pod := range pods {
+			change(pod)
+		}
+	}
+}
+
+func volume(source v1.VolumeSource) func(*clitest.Cluster, []*v1.Pod) {
+	return each(func(pod *v1.Pod) { pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: source}} })
+}
+
+func doNotDisrupt(value string) func(*clitest.Cluster, []*v1.Pod) {
+	return each(func(pod *v1.Pod) {
+		pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": value}
+		pod.Status.StartTime = &metav1.Time{Time: clitest.Now.Add(-5 * time.Minute)}
+	})
+}
+
+// TestJustReady: a pod is moved once it has been ready for a minute, in a search on the cluster as it is.
+func TestJustReady(t *testing.T) {
 	c := threeZones()
-	for _, app := range []string{"canary", "stable"} {
-		deploy(c, app, "1", spread(app, 1), "a", "a")
+	pods := deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+	for _, pod := range pods {
+		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clitest.Now.Add(-time.Second))
 	}
-	for _, set := range snapshot.List[*appsv1.ReplicaSet](c.Snapshot) {
-		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}}
+	p, err := rebalance.First(t.Context(), rest(t, c), rebalance.Options{})
+	require.NoError(t, err)
+	require.Empty(t, p.Moves)
+	require.Equal(t, map[string]int{"has been ready for less than a minute": 2}, p.Before.Stay)
+	require.Len(t, plan(t, rest(t, c)).Moves, 1, "in a plan it will have been")
+}
+
+// TestOnlyReplica: workloads of one pod each share a rule. A move is an outage of one, unless a budget says what it may cost.
+func TestOnlyReplica(t *testing.T) {
+	for _, covered := range []bool{false, true} {
+		c := threeZones()
+		for i, node := range []string{"a", "a", "a", "b", "b", "b"} {
+			deploy(c, string("uvwxyz"[i]), "1", func(p *v1.PodTemplateSpec) {
+				p.Labels["team"] = "x"
+				constraint := clitest.ZoneSpread("", 1)
+				constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
+				p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
+			}, node)
+			if covered {
+				c.Budget(string("uvwxyz"[i]), 0)
+			}
+		}
+		p := plan(t, rest(t, c))
+		require.Equal(t, covered, len(p.Moves) == 2, "%v", p.Moves)
+		if !covered {
+			require.Equal(t, map[string]int{"is the only pod of its workload, and no PodDisruptionBudget covers it": 6}, p.Before.Stay)
+		}
 	}
-	p := plan(t, rest(t, c))
-	require.Len(t, p.Moves, 2)
-	require.Equal(t, "Rollout shop/web", p.Moves[0].Workload)
-	require.Equal(t, "Rollout shop/web", p.Moves[1].Workload)
-	require.Equal(t, 2, p.Batches)
+}
+
+// TestTheNodeThatIsGoing: of the pods of a zone that on a node which is cordoned, or about to be removed, is moved: it has to
+// leave anyway.
+func TestTheNodeThatIsGoing(t *testing.T) {
+	for name, change := range map[string]func(node *v1.Node){
+		"cordoned": func(node *v1.Node) { node.Spec.Unschedulable = true },
+		"disrupted by Karpenter": func(node *v1.Node) {
+			node.Spec.Taints = []v1.Taint{{Key: "karpenter.sh/disrupted", Effect: v1.TaintEffectNoSchedule}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := threeZones()
+			change(c.Node("a2", "a", "8", "32Gi"))
+			deploy(c, "web", "1", spread("web", 1), "a", "a", "a2", "b", "b", "b")
+			p := plan(t, rest(t, c))
+			require.Equal(t, "web-1-3", p.Moves[0].Name)
+		})
+	}
+}
+
+// TestZoneThatHasLostItsNodes: no pod is moved into a zone of which most nodes are not usable.
+func TestZoneThatHasLostItsNodes(t *testing.T) {
+	for lost, moves := range map[int]int{5: 2, 6: 0} {
+		c := threeZones()
+		for i := range 9 {
+			node := c.Node(fmt.Sprint("c", i), "c", "8", "32Gi")
+			node.Spec.Unschedulable = i < lost
+		}
+		deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b")
+		p := plan(t, rest(t, c))
+		require.Len(t, p.Moves, moves, "%d of 10 nodes", lost)
+		if moves == 0 {
+			require.Equal(t, "its replacement would be in zone c, which has lost most of its nodes", p.Refused[0].Why)
+		}
+	}
+}
+
+// TestFirstIsOneBatch: a search for the controller ends with the first batch, of no more moves than may be made, and tries
+// last what was refused a moment ago.
+func TestFirstIsOneBatch(t *testing.T) {
+	c := threeZones()
+	for i := range 3 {
+		c.Node(fmt.Sprint("b", i), "b", "8", "32Gi")
+	}
+	for _, app := range []string{"one", "two", "three"} {
+		deploy(c, app, "1", spread(app, 1), "a", "a", "a")
+	}
+	for _, atOnce := range []int{1, 2, 3} {
+		p, err := rebalance.First(t.Context(), rest(t, c), rebalance.Options{AtOnce: atOnce})
+		require.NoError(t, err)
+		require.Len(t, p.Moves, atOnce)
+		require.Equal(t, 1, p.Batches)
+	}
+	for _, app := range []string{"one", "two", "three"} {
+		p, err := rebalance.First(t.Context(), rest(t, c), rebalance.Options{AtOnce: 1, TryLast: func(workload, _ string) bool {
+			return workload != "Deployment shop/"+app
+		}})
+		require.NoError(t, err)
+		require.Equal(t, "Deployment shop/"+app, p.Moves[0].Workload)
+	}
 }

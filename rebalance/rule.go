@@ -1,13 +1,10 @@
 package rebalance
 
 import (
-	"cmp"
-	"strings"
-
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"zonewise.dev/cluster/census"
+	"zonewise.dev/internal/nodes"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -56,15 +53,6 @@ func (r *rule) excess() (pods int64) {
 		pods += r.table.Above(zone)
 	}
 	return pods
-}
-
-// leastMoves is how many moves the rule alone needs at least, see the function of that name.
-func (r *rule) leastMoves() int {
-	movable := map[string]int{}
-	for zone, pods := range r.zones {
-		movable[zone] = len(pods.movable)
-	}
-	return leastMoves(r.table, movable, r.takes)
 }
 
 // add enters a pod that carries the rule.
@@ -131,18 +119,9 @@ func joinSets(rules []*rule, c *census.Census) {
 func openZones(c *census.Census, eligible counts.Eligibility) map[string]bool {
 	open := map[string]bool{}
 	for _, node := range c.Nodes {
-		if node.Zone != "" && !open[node.Zone] && usable(node.Node) && counts.Admits(eligible, node.Node) {
+		if node.Zone != "" && !open[node.Zone] && nodes.Usable(node.Node) && counts.Admits(eligible, node.Node) {
 			open[node.Zone] = true
 		}
 	}
 	return open
-}
-
-// firstToMove orders pods of a zone: first those that cost least to delete, by their own word, then unready ones,
-// then the youngest.
-func firstToMove(a, b *v1.Pod) int {
-	return cmp.Or(
-		cmp.Compare(deletionCost(a), deletionCost(b)), cmp.Compare(readiness(a), readiness(b)),
-		b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name),
-	)
 }

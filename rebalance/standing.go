@@ -1,10 +1,12 @@
 package rebalance
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
@@ -19,17 +21,15 @@ type Standing struct {
 	Excess int64 `json:"excess"`
 	// Missing is how many slots of reservations are not held.
 	Missing int64 `json:"missing,omitempty"`
-	// Least is how many moves it takes at least until no pod that may move is one too many. Pods that may not move
-	// and zones that take none are known to it, and free room is not.
-	Least int `json:"leastMoves"`
 	// Rules are the rules that some selected pod carries, in an order that copies have in common.
 	Rules []RuleStanding `json:"rules"`
 	// Stay counts the pods that may not be moved, in zones with more pods than a rule allows, by why they stay.
 	Stay map[string]int `json:"stay,omitempty"`
 
-	rules    []*rule
-	workload func(*v1.Pod) string
-	stays    func(*v1.Pod) string
+	census *census.Census
+	rules  []*rule
+	zones  map[string]ZoneState
+	stays  func(*v1.Pod) string
 }
 
 // RuleStanding is one rule with the pods that carry it.
@@ -38,31 +38,33 @@ type RuleStanding struct {
 	Workloads []string `json:"workloads"`
 	// Pods are those that carry the rule, by zone.
 	Pods map[string]int `json:"pods"`
-	// Excess is how many pods are more than the rule allows, and Least how many moves it takes at least.
+	// Excess is how many pods are more than the rule allows.
 	Excess int64 `json:"excess"`
-	Least  int   `json:"leastMoves"`
 }
 
-// StandingOf reads a copy that need not be at rest. Of the options it uses Selects and Stays.
+// StandingOf reads a copy that need not be at rest. Of the options it uses Selects, Stays and EvictLocalStorage.
 func StandingOf(s *sim.Sim, options Options) Standing {
 	all := snapshot.New(s.Now())
 	all.Add(s.Objects()...)
-	c := census.Take(all)
-	stay := newStayers(s, options)
+	return standingOf(census.Take(all), s, options)
+}
+
+// Read is StandingOf for a cluster as it was read. It leaves out why pods stay that only a copy knows: those of other
+// schedulers, and those that no controller replaces.
+func Read(c *census.Census, options Options) Standing { return standingOf(c, nil, options) }
+
+func standingOf(c *census.Census, copied *sim.Sim, options Options) Standing {
+	stay := newStayers(c, copied, options)
 	out := Standing{
-		Rules: []RuleStanding{}, rules: rulesOf(c, stay.why, options.selects), workload: c.Workload, stays: stay.why,
-		Stay: map[string]int{},
+		Rules: []RuleStanding{}, census: c, rules: rulesOf(c, stay.why, options.selects), stays: stay.why,
+		zones: zoneStates(c), Stay: map[string]int{},
 	}
-	least := map[string]int{} // by set: its rules share pods, and so moves
 	for _, r := range out.rules {
 		if !r.selected {
 			continue
 		}
-		moves := r.leastMoves()
-		least[r.set] = max(least[r.set], moves)
 		row := RuleStanding{
-			Rule: r.name, Workloads: slices.Sorted(maps.Keys(r.workloads)), Pods: map[string]int{},
-			Excess: r.excess(), Least: moves,
+			Rule: r.name, Workloads: slices.Sorted(maps.Keys(r.workloads)), Pods: map[string]int{}, Excess: r.excess(),
 		}
 		for zone, pods := range r.zones {
 			row.Pods[zone] = pods.count()
@@ -75,10 +77,7 @@ func StandingOf(s *sim.Sim, options Options) Standing {
 		out.Excess += row.Excess
 		out.Rules = append(out.Rules, row)
 	}
-	for _, moves := range least {
-		out.Least += moves
-	}
-	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](all) {
+	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
 		out.Missing += max(0, r.Status.Slots.Desired-r.Status.Slots.Held)
 	}
 	return out
@@ -93,7 +92,7 @@ func (s *Standing) bySet() map[string]int64 {
 	return out
 }
 
-// WhyStays says why a pod of the copy is not moved; empty if it may be. It may be called until the copy is closed.
+// WhyStays says why a pod is not moved; empty if it may be. It may be called until the copy is closed.
 func (s *Standing) WhyStays(pod *v1.Pod) string { return s.stays(pod) }
 
 // ExcessOf is how many pods are more than the rules of a workload allow.
@@ -110,4 +109,50 @@ func (s *Standing) ExcessOf(workload string) (pods int64) {
 func (r *rule) carries(pod *v1.Pod, zone string) bool {
 	inZone := r.zones[zone]
 	return inZone != nil && slices.ContainsFunc(inZone.movable, func(p *census.Pod) bool { return p.UID == pod.UID })
+}
+
+// WhyNotMoved says why pods are not to be moved out of zones; empty if all of them are one too many where they are, and
+// may be moved. Each request to evict a pod is asked for only after that, of the cluster as it is read then.
+func (s *Standing) WhyNotMoved(moves []Move) string {
+	for i := range moves {
+		m := &moves[i]
+		pod := s.census.FindPod(m.Namespace, m.Name)
+		switch {
+		case pod == nil || pod.UID != m.UID:
+			return fmt.Sprintf("pod %s/%s is gone", m.Namespace, m.Name)
+		case pod.On == nil || pod.On.Zone != m.From:
+			return fmt.Sprintf("pod %s/%s is not in zone %s", m.Namespace, m.Name, m.From)
+		}
+		if why := s.stays(pod.Pod); why != "" {
+			return fmt.Sprintf("pod %s/%s %s", m.Namespace, m.Name, why)
+		}
+		if !slices.ContainsFunc(s.rules, func(r *rule) bool {
+			return r.selected && r.carries(pod.Pod, m.From) && r.table.Above(m.From) > 0
+		}) {
+			return fmt.Sprintf("pod %s/%s is not one too many in zone %s any more", m.Namespace, m.Name, m.From)
+		}
+	}
+	return ""
+}
+
+// MayMove reports whether there is a pod to try to move: one too many in its zone that nothing keeps there, neither the
+// function.
+func (s *Standing) MayMove(stays func(*v1.Pod) string) bool {
+	for _, r := range s.rules {
+		for zone, pods := range r.zones {
+			if r.selected && r.table.Above(zone) > 0 && canMove(r.table, zone, r.takes) &&
+				slices.ContainsFunc(pods.movable, func(pod *census.Pod) bool { return stays(pod.Pod) == "" }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Pod returns a pod as it was read; nil if it is not there, or terminates.
+func (s *Standing) Pod(namespace, name string, uid types.UID) *v1.Pod {
+	if pod := s.census.FindPod(namespace, name); pod != nil && pod.UID == uid {
+		return pod.Pod
+	}
+	return nil
 }

@@ -86,3 +86,11 @@ func (t *constraintTable) clone() table {
 	c.view = t.view.Clone()
 	return &c
 }
+
+// canMove reports whether a pod of a zone has, by the rule alone, a zone to go to.
+func canMove(t table, from string, takes func(zone string) bool) bool {
+	t = t.clone()
+	t.shift(from, -1)
+	to, ok := t.Emptiest(takes)
+	return ok && to != from
+}

@@ -315,6 +315,9 @@ func (s *Sim) Now() time.Time { return s.clock.Now() }
 // SetPatience changes Options.Patience for the runs to come.
 func (s *Sim) SetPatience(d time.Duration) { s.options.Patience = d }
 
+// SetSeed changes Options.Seed for what is decided from now on.
+func (s *Sim) SetSeed(seed int64) { s.options.Seed = seed }
+
 // Options are those of the copy.
 func (s *Sim) Options() Options { return s.options }
 

@@ -5,8 +5,8 @@ import (
 )
 
 // ZoneRebalance asks how the pods of selected workloads can be brought back to where their ZoneSpreadPolicies and topologySpreadConstraints want
-// them, after a zone has come back, a scale-down or a rollout. The status has the plan: which pods to evict, and where the scheduler puts the
-// pods in their place. With mode Evict the controller carries the plan out, if it may.
+// them, after a zone has come back, a scale-down or a rollout. With mode Plan the status has the moves: which pods to evict, and where the scheduler
+// puts the pods in their place. With mode Evict the controller makes them, if it may: a few, and then it looks again.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -14,10 +14,10 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Balanced",type=string,JSONPath=`.status.conditions[?(@.type=="Balanced")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Balanced")].reason`
-// +kubebuilder:printcolumn:name="TooMany",type=integer,JSONPath=`.status.before.excess`,description="Pods that are more than a rule allows in their zone"
-// +kubebuilder:printcolumn:name="Moves",type=integer,JSONPath=`.status.planned`,description="Moves of the plan that have not begun"
+// +kubebuilder:printcolumn:name="TooMany",type=integer,JSONPath=`.status.excess`,description="Pods that are more than a rule allows in their zone"
+// +kubebuilder:printcolumn:name="Moves",type=integer,JSONPath=`.status.planned`,description="Moves of the plan, with mode Plan"
 // +kubebuilder:printcolumn:name="Stopped",type=string,JSONPath=`.status.conditions[?(@.type=="Stopped")].status`
-// +kubebuilder:printcolumn:name="Planned",type=date,JSONPath=`.status.plannedAt`,description="How old the plan is"
+// +kubebuilder:printcolumn:name="Searched",type=date,JSONPath=`.status.searchedAt`,description="When moves were searched last"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Balanced")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ZoneRebalance struct {
@@ -29,7 +29,7 @@ type ZoneRebalance struct {
 	// +required
 	Spec ZoneRebalanceSpec `json:"spec"`
 
-	// Status has the plan and what has become of it.
+	// Status says what is out of balance, and what was moved.
 	// +optional
 	Status ZoneRebalanceStatus `json:"status,omitzero"`
 }
@@ -51,15 +51,15 @@ const (
 	DefaultCooldown         = "30m"
 )
 
-// RebalanceMode is what is done with a plan.
+// RebalanceMode is what is done about pods that are too many.
 //
 // +kubebuilder:validation:Enum=Plan;Evict
 type RebalanceMode string
 
 const (
-	// RebalancePlan shows the plan.
+	// RebalancePlan shows what would be moved.
 	RebalancePlan RebalanceMode = "Plan"
-	// RebalanceEvict carries it out.
+	// RebalanceEvict moves it.
 	RebalanceEvict RebalanceMode = "Evict"
 )
 
@@ -92,8 +92,8 @@ type ZoneRebalanceSpec struct {
 	// +kubebuilder:validation:Maximum=200
 	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
 
-	// After is how long no zone may have lost or got its last usable node, and no policy over zones may have changed, before moves are planned:
-	// at most a day.
+	// After is how long no zone may have lost most of its usable nodes or got them back, and no policy that selects these pods may have changed,
+	// before a pod is moved: at most a day.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
@@ -102,8 +102,8 @@ type ZoneRebalanceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="spec.after: must be a duration from 0s to 24h"
 	After *metav1.Duration `json:"after,omitempty"`
 
-	// Cooldown is how long a workload rests after a plan has moved pods of it, and after how long a plan that was stopped is made anew: twice
-	// as long after each further stop, up to a day. From a minute to a day.
+	// Cooldown is how long a workload rests after a move of it has failed or was undone, twice as long after each further one, up to a day. From a
+	// minute to a day.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
@@ -111,4 +111,8 @@ type ZoneRebalanceSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="spec.cooldown: must be a duration from 1m to 24h"
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
+
+	// EvictLocalStorage is true to move pods with an emptyDir on disk, whose content they lose.
+	// +optional
+	EvictLocalStorage bool `json:"evictLocalStorage,omitempty"`
 }

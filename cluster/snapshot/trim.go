@@ -180,12 +180,18 @@ func trimPod(spec *v1.PodSpec) {
 	spec.Volumes = volumes
 }
 
-// keptSource keeps claims, and which disk a volume is: filters count disks, and keep pods apart that share one. It
-// returns an empty source for volumes that take part in neither.
+// keptSource keeps claims, which disk a volume is, and that it is on the node: filters count disks, and keep pods apart
+// that share one, and pods with data on their node are not moved. It returns an empty source for all others.
 func keptSource(v v1.VolumeSource) v1.VolumeSource {
 	out := v1.VolumeSource{
 		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: v.GCEPersistentDisk,
 		AWSElasticBlockStore: v.AWSElasticBlockStore,
+	}
+	if v.EmptyDir != nil {
+		out.EmptyDir = &v1.EmptyDirVolumeSource{Medium: v.EmptyDir.Medium}
+	}
+	if v.HostPath != nil {
+		out.HostPath = &v1.HostPathVolumeSource{}
 	}
 	if d := v.ISCSI; d != nil {
 		out.ISCSI = &v1.ISCSIVolumeSource{IQN: hashed(d.IQN), ReadOnly: d.ReadOnly}

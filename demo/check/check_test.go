@@ -46,8 +46,8 @@ func newScene(t *testing.T, at Moment) *scene {
 	if at == Moved {
 		s.rebalanced = &v1alpha1.ZoneRebalance{Status: v1alpha1.ZoneRebalanceStatus{
 			Moves: []v1alpha1.RebalanceMove{
-				{Namespace: "services", Name: "app-0-8", From: "zone-a", To: []string{"zone-c"}, State: v1alpha1.MoveMoved},
-				{Namespace: "services", Name: "app-0-9", From: "zone-b", To: []string{"zone-c"}, State: v1alpha1.MoveMoved},
+				{MovedPod: v1alpha1.MovedPod{Namespace: "services", Name: "app-0-8", From: "zone-a", To: []string{"zone-c"}}, State: v1alpha1.MoveMoved},
+				{MovedPod: v1alpha1.MovedPod{Namespace: "services", Name: "app-0-9", From: "zone-b", To: []string{"zone-c"}}, State: v1alpha1.MoveMoved},
 			},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionBalanced, Status: metav1.ConditionTrue}},
 		}}
@@ -160,7 +160,7 @@ func (s *scene) checks() []Check {
 	require.NoError(s.t, err)
 	counted := census.Take(s.objects)
 	return All(&Evidence{
-		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics, Certificate: s.says, Held: s.held, LostAt: lostAt, Refused: s.refused, Rebalanced: s.rebalanced, LeastMoves: 2,
+		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics, Certificate: s.says, Held: s.held, LostAt: lostAt, Refused: s.refused, Rebalanced: s.rebalanced,
 	})
 }
 
@@ -168,7 +168,7 @@ func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 	for at, want := range map[Moment]string{
 		Before: "yes: zone-a displaces 3, zone-b displaces 3, zone-c displaces 3 of 10 replicas; held for app-14-cn: 8 cpu",
 		Lost:   "it said that 3 of 3 displaced replicas run again: 3 of 3 do, the slowest bound 4s after it was created",
-		Moved:  "2 moves; 2 is the least",
+		Moved:  "2 moves",
 		Back:   "1 workers run, 1 wait, 1 of them for held room",
 	} {
 		checks := newScene(t, at).checks()
@@ -202,7 +202,7 @@ const (
 
 	survives  = "the services survive the loss of any zone"
 	cameTrue  = "what the certificate said came true"
-	movedBack = "app-0-hn is moved back with the fewest moves"
+	movedBack = "app-0-hn is moved back"
 	atFirst   = "displaced replicas of app-14-cn were bound at the first attempt"
 )
 
@@ -246,15 +246,9 @@ func TestEachFaultIsFound(t *testing.T) {
 			}
 		}, "allocated never exceeds allocatable", "in-zone-a: 5 of pods allocated, 4 allocatable"},
 		{"a move went elsewhere", Moved, func(s *scene) {
-			s.rebalanced.Status.Moves[1].State, s.rebalanced.Status.Moves[1].Why = v1alpha1.MoveFailed, "it is in zone zone-b"
-		}, movedBack, "services/app-0-9, from zone-b to [zone-c], is Failed: it is in zone zone-b"},
-		{"a plan that was stopped", Moved, func(s *scene) {
-			s.rebalanced.Status.Stop = &v1alpha1.RebalanceStop{Reason: v1alpha1.ReasonNotBound, Message: "no node"}
-		}, movedBack, "the plan was stopped: NotBound: no node"},
-		{"more moves than needed", Moved, func(s *scene) {
-			s.rebalanced.Status.Moves = append(s.rebalanced.Status.Moves, s.rebalanced.Status.Moves...)
-		}, movedBack, "4 moves of at least 2, balanced: true"},
-		{"too many are left", Moved, func(s *scene) { s.rebalanced.Status.Conditions = nil }, movedBack, "2 moves of at least 2, balanced: false"},
+			s.rebalanced.Status.Moves[1].State, s.rebalanced.Status.Moves[1].Why = v1alpha1.MoveNotBetter, "it is in zone zone-b"
+		}, movedBack, "services/app-0-9, from zone-b to [zone-c], is NotBetter: it is in zone zone-b"},
+		{"too many are left", Moved, func(s *scene) { s.rebalanced.Status.Conditions = nil }, movedBack, "2 moves, balanced: false"},
 		{"no moves are known", Moved, func(s *scene) { s.rebalanced = nil }, movedBack, "there is no ZoneRebalance"},
 		{"batch work is said to survive", Moved, func(s *scene) { s.batch.Status.Conditions[0].Status = metav1.ConditionTrue }, notSurvive, "ZoneSurvival batch-workers: OK"},
 		{"nothing that is bought helps", Moved, func(s *scene) { s.batch.Status.WouldSurviveWith.Enough = false }, notSurvive, "ZoneSurvival batch-workers: Breaks; no number of nodes like those of the cluster would change that"},

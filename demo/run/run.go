@@ -59,9 +59,8 @@ type demo struct {
 	// when the zone was lost.
 	certificate, held status.Survival
 	lostAt            time.Time
-	// rebalanced is the ZoneRebalance when its moves were over, and leastMoves the lower bound of its first plan.
+	// rebalanced is the ZoneRebalance when its moves were over.
 	rebalanced *v1alpha1.ZoneRebalance
-	leastMoves int64
 }
 
 // Run runs the demo. It returns ErrBroken if checks have failed.
@@ -70,7 +69,7 @@ func Run(ctx context.Context, opts Options) error {
 	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
 		// No limit to CPU, one replay of each loss and one copy for moves, so that the demo does not wait for long.
-		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1", "--rebalance-replays=1"},
+		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1"},
 	}
 	if err := cluster.CheckBinaries(options); err != nil {
 		return err

@@ -263,7 +263,6 @@ func (d *demo) moveBack(ctx context.Context) error {
 				continue
 			}
 			d.state.Store(balanced.Message)
-			d.leastMoves = max(d.leastMoves, r.Status.Before.LeastMoves)
 			if stopped || balanced.Status == metav1.ConditionTrue || balanced.Reason == v1alpha1.ReasonNothingToMove {
 				d.rebalanced = r
 				return "", nil // the check judges it

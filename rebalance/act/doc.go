@@ -1,26 +1,27 @@
-// Package act decides how a plan of package rebalance is carried out: which pods are evicted next, whether the cluster
-// follows the plan, and when it is stopped.
+// Package act decides about the moves of a ZoneRebalance: what has become of those that have begun, whether others may
+// begin, and how long a workload rests after one.
 //
 // # Contract
 //
-// [Next] takes the spec and the status of a ZoneRebalance and what is seen of the cluster, brings the status up to
-// date, and returns what to do. The caller writes the status first, against the version that it has read, and only then
-// evicts the pods that are named, by their UIDs. What came of an eviction goes into the status by [Record]. All that is
-// decided by is in the status, so another process goes on where one has ended:
+// All that is decided by is in the status, so another process goes on where one has ended. The caller calls [Follow] with
+// what it has read of the cluster, then [MayBegin]. Where moves may begin, and a copy of the cluster accepts some, it
+// enters them by [Begin], writes the status against the version that it has read, and only then evicts the pods, within
+// [AskWithin] and by their UIDs. What the API server has answered goes into the status by [Record].
 //
-//   - A pod is in the state Evicting before it is evicted. Whoever finds that state evicts the same pod, by its UID,
-//     or sees that it is gone.
-//   - No more than maxAtOnce moves are under way, and those evicted within the last hour, by the status, are no more
-//     than maxPerHour. A move counts from the time at which it is known to be over, not from the eviction, which is
-//     earlier.
-//   - Moves begin only if the caller says that a copy of the cluster as it is now follows them.
-//   - The bound members of a gang that stays bound in part are evicted together, if its PodGroup asks for it, and only
-//     when the hour has room for all of them. Nothing else is under way then. That ends when the gang is whole or waits
-//     as a whole.
-//   - A move is over when a pod in place of the evicted one is ready in a zone of the plan and fewer pods of the
-//     workload are too many. Otherwise the plan is stopped, and what is left of it is dropped.
+//		                 ,-> NotEvicted | BudgetExhausted | Refused
+//		Begin -> Evicting --> Evicted --> Moved | NotNeeded | NotBound | NotReady | NotBetter
+//
+//	  - A move is not carried through time: of a pod that was not evicted, whatever the reason, the move is over, and the
+//	    next search may find it again.
+//	  - A move counts for an hour among those that maxPerHour allows, unless it is known that its pod was not evicted.
+//	  - Failures belong to workloads: Refused, NotBound, NotReady, NotBetter, and a move that was undone. The workload rests
+//	    for the cooldown, twice as long after each further failure, up to a day; two days of peace end that.
+//	  - When moves of three different workloads have failed, and none succeeded in between, the copy is wrong about
+//	    something, and nothing begins for the cooldown: twice as long if the next one fails, too. A change of the spec ends
+//	    that.
+//	  - What the controller of the pod wanted anyway ends a move in peace.
 //
 // # Non-goals
 //
-// The package plans nothing, does no I/O and has no clock.
+// The package searches no moves, does no I/O and has no clock.
 package act

@@ -79,16 +79,13 @@ func TestRebalance(t *testing.T) {
 	r.Spec.After = &metav1.Duration{Duration: time.Second}
 	w.Make(t, r)
 	w.waitRebalance(r, "the plan", func() bool {
-		return reasonOf(r, v1alpha1.ConditionBalanced) == v1alpha1.ReasonMovesPlanned && r.Status.Before.Excess == 4
+		return reasonOf(r, v1alpha1.ConditionBalanced) == v1alpha1.ReasonMovesPlanned && r.Status.Excess == 4
 	})
 	require.Equal(t, documented[0], w.rebalanceRow())
 	require.True(t, meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady))
-	require.Equal(t, []int64{4, 0, 2}, []int64{r.Status.Before.Excess, r.Status.After.Excess, r.Status.Before.LeastMoves})
-	require.True(t, r.Status.Complete)
-	require.Len(t, r.Status.Moves, 2)
+	require.Len(t, r.Status.Plan, 2)
 	first := w.uids()
-	for _, m := range r.Status.Moves {
-		require.Contains(t, first, m.UID)
+	for _, m := range r.Status.Plan {
 		require.Equal(t, []string{"c"}, m.To)
 		require.Equal(t, "Deployment shop/web", m.Workload)
 	}
@@ -96,14 +93,10 @@ func TestRebalance(t *testing.T) {
 	w.waitMetric(`zonewise_rebalance_moves{state="Planned",zonerebalance="services"} 2`)
 	w.waitZones("a 3, b 3") // it is only shown
 
-	// The plan is carried out. The first controller ends as soon as the first move has begun, another one goes on, and
-	// so again.
+	// The moves are made. The first controller ends as soon as the first one has begun, another one goes on, and so
+	// again.
 	w.editRebalance(r, func() { r.Spec.Mode = v1alpha1.RebalanceEvict })
-	begun := func(moves int) func() bool {
-		return func() bool {
-			return len(slices.DeleteFunc(slices.Clone(r.Status.Moves), func(m v1alpha1.RebalanceMove) bool { return m.Begun.IsZero() })) >= moves
-		}
-	}
+	begun := func(moves int) func() bool { return func() bool { return len(r.Status.Moves) >= moves } }
 	w.waitRebalance(r, "the first move has begun", begun(1))
 	stop()
 	stop = w.restartController("--rebalance")
@@ -119,7 +112,6 @@ func TestRebalance(t *testing.T) {
 	for _, m := range r.Status.Moves {
 		require.Equal(t, v1alpha1.MoveMoved, m.State)
 		require.Contains(t, gone, m.UID)
-		require.Contains(t, w.uids(), m.ReplacedBy)
 	}
 	require.True(t, meta.IsStatusConditionFalse(r.Status.Conditions, v1alpha1.ConditionStopped))
 	w.waitMetric(`zonewise_rebalance_moves{state="Moved",zonerebalance="services"} 2`)
@@ -135,15 +127,13 @@ func TestRebalance(t *testing.T) {
 		return moved == 2, err
 	})
 
-	t.Run("a bad spec keeps the plan", func(t *testing.T) {
-		plannedAt := r.Status.PlannedAt
+	t.Run("a bad spec keeps what is known", func(t *testing.T) {
 		w.editRebalance(r, func() {
 			r.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 		})
 		w.waitRebalance(r, "invalid", func() bool { return reasonOf(r, v1alpha1.ConditionReady) == v1alpha1.ReasonInvalid })
 		require.Contains(t, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady).Message, "spec.workloads[0].podSelector")
 		require.Len(t, r.Status.Moves, 2)
-		require.Equal(t, plannedAt, r.Status.PlannedAt)
 	})
 	t.Run("bad objects", w.testBadRebalances)
 	stop()

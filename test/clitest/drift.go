@@ -2,7 +2,9 @@ package clitest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -121,4 +123,21 @@ func (s *Service) CheckSpread(all []*corev1.Pod, zones map[string]string) error 
 		}
 	}
 	return nil
+}
+
+// LeastMoves is how few moves bring pods within a maxSkew of 1 over so many zones, which all take pods.
+func LeastMoves(pods map[string]int, zones int) (moves int) {
+	all := 0
+	for _, n := range pods {
+		all += n
+	}
+	larger := all % zones // zones that keep one more than the others
+	for _, n := range slices.SortedFunc(maps.Values(pods), func(a, b int) int { return b - a }) {
+		kept := all / zones
+		if larger > 0 {
+			kept, larger = kept+1, larger-1
+		}
+		moves += max(0, n-kept)
+	}
+	return moves
 }

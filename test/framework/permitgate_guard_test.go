@@ -23,7 +23,6 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/permitgate/native"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // The args with which native gangs are guarded, and left to GangScheduling alone.
@@ -245,10 +244,6 @@ func TestNativeGangStaysBoundInPart(t *testing.T) {
 		c.start(withArgs(`{"nativeGroups": "Guard", "recoveryTimeout": "20s"}`))
 		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionTrue, "2 of 3 members")
 		c.requireEvent("PodGroup n GangPartlyBound", "2 of 3 members")
-		c.editNativeGroup("n", func(group *schedulingv1beta1.PodGroup) {
-			group.Annotations = map[string]string{podgroup.RecoveryPolicyAnnotation: podgroup.RecoveryEvict}
-		})
-		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionTrue, "until a ZoneRebalance evicts them")
 		c.addNode("another", 1)
 		c.eventually("the gang is bound", func() bool { return len(c.boundAmong("n-2")) == 1 })
 		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionFalse, "")

@@ -1,20 +1,25 @@
-// Package rebalance is the part of the controller that plans the moves of ZoneRebalances and, where their mode is
-// Evict, makes them.
+// Package rebalance is the part of the controller that moves pods of ZoneRebalances whose mode is Evict, and shows for
+// the others what would be moved.
 //
 // # Contract
 //
-// Nothing is planned until no zone and no policy has changed for spec.after, while the spec is invalid, or while not
-// all of the cluster is known. What was planned before stays in the status meanwhile. A plan is made again (package
-// zonewise.dev/rebalance) when the cluster has changed since. While not all is known, nothing is said of moves that are
-// under way, either.
+// One batch, then look again. A look reads the cluster, sees what has become of the moves that are under way, and if
+// nothing is against it searches the next batch on a copy of that very reading (package zonewise.dev/rebalance); package
+// zonewise.dev/rebalance/act decides whether moves may begin. The way of a batch:
 //
-// Before moves begin they are tried on a copy of the cluster as it is then. Gangs that PermitGate reports to be bound
-// in part have their bound members evicted, if their PodGroups ask for it.
+//	zones settled, nothing under way, not stopped, room in the hour (act.MayBegin)
+//	  -> searched on a copy, accepted as a whole (rebalance.First)
+//	  -> the reading is not older than 5 seconds and what the batch itself took
+//	  -> the controller may evict there (SelfSubjectAccessReview)
+//	  -> written into the status, against the version that was read
+//	  -> the cluster is read once more: zones, pods and siblings are as they were (rebalance.Standing.WhyNotMoved)
+//	  -> evicted through the Eviction API, by UID and resourceVersion
 //
-// Package zonewise.dev/rebalance/act decides which pods are evicted and when. This package shows it the cluster, writes
-// the status before the evictions and after them, and evicts through the Eviction API, which keeps
-// PodDisruptionBudgets. All that is decided by is in the status. A status that cannot be written is followed by no
-// eviction. Moves of one ZoneRebalance alone are under way.
+// There is no other request to the Eviction API. What is refused on the way is over, and searched again. A status that
+// cannot be written is followed by no eviction. While not all of the cluster is known, nothing is concluded.
+//
+// Moves of one ZoneRebalance alone are under way, and one search is made in a look: that of the one whose last search is
+// oldest. A whole plan, for mode Plan, is searched in steps between which the other parts have their turns.
 //
 // # Non-goals
 //

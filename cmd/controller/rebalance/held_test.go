@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,20 +24,19 @@ func TestHeldRoomServes(t *testing.T) {
 		owner    string // of the reservation; none if it is empty
 		mode     v1alpha1.ReservationMode
 		priority int32 // of the strangers
-		planned  int64
 		moved    int
-		reason   string // of the stop
-		stays    string // why a pod of web stays in the end
+		outcome  v1alpha1.RebalanceMoveState // of the move that failed
+		stays    string                      // why a pod of web stays in the end
 	}{
-		{name: "not held", batch: "6", planned: 2, reason: v1alpha1.ReasonNotBound},
-		{name: "a guarantee", batch: "6", owner: "web", mode: v1alpha1.ModeGuarantee, planned: 2, moved: 2},
+		{name: "not held", batch: "6", outcome: v1alpha1.MoveNotBound},
+		{name: "a guarantee", batch: "6", owner: "web", mode: v1alpha1.ModeGuarantee, moved: 2},
 		{
 			name: "a guarantee that is outranked", batch: "6", owner: "web", mode: v1alpha1.ModeGuarantee,
-			priority: 10, planned: 2, reason: v1alpha1.ReasonNotBound,
+			priority: 10, outcome: v1alpha1.MoveNotBound,
 		},
 		{name: "headroom", batch: "6", owner: "web", mode: v1alpha1.ModeHeadroom, stays: "less room would be held"},
 		{
-			name: "headroom beside free room", batch: "4", owner: "web", mode: v1alpha1.ModeHeadroom, planned: 2, moved: 1,
+			name: "headroom beside free room", batch: "4", owner: "web", mode: v1alpha1.ModeHeadroom, moved: 1,
 			stays: "less room would be held",
 		},
 		{name: "held for others", batch: "6", owner: "shop", mode: v1alpha1.ModeHeadroom, stays: "had room only in what is held for ZoneReservation spare"},
@@ -55,17 +55,18 @@ func TestHeldRoomServes(t *testing.T) {
 				w.put(stranger)
 				return w.sim.Evict(pod)
 			}
-			w.turns("a plan", func() bool { return !w.stored.Status.PlannedAt.IsZero() })
-			require.Equal(t, tc.planned, w.stored.Status.Planned, "%+v", w.stored.Status.Stays)
-			w.turns("the plan is over", func() bool {
-				return w.stored.Status.Stop != nil || w.stored.Status.Planned == 0 && act.UnderWay(w.stored) == 0
+			w.turns("nothing is left to move, or a move fails", func() bool {
+				reason := w.reason(v1alpha1.ConditionBalanced)
+				failed := slices.ContainsFunc(w.stored.Status.Moves, func(m v1alpha1.RebalanceMove) bool { return act.Failed(&m) })
+				return failed || reason == v1alpha1.ReasonBalanced || reason == v1alpha1.ReasonNothingToMove
 			})
-			if tc.reason != "" {
-				require.NotNil(t, w.stored.Status.Stop)
-				require.Equal(t, tc.reason, w.stored.Status.Stop.Reason)
+			if tc.outcome != "" {
+				require.Equal(t, tc.outcome, w.states()[len(w.states())-1])
 				return
 			}
-			require.Nil(t, w.stored.Status.Stop)
+			for _, state := range w.states() {
+				require.Equal(t, v1alpha1.MoveMoved, state)
+			}
 			require.Equal(t, tc.moved, w.bound("web")["c"])
 			if tc.stays != "" {
 				require.NotEmpty(t, w.stored.Status.Stays)

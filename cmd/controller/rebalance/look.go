@@ -3,24 +3,21 @@ package rebalance
 import (
 	"context"
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/rebalance"
 	"zonewise.dev/rebalance/act"
-	"zonewise.dev/sim"
-	"zonewise.dev/survival"
 )
 
 // look is what one reading of the cluster leads to.
@@ -29,139 +26,133 @@ type look struct {
 	cluster *snapshot.Snapshot
 	census  *census.Census
 	all     []*v1alpha1.ZoneRebalance
+	// read reads the cluster once more.
+	read func() *snapshot.Snapshot
 	// missing says what is not known of the cluster; empty if all is known.
 	missing string
-	// hash is of the nodes, the policies and the reservations, zones of the zones and the policies, and pods of all
-	// that decides a plan.
-	hash, zones, pods string
-	copied            *sim.Sim // nil until it is asked for
+	// searched: the time of this look is used up.
+	searched bool
 }
 
-func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneRebalance) *look {
-	l := &look{
-		Controller: c, cluster: cluster, census: census.Take(cluster), all: all,
-		pods: survival.Fingerprint(cluster.Objects()),
-	}
-	l.hash, l.zones = digests(cluster)
-	l.missing = strings.Join(c.shared.Unknown(cluster), "; ")
-	if l.missing == "" && len(c.tried) > 0 {
-		exist := map[types.UID]bool{}
-		for _, key := range l.census.GangKeys() {
-			exist[l.census.Gang(key).UID()] = true
-		}
-		maps.DeleteFunc(c.tried, func(gang types.UID, _ act.Tried) bool { return !exist[gang] })
-	}
-	return l
-}
-
-func (l *look) close() {
-	if l.copied != nil {
-		l.copied.Close()
+func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneRebalance, read func() *snapshot.Snapshot) *look {
+	return &look{
+		Controller: c, cluster: cluster, census: census.Take(cluster), all: all, read: read,
+		missing: strings.Join(c.shared.Unknown(cluster), "; "),
 	}
 }
 
-// copy returns a copy of the cluster that no scheduler has run on yet.
-func (l *look) copy(ctx context.Context) (*sim.Sim, error) {
-	if l.copied == nil {
-		options := l.shared.Sim
-		options.EndWithin = rebalance.BindTime
-		copied, err := sim.Of(ctx, l.cluster, options)
-		if err != nil {
-			return nil, err
-		}
-		l.copied = copied
-	}
-	return l.copied, nil
+// subject is a ZoneRebalance as one look sees it.
+type subject struct {
+	*v1alpha1.ZoneRebalance
+	// stored is what was read.
+	stored   *v1alpha1.ZoneRebalance
+	options  rebalance.Options
+	standing rebalance.Standing
+	observed *act.Observed
+	// waits says what the next move waits for, empty if nothing; wait is after how long to look again.
+	waits string
+	wait  time.Duration
 }
 
-// serve does the next thing about a ZoneRebalance, which it may modify, and returns after how long it wants to look
-// again. An error is that of ctx.
-func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) (time.Duration, error) {
+// waitFor says what the next move waits for, and until when at most, unless that is zero.
+func (s *subject) waitFor(what string, until time.Time) {
+	s.waits = what
+	if !until.IsZero() {
+		s.wait = min(s.wait, max(0, until.Sub(s.observed.Now)))
+	}
+}
+
+// serve does the next thing about a ZoneRebalance, which it modifies, and returns after how long it wants to look again.
+func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) time.Duration {
 	for _, other := range l.all {
 		if l.replaced[other.UID][other.ResourceVersion] {
-			return time.Second, nil // what was written last has not come back yet: moves that are under way may be in it
+			return time.Second // what was written last has not come back yet: moves that are under way may be in it
 		}
 	}
 	delete(l.replaced, r.UID)
-	read := r.DeepCopy()
 	now := l.now()
-	selects, held := l.ready(r, now)
-	if l.missing != "" { // nothing follows from what is not seen
-		if !equality.Semantic.DeepEqual(read.Status, r.Status) && !l.writeFrom(ctx, read, r) {
-			return retryInterval, ctx.Err()
+	s := &subject{ZoneRebalance: r, stored: r.DeepCopy(), wait: refreshInterval, observed: &act.Observed{Now: now}}
+	selects, known := l.ready(s)
+	if !known {
+		return l.conclude(ctx, s)
+	}
+	s.options = rebalance.Options{Selects: selects, EvictLocalStorage: r.Spec.EvictLocalStorage}
+	s.standing = rebalance.Read(l.census, s.options)
+	s.observed = l.observe(&s.standing, now)
+	act.Follow(r, s.observed)
+	r.Status.Excess = s.standing.Excess
+	if r.Spec.Mode == v1alpha1.RebalanceEvict {
+		r.Status.Plan, r.Status.Planned = nil, 0
+		l.endPlanning(r.UID)
+		if l.mayBegin(s) {
+			return l.begin(ctx, s)
 		}
-		return refreshInterval, ctx.Err()
+	} else {
+		l.plan(ctx, s)
 	}
-	a := &answers{look: l, ctx: ctx, rebalance: r, selects: selects}
-	observed := l.observe(r, a)
-	observed.Now, observed.Held = now, held
-	step := act.Next(r, observed)
-	wait := refreshInterval
-	if step.Replan && held == "" && a.err == nil {
-		after, err := l.replan(ctx, r, selects)
-		if err != nil {
-			return 0, err
-		}
-		wait = after
-	}
-	if a.err != nil { // the copy could not be made: what was decided on it is not written
-		act.SetCondition(
-			read, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReplayFailed, a.err.Error(), now,
-		)
-		l.write(ctx, read)
-		return refreshInterval, ctx.Err()
-	}
-	act.Conclude(r, step.Waits, now)
-	written := l.now()
-	// Nothing is evicted by a status that is not written; one that says what was read is written,
-	// too: the API server refuses it if another replica of the controller has come further.
-	if (len(step.Evict) > 0 || !equality.Semantic.DeepEqual(read.Status, r.Status)) && !l.writeFrom(ctx, read, r) {
-		delete(l.planned, r.UID) // what was planned is not in the status
-		return retryInterval, ctx.Err()
-	}
-	if len(step.Evict) > 0 && ctx.Err() == nil {
-		l.evictAll(ctx, r, step, written)
-	}
-	if !step.Again.IsZero() {
-		wait = min(wait, max(0, step.Again.Sub(l.now())))
-	}
-	if act.After(r) > now.Sub(r.Status.Cluster.Since.Time) {
-		wait = min(wait, act.After(r)-now.Sub(r.Status.Cluster.Since.Time))
-	}
-	return wait, ctx.Err()
+	return l.conclude(ctx, s)
 }
 
-// ready sets the condition Ready, and returns which pods are selected and, in words, why no move may begin; empty if
-// one may.
-func (l *look) ready(r *v1alpha1.ZoneRebalance, now time.Time) (selects func(*v1.Pod) bool, held string) {
-	set := func(status metav1.ConditionStatus, reason, message string) {
-		act.SetCondition(r, v1alpha1.ConditionReady, status, reason, message, now)
-	}
-	r.Status.ObservedGeneration = r.Generation
-	selects, err := selectorOf(&r.Spec)
-	if err != nil {
-		set(metav1.ConditionFalse, v1alpha1.ReasonInvalid, err.Error())
-		return func(*v1.Pod) bool { return false }, "a valid spec"
-	}
-	if l.missing != "" {
-		set(metav1.ConditionUnknown, v1alpha1.ReasonSnapshotIncomplete, l.missing)
-		return selects, l.missing
-	}
-	if r.Status.Cluster.Zones != l.zones {
-		r.Status.Cluster.Zones, r.Status.Cluster.Since = l.zones, metav1.NewTime(now.Truncate(time.Second))
-	}
-	if left := act.After(r) - now.Sub(r.Status.Cluster.Since.Time); left > 0 {
-		since := r.Status.Cluster.Since.UTC().Format(time.RFC3339)
-		set(metav1.ConditionFalse, v1alpha1.ReasonSettling, "zones or policies have changed at "+since)
-		return selects, "the zones to settle"
-	}
-	set(metav1.ConditionTrue, v1alpha1.ReasonPlanning, "moves are planned")
-	for _, other := range l.all {
-		if other.UID != r.UID && other.DeletionTimestamp == nil && act.UnderWay(other) > 0 {
-			return selects, "moves of ZoneRebalance " + other.Name
+// conclude sets the conditions and writes the status if it is another one.
+func (l *look) conclude(ctx context.Context, s *subject) time.Duration {
+	if s.observed.Replicas != nil {
+		if _, why, _ := act.MayBegin(s.ZoneRebalance, s.observed.Now); s.waits == "" && s.Spec.Mode == v1alpha1.RebalanceEvict {
+			s.waits = why
 		}
+		if at := act.NextChange(s.ZoneRebalance, s.observed); !at.IsZero() {
+			s.waitFor(s.waits, at)
+		}
+		act.Conclude(s.ZoneRebalance, s.waits, s.observed.Now)
 	}
-	return selects, ""
+	if !equality.Semantic.DeepEqual(s.stored.Status, s.Status) {
+		if !l.write(ctx, s.ZoneRebalance) {
+			return retryInterval
+		}
+		l.tell(ctx, s.stored, s.ZoneRebalance)
+	}
+	return s.wait
+}
+
+// ready sets the condition Ready, and returns which pods are selected, and whether the spec is valid and the cluster
+// known.
+func (l *look) ready(s *subject) (selects func(*v1.Pod) bool, known bool) {
+	now, status := s.observed.Now, &s.Status
+	set := func(value metav1.ConditionStatus, reason, message string) {
+		act.SetCondition(s.ZoneRebalance, v1alpha1.ConditionReady, value, reason, message, now)
+	}
+	status.ObservedGeneration = s.Generation
+	selects, err := selectorOf(&s.Spec)
+	switch {
+	case err != nil:
+		set(metav1.ConditionFalse, v1alpha1.ReasonInvalid, err.Error())
+		return nil, false
+	case l.missing != "":
+		set(metav1.ConditionUnknown, v1alpha1.ReasonSnapshotIncomplete, l.missing)
+		return nil, false
+	}
+	if zones := rebalance.ZonesDigest(l.census, selects); status.Zones != zones {
+		status.Zones, status.ZonesSince = zones, metav1.NewTime(now.Truncate(time.Second))
+	}
+	settled := status.ZonesSince.Add(act.After(s.ZoneRebalance))
+	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case now.Before(settled):
+		set(metav1.ConditionFalse, v1alpha1.ReasonSettling, "zones or policies have changed at "+status.ZonesSince.UTC().Format(time.RFC3339))
+		s.waitFor("the zones to settle", settled)
+	case before != nil && (before.Reason == v1alpha1.ReasonEvictionForbidden || before.Reason == v1alpha1.ReasonReplayFailed) && l.searchedLately(s):
+		s.waitFor(before.Message, status.SearchedAt.Add(refreshInterval))
+	default:
+		set(metav1.ConditionTrue, v1alpha1.ReasonPlanning, "moves are searched when pods are too many")
+	}
+	return selects, true
+}
+
+// searchedLately reports whether there is nothing new about the last search: it was of the same spec, a short time ago,
+// and as many pods as then are too many.
+func (l *look) searchedLately(s *subject) bool {
+	ready := meta.FindStatusCondition(s.stored.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.ObservedGeneration == s.Generation && s.stored.Status.Excess == s.Status.Excess &&
+		s.observed.Now.Sub(s.Status.SearchedAt.Time) < refreshInterval
 }
 
 // selectorOf returns which pods a spec selects.
@@ -185,26 +176,47 @@ func selectorOf(spec *v1alpha1.ZoneRebalanceSpec) (func(*v1.Pod) bool, error) {
 	}, nil
 }
 
-// evictAll asks for the evictions of a step, within a time after it was written, and writes what was answered.
-func (l *look) evictAll(ctx context.Context, r *v1alpha1.ZoneRebalance, step act.Step, written time.Time) {
-	before := r.DeepCopy()
-	// A client that is told to ask again later does so by itself, and is not to do it after that time.
-	asks, cancel := context.WithTimeout(ctx, act.AskWithin-l.now().Sub(written))
-	defer cancel()
-	for i := range step.Evict {
-		if l.now().Sub(written) > act.AskWithin {
-			break
-		}
-		m := &step.Evict[i]
-		refused := l.evict(asks, m)
-		if ctx.Err() != nil {
-			return // what the API server has answered is not known; the state Evicting says so
-		}
-		if refused != nil {
-			klog.FromContext(ctx).V(2).Info("An eviction is refused", "pod", klog.KRef(m.Namespace, m.Name), "err", refused)
-		}
-		act.Record(r, m.UID, refused, l.now())
+// mayBegin reports whether moves may begin, as far as that is known without a search, or says what they wait for.
+func (l *look) mayBegin(s *subject) bool {
+	if _, why, from := act.MayBegin(s.ZoneRebalance, s.observed.Now); why != "" {
+		s.waitFor(why, from)
+		return false
 	}
-	act.Conclude(r, step.Waits, l.now())
-	l.writeFrom(ctx, before, r)
+	for _, other := range l.all {
+		if other.UID != s.UID && len(act.UnderWay(other)) > 0 {
+			s.waitFor("moves of ZoneRebalance "+other.Name, time.Time{})
+			return false
+		}
+	}
+	balanced := meta.FindStatusCondition(s.stored.Status.Conditions, v1alpha1.ConditionBalanced)
+	switch {
+	case s.waits != "" || s.Status.Excess == 0: // the zones settle, or nothing is too many
+		return false
+	case balanced != nil && balanced.Reason == v1alpha1.ReasonNothingToMove && l.searchedLately(s):
+		// What a copy has refused it would refuse again. What had to stay by itself may be movable by now.
+		if triedInCopy(&s.Status) || !s.standing.MayMove(l.searchOptions(s).Stays) {
+			s.wait = min(s.wait, stayInterval)
+			return false
+		}
+	}
+	return l.maySearch(s)
+}
+
+// triedInCopy reports whether the last search has refused a move.
+func triedInCopy(status *v1alpha1.ZoneRebalanceStatus) bool {
+	return slices.ContainsFunc(status.Stays, func(s v1alpha1.RebalanceStay) bool { return s.Workload != "" })
+}
+
+// maySearch reports whether this look may search, or says what that waits for.
+func (l *look) maySearch(s *subject) bool {
+	if l.searched || l.planning.isUnderWay() {
+		s.waitFor("another search", s.observed.Now.Add(time.Second))
+		return false
+	}
+	if wait := l.searches.TryBegin(s.observed.Now); wait > 0 {
+		s.waitFor("the CPU time of a search", s.observed.Now.Add(wait))
+		return false
+	}
+	l.searched = true
+	return true
 }

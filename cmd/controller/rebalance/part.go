@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,92 +24,78 @@ import (
 )
 
 const (
-	// refreshInterval is the age at which a plan is made again although nothing has changed, and retryInterval after how
-	// long a status is written again that could not be.
+	// refreshInterval is the age at which moves are searched again although as many pods as before are too many, and
+	// retryInterval after how long a status is written again that could not be.
 	refreshInterval, retryInterval = 10 * time.Minute, 15 * time.Second
-	// planShare and lookShare are what parts of the controller's budget of CPU go into planning, and into watching
-	// moves.
-	planShare, lookShare = 0.5, 0.25
-	// planLimit is for how long moves are searched at most. The next plan finds the rest.
-	planLimit = 10 * time.Minute
+	// stayInterval is after how long it is looked again whether pods still have to stay, such as those that have just
+	// become ready.
+	stayInterval = time.Minute
+	// searchShare and lookShare are what parts of the controller's budget of CPU go into searching moves, and into
+	// looks.
+	searchShare, lookShare = 0.5, 0.25
 )
 
-// Options are those of the part.
-type Options struct {
-	// Seeds is on how many copies each move is tried; see rebalance.Options.
-	Seeds int
-	// Replays is in how many orders each loss is replayed with the moves; see rebalance.Options.
-	Replays int
-}
-
-// Controller plans and moves. Make one with New.
+// Controller searches and makes moves. Make one with New.
 type Controller struct {
-	shared  parts.Shared
-	options Options
-	plans   parts.Meter
-	looks   parts.Looks
-	now     func() time.Time
-	// planned is what the last plan of each ZoneRebalance was about.
-	planned map[types.UID]planned
+	shared   parts.Shared
+	seeds    int
+	searches parts.Meter
+	looks    parts.Looks
+	now      func() time.Time
+	// refused are moves that a copy has refused, by ZoneRebalance, and when: the next searches try them last.
+	refused map[types.UID]map[rebalance.Refused]time.Time
+	// planning is the search of a whole plan that is under way, nil if there is none.
+	planning *planning
 	// replaced are the resource versions of ZoneRebalances that this process has replaced: an object that has one is
 	// out of date.
 	replaced map[types.UID]map[string]bool
-	// tried is whether the members of gangs would be let be evicted, by their PodGroups' UIDs.
-	tried map[types.UID]act.Tried
 
 	mu     sync.Mutex // guards status
 	status map[string]v1alpha1.ZoneRebalance
 }
 
-// planned is what a plan was about, and when it was made.
-type planned struct {
-	question string
-	at       time.Time
-}
-
-// New returns the part.
-func New(shared parts.Shared, options Options) *Controller {
+// New returns the part. seeds is how often each move is tried; see rebalance.Options.
+func New(shared parts.Shared, seeds int) *Controller {
 	return &Controller{
-		shared: shared, options: options, plans: shared.NewMeter(planShare),
+		shared: shared, seeds: seeds, searches: shared.NewMeter(searchShare),
 		looks: shared.NewLooks("rebalance", lookShare), now: time.Now,
-		planned: map[types.UID]planned{}, replaced: map[types.UID]map[string]bool{}, tried: map[types.UID]act.Tried{},
+		refused: map[types.UID]map[rebalance.Refused]time.Time{}, replaced: map[types.UID]map[string]bool{},
 		status: map[string]v1alpha1.ZoneRebalance{},
 	}
 }
 
 // Describe returns the part.
 func Describe() parts.Description {
-	var seeds, replays int
+	var seeds int
 	return parts.Description{
-		Name: "rebalance", Help: "plan the moves of ZoneRebalances, and make them where their mode is Evict",
+		Name: "rebalance", Help: "show the moves of ZoneRebalances, and make them where their mode is Evict",
 		MetricPrefix: declared.Prefix,
 		AddFlags: func(set *pflag.FlagSet) {
 			set.IntVar(
 				&seeds, "rebalance-seeds", rebalance.DefaultSeeds,
-				"on how many copies of the cluster, which differ in what a scheduler leaves to chance, each move is tried",
-			)
-			set.IntVar(
-				&replays, "rebalance-replays", 0,
-				"in how many orders the losses of ZoneSurvivals are replayed with the moves of a plan; "+
-					"0 chooses by the number of displaced pods",
+				"how often each move is tried on a copy of the cluster, with different seeds for what a scheduler leaves to chance",
 			)
 		},
 		Validate: func() error {
-			if replays < 0 {
-				return fmt.Errorf("--rebalance-replays: must not be negative, got %d", replays)
-			}
 			if seeds < 1 || seeds > 20 {
 				return fmt.Errorf("--rebalance-seeds: must be from 1 to 20, got %d", seeds)
 			}
 			return nil
 		},
-		New: func(shared parts.Shared) parts.Part { return New(shared, Options{Seeds: seeds, Replays: replays}) },
+		New: func(shared parts.Shared) parts.Part { return New(shared, seeds) },
 	}
 }
 
-var _ parts.Part = &Controller{}
+var _ parts.Worker = &Controller{}
 
 var collector = metrics.NewCollector((*Controller).collect, declared.Excess, declared.Moves, declared.Stopped)
+
+// moveStates are those of moves that have begun.
+var moveStates = []v1alpha1.RebalanceMoveState{
+	v1alpha1.MoveEvicting, v1alpha1.MoveEvicted, v1alpha1.MoveMoved, v1alpha1.MoveNotNeeded, v1alpha1.MoveNotEvicted,
+	v1alpha1.MoveBudgetExhausted, v1alpha1.MoveRefused, v1alpha1.MoveNotBound, v1alpha1.MoveNotReady,
+	v1alpha1.MoveNotBetter,
+}
 
 // collect sends the figures of the statuses.
 func (c *Controller) collect(send metrics.Send) {
@@ -116,24 +103,17 @@ func (c *Controller) collect(send metrics.Send) {
 	defer c.mu.Unlock()
 	for name := range c.status {
 		r := c.status[name]
-		states := map[v1alpha1.RebalanceMoveState]int{}
-		for _, state := range []v1alpha1.RebalanceMoveState{
-			v1alpha1.MovePlanned, v1alpha1.MoveEvicting, v1alpha1.MoveEvicted, v1alpha1.MoveMoved,
-			v1alpha1.MoveRefused, v1alpha1.MoveFailed,
-		} {
-			states[state] = 0
-		}
+		moves := map[v1alpha1.RebalanceMoveState]int{}
 		for i := range r.Status.Moves {
-			states[r.Status.Moves[i].State]++
+			moves[r.Status.Moves[i].State]++
 		}
-		for state, moves := range states {
-			send(declared.Moves, float64(moves), name, string(state))
+		for _, state := range moveStates {
+			send(declared.Moves, float64(moves[state]), name, string(state))
 		}
-		if !r.Status.PlannedAt.IsZero() {
-			send(declared.Excess, float64(r.Status.Before.Excess), name)
-		}
+		send(declared.Moves, float64(r.Status.Planned), name, "Planned")
+		send(declared.Excess, float64(r.Status.Excess), name)
 		stopped := 0.0
-		if act.Stopped(&r, c.now()) || act.GangsStopped(&r, c.now()) {
+		if end, _ := act.StoppedUntil(&r); c.now().Before(end) {
 			stopped = 1
 		}
 		send(declared.Stopped, stopped, name)
@@ -143,13 +123,10 @@ func (c *Controller) collect(send metrics.Send) {
 // Start implements parts.Part.
 func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
 	c.show(snapshot.List[*v1alpha1.ZoneRebalance](cluster))
-	metrics.MustRegister(declared.Evictions, declared.PlanDuration)
+	metrics.MustRegister(declared.Evictions, declared.SearchDuration)
 	collector.Export(ctx, c)
-	klog.FromContext(ctx).V(2).Info("ZoneRebalances are planned")
+	klog.FromContext(ctx).V(2).Info("ZoneRebalances are looked after")
 }
-
-// Close implements parts.Part.
-func (c *Controller) Close() {}
 
 // show makes the statuses those that the metrics are about, and forgets what there is no more.
 func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
@@ -160,36 +137,36 @@ func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
 	for _, r := range all {
 		c.status[r.Name], known[r.UID] = *r.DeepCopy(), true
 	}
-	maps.DeleteFunc(c.planned, func(uid types.UID, _ planned) bool { return !known[uid] })
+	if c.planning != nil && !known[c.planning.of] {
+		c.endPlanning(c.planning.of)
+	}
+	maps.DeleteFunc(c.refused, func(uid types.UID, _ map[rebalance.Refused]time.Time) bool { return !known[uid] })
 	maps.DeleteFunc(c.replaced, func(uid types.UID, _ map[string]bool) bool { return !known[uid] })
 }
 
-// Turn implements parts.Part: it follows the moves that are under way, and plans and begins others.
+// Turn implements parts.Part: it looks at the cluster.
 func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.looks.Turn(ctx, c.now(), read, c.serveAll)
+	return c.looks.Turn(ctx, c.now(), read, func(ctx context.Context, cluster *snapshot.Snapshot, _ string) time.Duration {
+		return c.serveAll(ctx, cluster, read)
+	})
 }
 
 // serveAll does the next thing about each ZoneRebalance, and returns after how long to look again.
-func (c *Controller) serveAll(ctx context.Context, cluster *snapshot.Snapshot, _ string) (next time.Duration) {
+func (c *Controller) serveAll(ctx context.Context, cluster *snapshot.Snapshot, read func() *snapshot.Snapshot) (next time.Duration) {
 	all := snapshot.List[*v1alpha1.ZoneRebalance](cluster)
 	c.show(all)
+	all = slices.DeleteFunc(all, func(r *v1alpha1.ZoneRebalance) bool { return r.DeletionTimestamp != nil })
 	next = refreshInterval
 	if len(all) == 0 {
 		return next
 	}
-	l := c.newLook(cluster, all)
-	defer l.close()
-	slices.SortFunc(all, func(a, b *v1alpha1.ZoneRebalance) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *v1alpha1.ZoneRebalance) int {
+		return cmp.Or(a.Status.SearchedAt.Compare(b.Status.SearchedAt.Time), strings.Compare(a.Name, b.Name))
+	})
+	l := c.newLook(cluster, all, read)
 	for i := range all {
-		if all[i].DeletionTimestamp != nil {
-			continue
-		}
 		all[i] = all[i].DeepCopy() // those that come after it see what it does
-		wait, err := l.serve(ctx, all[i])
-		if err != nil {
-			return 0 // the process ends
-		}
-		next = min(next, wait)
+		next = min(next, l.serve(ctx, all[i]))
 	}
 	return next
 }

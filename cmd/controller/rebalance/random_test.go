@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -100,7 +99,7 @@ func (w *watched) fill(zone string) {
 func (w *watched) checkBudgets() {
 	within := slices.DeleteFunc(slices.Clone(w.evictions), func(at time.Time) bool { return w.sim.Now().Sub(at) > time.Hour })
 	require.LessOrEqual(w.t, len(within), int(*w.stored.Spec.MaxPerHour), "evictions within an hour")
-	require.LessOrEqual(w.t, act.UnderWay(w.stored), int(*w.stored.Spec.MaxAtOnce), "moves at once")
+	require.LessOrEqual(w.t, len(act.UnderWay(w.stored)), int(*w.stored.Spec.MaxAtOnce), "moves at once")
 	for _, s := range w.services {
 		require.NoError(w.t, s.CheckReady(sim.List[*v1.Pod](w.sim)))
 	}
@@ -119,7 +118,6 @@ func (w *watched) live(d time.Duration) {
 		}
 		wait := w.turn()
 		w.past = append(w.past, w.stored)
-		w.checkMoves()
 		if w.rand.IntN(3) > 0 {
 			w.schedule()
 		}
@@ -143,9 +141,7 @@ func (w *watched) turnOfOther() {
 // condition Balanced.
 func (w *watched) end() string {
 	w.quiet, w.other = true, nil
-	for w.live(3 * time.Hour); act.Stopped(w.stored, w.sim.Now()); w.live(3 * time.Hour) {
-		w.pass(w.stored.Status.Stop.ResumesAt.Sub(w.sim.Now()))
-	}
+	w.live(30 * time.Hour) // longer than a workload rests, or a stop lasts
 	reason := w.reason(v1alpha1.ConditionBalanced)
 	require.Contains(w.t, []string{v1alpha1.ReasonBalanced, v1alpha1.ReasonNothingToMove}, reason)
 	before := len(w.evictions)
@@ -154,32 +150,19 @@ func (w *watched) end() string {
 	return reason
 }
 
-// checkMoves: what has moved is in a zone of its plan, unless it was replaced since.
-func (w *watched) checkMoves() {
-	zones := map[types.UID]string{}
-	for _, pod := range sim.List[*v1.Pod](w.sim) {
-		if node, ok := sim.Get[*v1.Node](w.sim, "", pod.Spec.NodeName); ok {
-			zones[pod.UID] = node.Labels[v1.LabelTopologyZone]
-		}
-	}
-	for _, m := range w.stored.Status.Moves {
-		if zone := zones[m.ReplacedBy]; m.State == v1alpha1.MoveMoved && zone != "" {
-			require.Contains(w.t, m.To, zone, "%s", m.Name)
-		}
-	}
-}
-
 // TestRandomClusters: on clusters with constraints, policies, budgets, a reservation and a gang, while the controller
 // ends at any time, answers are lost and others change the cluster, plans come to what they say or are stopped. No
 // budget is exceeded, no pod moves that asks to stay, and in the end there is nothing left to move.
 func TestRandomClusters(t *testing.T) {
-	evictions, stops, balanced, restarts := 0, 0, 0, 0
+	evictions, failures, balanced, restarts := 0, 0, 0, 0
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := watch(t, seed)
 			w.live(time.Hour)
-			if w.stored.Status.Stop != nil {
-				stops++
+			for _, m := range w.stored.Status.Moves {
+				if act.Failed(&m) {
+					failures++
+				}
 			}
 			if w.end() == v1alpha1.ReasonBalanced {
 				balanced++
@@ -188,10 +171,10 @@ func TestRandomClusters(t *testing.T) {
 			restarts += w.restarts
 		})
 	}
-	t.Logf("%d evictions, %d plans stopped, %d clusters balanced in the end; the controller ended %d times", evictions, stops, balanced, restarts)
+	t.Logf("%d evictions, %d moves failed, %d clusters balanced in the end; the controller ended %d times", evictions, failures, balanced, restarts)
 	require.Positive(t, evictions)
 	require.Positive(t, balanced)
-	require.Positive(t, stops)
+	require.Positive(t, failures)
 }
 
 // TestTwoControllersAtATime: two controllers, of which one reads statuses that are old and works while the other

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -36,6 +37,10 @@ type server struct {
 	// evict, if not nil, evicts a pod of a cluster that runs.
 	evict   func(pod *v1.Pod) error
 	evicted []string
+	// forbidden: the role to evict is missing.
+	forbidden bool
+	// onWrite, if not nil, is called after a status is written.
+	onWrite func()
 	events  []string
 }
 
@@ -44,8 +49,11 @@ func (s *server) Status() client.SubResourceWriter { return &statusWriter{server
 func (s *server) SubResource(string) client.SubResourceClient { return &evictions{server: s} }
 
 func (s *server) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
-	if e, ok := obj.(*eventsv1.Event); ok {
-		s.events = append(s.events, e.Reason)
+	switch o := obj.(type) {
+	case *eventsv1.Event:
+		s.events = append(s.events, o.Reason)
+	case *authorizationv1.SelfSubjectAccessReview:
+		o.Status.Allowed = !s.forbidden
 	}
 	return nil
 }
@@ -73,6 +81,9 @@ func (w *statusWriter) Update(_ context.Context, obj client.Object, _ ...client.
 		r.ResourceVersion = strconv.Itoa(version + 1)
 		*at = r.DeepCopy()
 	}
+	if w.server.onWrite != nil {
+		w.server.onWrite()
+	}
 	return nil
 }
 
@@ -84,8 +95,9 @@ type evictions struct {
 func (e *evictions) Create(_ context.Context, pod, body client.Object, _ ...client.SubResourceCreateOption) error {
 	e.server.evicted = append(e.server.evicted, pod.GetName())
 	eviction, ok := body.(*policyv1.Eviction)
-	if !ok || eviction.DeleteOptions == nil || eviction.DeleteOptions.Preconditions == nil || eviction.DeleteOptions.Preconditions.UID == nil {
-		return errors.New("an eviction without the UID of the pod")
+	if !ok || eviction.DeleteOptions == nil || eviction.DeleteOptions.Preconditions == nil || eviction.DeleteOptions.Preconditions.UID == nil ||
+		eviction.DeleteOptions.Preconditions.ResourceVersion == nil {
+		return errors.New("an eviction without the UID and the resourceVersion of the pod")
 	}
 	if e.server.evict != nil {
 		return e.server.evict(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -118,7 +130,7 @@ func newWorld(t *testing.T) *world {
 		add(node)
 	}
 	w.server = &server{stored: newRebalance("web")}
-	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000}, Options{Seeds: 1})
+	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000}, 1)
 	w.controller.now = func() time.Time { return w.now }
 	return w
 }
@@ -161,50 +173,26 @@ func (s *server) reason(condition string) string {
 	return ""
 }
 
-// TestSteps: nothing is planned until the zones have settled and all is known, nothing is evicted by a status that is
-// not written, and what is refused is tried again.
-func TestSteps(t *testing.T) {
-	w := newWorld(t)
-	w.turn(0)
-	require.Equal(t, v1alpha1.ReasonSettling, w.reason(v1alpha1.ConditionReady))
-	require.Equal(t, v1alpha1.ReasonNotPlannedYet, w.reason(v1alpha1.ConditionBalanced))
-	w.turn(6*time.Minute, snapshot.Missing{Resource: "persistentvolumes", Reason: snapshot.Forbidden})
-	require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, w.reason(v1alpha1.ConditionReady))
-	require.Empty(t, w.stored.Status.Moves)
-
-	w.turn(time.Minute)
-	require.Equal(t, v1alpha1.ReasonPlanning, w.reason(v1alpha1.ConditionReady))
-	require.Equal(t, v1alpha1.ReasonMovesPlanned, w.reason(v1alpha1.ConditionBalanced))
-	require.EqualValues(t, 2, w.stored.Status.Planned)
-	require.Empty(t, w.evicted)
-
-	w.conflict = true
-	require.Equal(t, retryInterval, w.turn(time.Minute))
-	require.Empty(t, w.evicted, "the intention is not in the status")
-	w.conflict, w.refused = false, errors.New("a budget is in the way")
-	for tries := range 3 {
-		w.turn(10 * time.Second)
-		require.Len(t, w.evicted, tries+1)
-		require.Equal(t, v1alpha1.MoveEvicting, w.stored.Status.Moves[0].State)
-		require.Equal(t, "a budget is in the way", w.stored.Status.Moves[0].Why)
+// plan is turn for a ZoneRebalance in mode Plan: the plan that the turn has begun is made and entered.
+func (w *world) plan(after time.Duration) {
+	w.t.Helper()
+	w.turn(after)
+	for {
+		next, done, err := w.controller.Work(w.t.Context())
+		require.NoError(w.t, err)
+		if done {
+			w.turn(time.Second)
+		}
+		if next > 0 {
+			return
+		}
 	}
-	w.refused = nil
-	w.turn(10 * time.Second)
-	require.Equal(t, v1alpha1.MoveEvicted, w.stored.Status.Moves[0].State)
-	require.Equal(t, []string{"MoveEvicting", "MoveEvicted"}, w.events)
 }
 
-// TestABadSpecKeepsThePlan: a wrong selector is said, and the last plan stays and is not carried out.
-func TestABadSpecKeepsThePlan(t *testing.T) {
-	w := newWorld(t)
-	w.turn(0)
-	w.turn(6 * time.Minute)
-	require.Len(t, w.stored.Status.Moves, 2)
-	w.stored.Generation++
-	w.stored.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
-	w.turn(time.Minute)
-	require.Equal(t, v1alpha1.ReasonInvalid, w.reason(v1alpha1.ConditionReady))
-	require.EqualValues(t, 2, w.stored.Status.Planned)
-	require.Equal(t, w.stored.Generation, w.stored.Status.ObservedGeneration)
-	require.Empty(t, w.evicted)
+// states are those of the moves, the oldest first.
+func (s *server) states() (out []v1alpha1.RebalanceMoveState) {
+	for i := range s.stored.Status.Moves {
+		out = append(out, s.stored.Status.Moves[i].State)
+	}
+	return out
 }

@@ -40,11 +40,11 @@ func run(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance) *running {
 	return w
 }
 
-// restart puts another process in the place of the controller.
+// restart replaces the controller by another process.
 func (w *running) restart() { w.controller = w.newController() }
 
 func (w *running) newController() *Controller {
-	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9}, Options{Seeds: 2})
+	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9}, 2)
 	c.now = w.sim.Now
 	return c
 }
@@ -95,14 +95,6 @@ func (w *running) put(objects ...client.Object) {
 	}
 }
 
-// states are those of the moves.
-func (w *running) states() (out []v1alpha1.RebalanceMoveState) {
-	for i := range w.stored.Status.Moves {
-		out = append(out, w.stored.Status.Moves[i].State)
-	}
-	return out
-}
-
 // bound has the number of pods of an application in each zone.
 func (w *running) bound(app string) map[string]int {
 	out := map[string]int{}
@@ -119,4 +111,51 @@ func occupant(w *running, name, node, cpu string, labels map[string]string) *v1.
 	pod := clitest.New().Pod(name, node, clitest.Plain(cpu, "1Gi"), labels)
 	pod.UID, pod.CreationTimestamp = types.UID("uid-of-"+name), metav1.NewTime(w.sim.Now())
 	return pod
+}
+
+// live gives the part its turns for a while, each when the cluster is at rest and when the part wants it, or a minute has
+// passed. each, if not nil, is called before.
+func (w *running) live(length time.Duration, each func()) {
+	w.t.Helper()
+	for end := w.sim.Now().Add(length); w.sim.Now().Before(end); {
+		if each != nil {
+			each()
+		}
+		wait := w.turn()
+		w.schedule()
+		w.pass(max(time.Second, min(wait, time.Minute)))
+	}
+}
+
+// change changes a pod of the cluster.
+func (w *running) change(name string, change func(pod *v1.Pod)) {
+	w.t.Helper()
+	pod, ok := sim.Get[*v1.Pod](w.sim, clitest.Namespace, name)
+	require.True(w.t, ok, name)
+	pod = pod.DeepCopy()
+	change(pod)
+	w.put(pod)
+}
+
+// changeAll changes the pods of an application.
+func (w *running) changeAll(app string, change func(pod *v1.Pod)) {
+	w.t.Helper()
+	for _, pod := range sim.List[*v1.Pod](w.sim) {
+		if pod.Labels["app"] == app {
+			w.change(pod.Name, change)
+		}
+	}
+}
+
+// loseNode makes a node not ready, with the taints of the node lifecycle controller. The node object stays.
+func (w *running) loseNode(name string) {
+	w.t.Helper()
+	node, ok := sim.Get[*v1.Node](w.sim, "", name)
+	require.True(w.t, ok, name)
+	node = node.DeepCopy()
+	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+	node.Spec.Taints = []v1.Taint{
+		{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}, {Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute},
+	}
+	w.put(node)
 }

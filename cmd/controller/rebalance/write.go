@@ -3,11 +3,11 @@ package rebalance
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,17 +16,23 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/controller/parts"
-	declared "zonewise.dev/cmd/controller/rebalance/metrics"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/rebalance/act"
 )
 
-// writeTimeout is how long the status and the events of one look may take.
+// writeTimeout is how long a status, or the events of a look, may take.
 const writeTimeout = 10 * time.Second
 
 // write writes a status against the version of the object that was read, and reports whether it is written.
 func (c *Controller) write(ctx context.Context, r *v1alpha1.ZoneRebalance) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	// It is known whether it is written although the process ends meanwhile: then it is told, too.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
 	before := r.ResourceVersion
-	if err := c.shared.Client.Status().Update(ctx, r); err != nil {
+	if err := c.shared.Client.Status().Update(limited, r); err != nil {
 		switch {
 		case ctx.Err() != nil || apierrors.IsNotFound(err):
 		case apierrors.IsConflict(err):
@@ -36,62 +42,35 @@ func (c *Controller) write(ctx context.Context, r *v1alpha1.ZoneRebalance) bool 
 		}
 		return false
 	}
-	if r.ResourceVersion == before {
-		return true // it was written like this already
-	}
-	if c.replaced[r.UID] == nil {
-		c.replaced[r.UID] = map[string]bool{}
-	}
-	c.replaced[r.UID][before] = true
-	return true
-}
-
-// writeFrom writes a status that was read otherwise, and an event for each move that has come further, and if the plan
-// is stopped.
-func (c *Controller) writeFrom(ctx context.Context, read, r *v1alpha1.ZoneRebalance) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	// What is in the status is told although the process ends, also while the answer is on its way: the next one does
-	// not know that it is news.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	defer cancel()
-	if !c.write(ctx, r) {
-		return false
+	if r.ResourceVersion != before {
+		if c.replaced[r.UID] == nil {
+			c.replaced[r.UID] = map[string]bool{}
+		}
+		c.replaced[r.UID][before] = true
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.status[r.Name] = *r.DeepCopy()
-	c.mu.Unlock()
-	for _, event := range eventsBetween(read, r) {
-		if err := c.shared.Client.Create(ctx, event); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot write an event", "zonerebalance", klog.KObj(r))
-		}
-	}
 	return true
 }
 
-// evict asks for the eviction of a pod, by its UID, through the Eviction API. It returns nil if the pod ends. An error
-// does not say that the pod is gone, not even a conflict or NotFound: that may be about its budget. The next look
-// shows it.
-func (c *Controller) evict(ctx context.Context, m *v1alpha1.RebalanceMove) error {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
-	err := c.shared.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}},
-	})
-	result := "accepted"
-	if err != nil {
-		result = "refused"
+// tell writes an event for each move that has come further, and if the ZoneRebalance is stopped. The process that comes
+// next does not know that it is news, so it is told although this one ends.
+func (c *Controller) tell(ctx context.Context, before, after *v1alpha1.ZoneRebalance) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	for _, event := range eventsBetween(before, after) {
+		if err := c.shared.Client.Create(ctx, event); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot write an event", "zonerebalance", klog.KObj(after))
+		}
 	}
-	declared.Evictions.WithLabelValues(result).Inc()
-	return err
 }
 
 // eventsBetween returns the events about what is otherwise in a status than it was.
 func eventsBetween(before, after *v1alpha1.ZoneRebalance) []*eventsv1.Event {
-	states := map[types.UID]v1alpha1.RebalanceMoveState{}
+	known := map[types.UID]v1alpha1.RebalanceMove{}
 	for i := range before.Status.Moves {
-		states[before.Status.Moves[i].UID] = before.Status.Moves[i].State
+		known[before.Status.Moves[i].UID] = before.Status.Moves[i]
 	}
 	var out []*eventsv1.Event
 	add := func(kind, reason, note string, related *v1.ObjectReference) {
@@ -101,24 +80,27 @@ func eventsBetween(before, after *v1alpha1.ZoneRebalance) []*eventsv1.Event {
 	}
 	for i := range after.Status.Moves {
 		m := &after.Status.Moves[i]
-		if m.State == states[m.UID] || m.State == v1alpha1.MovePlanned {
+		if last := known[m.UID]; last.State == m.State && last.Begun.Equal(&m.Begun) {
 			continue
 		}
 		kind := v1.EventTypeNormal
-		if m.State == v1alpha1.MoveFailed || m.State == v1alpha1.MoveRefused {
+		if act.Failed(m) {
 			kind = v1.EventTypeWarning
 		}
-		move := fmt.Sprintf("from zone %s to %v", m.From, m.To)
-		if m.PodGroup != "" {
-			move = "member of " + m.Workload + ", which is bound in part"
+		note := fmt.Sprintf("pod %s/%s of %s, from zone %s to %s", m.Namespace, m.Name, m.Workload, m.From, strings.Join(m.To, " or "))
+		if m.Why != "" {
+			note += ": " + m.Why
 		}
-		add(kind, "Move"+string(m.State), fmt.Sprintf("pod %s/%s, %s: %s", m.Namespace, m.Name, move, m.Why),
+		if m.Failures > 0 {
+			note += fmt.Sprintf("; moves of its workload have failed or were undone %d times", m.Failures)
+		}
+		add(kind, "Move"+string(m.State), note,
 			&v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Name, UID: m.UID})
 	}
 	stopped := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionStopped)
 	if stopped != nil && stopped.Status == metav1.ConditionTrue &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStopped) {
-		add(v1.EventTypeWarning, "PlanStopped", stopped.Reason+": "+stopped.Message, nil)
+		add(v1.EventTypeWarning, "MovesStopped", stopped.Reason+": "+stopped.Message, nil)
 	}
 	return out
 }

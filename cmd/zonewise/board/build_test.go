@@ -104,11 +104,13 @@ func TestRebalances(t *testing.T) {
 		return r
 	}
 	drifted := rebalance("services", metav1.ConditionFalse, "4 pods too many")
-	drifted.Status.Before.Excess, drifted.Status.Planned = 4, 1
-	drifted.Status.Moves = []v1alpha1.RebalanceMove{{State: v1alpha1.MoveEvicted}, {State: v1alpha1.MovePlanned}}
+	drifted.Status.Excess, drifted.Status.Planned = 4, 1
+	drifted.Status.Moves = []v1alpha1.RebalanceMove{{State: v1alpha1.MoveEvicted}, {State: v1alpha1.MoveMoved}}
+	drifted.Status.Plan = []v1alpha1.PlannedMove{{MovedPod: v1alpha1.MovedPod{Namespace: "shop", Name: "web-1", From: "a", To: []string{"b", "c"}}, Batch: 1, Rules: "topologySpreadConstraint"}}
 	c.Add(rebalance("batch", metav1.ConditionTrue, ""), drifted)
 	p := pageOf(t, c, Options{})
-	require.Equal(t, []string{"services", "batch"}, []string{p.Rebalances.Rows[0].Name, p.Rebalances.Rows[1].Name})
+	require.Equal(t, []string{"services", "shop/web-1", "batch"}, []string{p.Rebalances.Rows[0].Name, p.Rebalances.Rows[1].Name, p.Rebalances.Rows[2].Name})
+	require.Equal(t, "batch 1: from a to b or c, topologySpreadConstraint", p.Rebalances.Rows[1].Message)
 	require.Equal(t, []Badge{{"Drifted", Mild}, {Text: "Evict"}, {Text: "4"}, {Text: "1"}, {Text: "1"}}, p.Rebalances.Rows[0].Figures)
 	require.Contains(t, htmlOf(t, p), "4 pods too many")
 }

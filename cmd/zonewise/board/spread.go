@@ -170,7 +170,10 @@ func (b *builder) addReservations(all []status.Reservation) {
 	b.page.Reservations.setRows(rows)
 }
 
-// rebalances shows how the moves of ZoneRebalances stand.
+// mostMoves bounds how many moves of a plan are shown.
+const mostMoves = 30
+
+// rebalances shows how the moves of ZoneRebalances stand, and those of their plans.
 func (b *builder) rebalances(all []status.Rebalance) {
 	rows := make([]Row, 0, len(all))
 	for i := range all {
@@ -180,6 +183,12 @@ func (b *builder) rebalances(all []status.Rebalance) {
 			figures = append(figures, Badge{Text: fmt.Sprint(n)})
 		}
 		rows = append(rows, Row{Name: s.Name, Message: clipText(s.Message), Figures: figures})
+		for _, m := range s.Moves[:min(len(s.Moves), mostMoves)] {
+			message := fmt.Sprintf("batch %d: from %s to %s, %s", m.Batch, m.From, strings.Join(m.To, " or "), m.Rules)
+			ofMove := make([]Badge, len(figures))
+			ofMove[0] = figures[0] // by which rows are sorted
+			rows = append(rows, Row{Name: m.Pod, Message: clipText(message), Figures: ofMove})
+		}
 	}
 	b.page.Rebalances = List{
 		Empty: "No ZoneRebalance: no moves are planned.", Caption: "ZoneRebalances: pods that are too many in their zones, and moves",

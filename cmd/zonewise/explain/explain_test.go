@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
@@ -313,53 +312,28 @@ func TestWhereABoundPodWouldGo(t *testing.T) {
 	}
 }
 
-// TestGangBoundInPart: a bound member says why the members of its gang are not evicted.
-func TestGangBoundInPart(t *testing.T) {
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
-	c.Gang("train", 2)
-	for name, node := range map[string]string{"train-0": "node-a", "train-1": ""} {
-		c.Pod(name, node, clitest.Plain("1", "1Gi"), map[string]string{schedulingv1alpha1.PodGroupLabel: "train"})
-	}
-	group := snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0]
-	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}}
-	r.Status.PartlyBound = []v1alpha1.RebalanceGang{{UID: group.UID, Why: "the mode is not Evict"}}
-	c.Add(r)
-	require.Equal(t, []string{"ZoneRebalance services: its gang is bound in part, and the bound members are not evicted: the mode is not Evict"}, pod(t, c, "train-0").Moves)
-	require.Empty(t, pod(t, c, "train-1").Moves)
-}
-
-// TestMoves: what ZoneRebalances have planned for a pod, done with it, or why they leave it where it is.
+// TestMoves: what ZoneRebalances would do with a pod, have done with it, or why they leave it where it is.
 func TestMoves(t *testing.T) {
 	c := clitest.New()
 	c.Node("node-a", "a", "8", "8Gi")
 	add := c.Deployment("web", 2, "1", "1Gi", nil)
-	first, second := add("node-a"), add("node-a")
-	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneRebalanceSpec{Mode: v1alpha1.RebalanceEvict}}
+	first := add("node-a")
+	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}}
 	c.Add(r)
-	move := v1alpha1.RebalanceMove{
-		Namespace: clitest.Namespace, Name: first.Name, UID: first.UID, From: "a", To: []string{"b", "c"}, Batch: 2, Why: "topologySpreadConstraint", ReplacedBy: second.UID,
-	}
+	moved := v1alpha1.MovedPod{Namespace: clitest.Namespace, Name: first.Name, From: "a", To: []string{"b", "c"}}
 	for state, want := range map[v1alpha1.RebalanceMoveState]string{
-		v1alpha1.MovePlanned:  "ZoneRebalance services: is to be moved from zone a to b or c, in batch 2; topologySpreadConstraint",
-		v1alpha1.MoveEvicting: "ZoneRebalance services: is being evicted, from zone a to b or c; topologySpreadConstraint",
+		v1alpha1.MoveEvicting: "ZoneRebalance services: is being evicted, from zone a to b or c",
 		v1alpha1.MoveEvicted:  "ZoneRebalance services: is evicted, from zone a to b or c",
-		v1alpha1.MoveRefused:  "ZoneRebalance services: was not moved from zone a to b or c: topologySpreadConstraint",
+		v1alpha1.MoveRefused:  "ZoneRebalance services: was not moved from zone a to b or c: Refused: a webhook",
 	} {
-		move.State = state
-		r.Status.Moves = []v1alpha1.RebalanceMove{move}
+		r.Status.Moves = []v1alpha1.RebalanceMove{{MovedPod: moved, UID: first.UID, State: state, Why: "a webhook"}}
 		report := pod(t, c, first.Name)
 		require.Equal(t, []string{want}, report.Moves)
 		require.Contains(t, text(t, report, 0), want)
 	}
-	gang := move
-	gang.PodGroup, gang.Workload, gang.State, gang.To = "uid-of-train", "PodGroup shop/train", v1alpha1.MoveEvicted, nil
-	r.Status.Moves = []v1alpha1.RebalanceMove{gang}
-	require.Equal(t, []string{"ZoneRebalance services: is evicted, with the other bound members of PodGroup shop/train, which is bound in part"}, pod(t, c, first.Name).Moves)
-	r.Status.Moves = []v1alpha1.RebalanceMove{move}
-	require.Equal(t, []string{"ZoneRebalance services: runs in place of web-1-1, moved out of zone a"}, pod(t, c, second.Name).Moves)
-	r.Spec.Mode, r.Status.Moves[0].State = v1alpha1.RebalancePlan, v1alpha1.MovePlanned
-	require.Contains(t, pod(t, c, first.Name).Moves[0], "would move from zone a to b or c, in batch 2, with mode Evict")
+	r.Status.Moves, r.Status.Plan = nil, []v1alpha1.PlannedMove{{MovedPod: moved, Batch: 2, Rules: "topologySpreadConstraint"}}
+	require.Equal(t, []string{"ZoneRebalance services: would move from zone a to b or c, in batch 2, with mode Evict; topologySpreadConstraint"}, pod(t, c, first.Name).Moves)
+	r.Status.Plan = nil
 	r.Status.Moves, r.Status.Stays = nil, []v1alpha1.RebalanceStay{
 		{Workload: "Deployment shop/web", Zone: "a", Why: "its replacement would wait"}, {Workload: "Deployment shop/web", Zone: "b", Why: "another"}, {Pods: 2, Why: "each is a member of a gang"},
 	}

@@ -58,15 +58,15 @@ func rebalanceText(p *show.Page, plan *rebalance.Plan) {
 	case len(plan.Moves) == 0:
 		p.Para(2, show.Yellow, "no move can be made")
 	case plan.Batches == 1:
-		p.Para(2, show.Plain, "%s at once; %d is the least", moves, plan.Before.Least)
+		p.Para(2, show.Plain, "%s at once", moves)
 	default:
-		p.Para(2, show.Plain, "%s in %d batches, of a workload one pod at a time; %d is the least", moves, plan.Batches, plan.Before.Least)
+		p.Para(2, show.Plain, "%s in %d batches, of a workload one pod at a time", moves, plan.Batches)
 	}
 	if plan.Before.Excess > 0 {
 		p.Para(2, show.Plain, "pods too many in their zones: %d -> %d", plan.Before.Excess, plan.After.Excess)
 	}
 	if plan.Complete && len(plan.Moves) > 0 {
-		p.Para(2, show.Faint, "planned again with these moves made: nothing to do")
+		p.Para(2, show.Faint, "with these moves made no further one would help")
 	}
 	for _, name := range plan.BrokenCertificates {
 		p.Para(2, show.Red, "ZoneSurvival %s holds now and would not with these moves: do not make them", name)

@@ -118,12 +118,24 @@ type Rebalance struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 	Mode  string `json:"mode"`
-	// Excess is how many pods were too many in their zones when the plan was made, Planned how many moves have not
-	// begun, and UnderWay how many have.
-	Excess   int64  `json:"excess"`
-	Planned  int64  `json:"planned"`
-	UnderWay int64  `json:"underWay"`
-	Message  string `json:"message,omitempty"`
+	// Excess is how many pods are too many in their zones, Planned how many moves the plan has, with mode Plan, and UnderWay how many have begun
+	// and are not over.
+	Excess   int64 `json:"excess"`
+	Planned  int64 `json:"planned"`
+	UnderWay int64 `json:"underWay"`
+	// Moves are the first ones of the plan.
+	Moves   []Move `json:"moves"`
+	Message string `json:"message,omitempty"`
+}
+
+// Move is a move of the plan of a ZoneRebalance.
+type Move struct {
+	Batch    int64    `json:"batch"`
+	Pod      string   `json:"pod"` // namespace/name
+	Workload string   `json:"workload"`
+	From     string   `json:"from"`
+	To       []string `json:"to"`
+	Rules    string   `json:"rules"`
 }
 
 // Gang is one PodGroup.
@@ -282,17 +294,36 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	return out
 }
 
+// plannedMove is a move with the ZoneRebalance whose plan has it.
+type plannedMove struct {
+	Move
+	rebalance string
+}
+
+func (r *Report) plannedMoves() (out []plannedMove) {
+	for i := range r.Rebalances {
+		for _, m := range r.Rebalances[i].Moves {
+			out = append(out, plannedMove{m, r.Rebalances[i].Name})
+		}
+	}
+	return out
+}
+
 // RebalanceOf returns what a ZoneRebalance's status says.
 func RebalanceOf(object *v1alpha1.ZoneRebalance) Rebalance {
 	s := &object.Status
 	out := Rebalance{
-		Name: object.Name, State: Unknown, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.RebalancePlan)), Excess: s.Before.Excess, Planned: s.Planned,
+		Name: object.Name, State: Unknown, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.RebalancePlan)), Excess: s.Excess, Planned: s.Planned, Moves: []Move{},
 		Message: "no controller has answered yet",
 	}
 	for i := range s.Moves {
 		if state := s.Moves[i].State; state == v1alpha1.MoveEvicting || state == v1alpha1.MoveEvicted {
 			out.UnderWay++
 		}
+	}
+	for i := range s.Plan {
+		m := &s.Plan[i]
+		out.Moves = append(out.Moves, Move{Batch: m.Batch, Pod: m.Namespace + "/" + m.Name, Workload: m.Workload, From: m.From, To: m.To, Rules: m.Rules})
 	}
 	ready, balanced := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionBalanced)
 	stopped := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStopped)

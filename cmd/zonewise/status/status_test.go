@@ -239,20 +239,22 @@ func TestStatesOfRebalances(t *testing.T) {
 		{status.OK, "", 2, []metav1.Condition{ready, condition(v1alpha1.ConditionBalanced, metav1.ConditionTrue, v1alpha1.ReasonBalanced)}},
 		{status.Drifted, "Balanced MovesPlanned", 2, []metav1.Condition{ready, drifted}},
 		{status.Unknown, "the status is of generation 1, the spec of 2", 1, []metav1.Condition{ready, drifted}},
-		{status.Stopped, "Stopped OtherZone", 2, []metav1.Condition{ready, drifted, condition(v1alpha1.ConditionStopped, metav1.ConditionTrue, v1alpha1.ReasonOtherZone)}},
+		{status.Stopped, "Stopped MovesFailed", 2, []metav1.Condition{ready, drifted, condition(v1alpha1.ConditionStopped, metav1.ConditionTrue, v1alpha1.ReasonMovesFailed)}},
 		{status.Rejected, "Ready Invalid", 2, []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid), drifted}},
 		{status.Unknown, "Ready Settling", 2, []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSettling), drifted}},
 	} {
 		c := clitest.New()
 		c.Add(&v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "spread", Generation: 2}, Status: v1alpha1.ZoneRebalanceStatus{
-			ObservedGeneration: tc.observed, Conditions: tc.conditions, Before: v1alpha1.RebalanceStanding{Excess: 4}, Planned: 2,
-			Moves: []v1alpha1.RebalanceMove{{State: v1alpha1.MoveMoved}, {State: v1alpha1.MoveEvicted}, {State: v1alpha1.MovePlanned}, {State: v1alpha1.MovePlanned}},
+			ObservedGeneration: tc.observed, Conditions: tc.conditions, Excess: 4, Planned: 2,
+			Moves: []v1alpha1.RebalanceMove{{State: v1alpha1.MoveMoved}, {State: v1alpha1.MoveEvicted}},
+			Plan:  []v1alpha1.PlannedMove{{MovedPod: v1alpha1.MovedPod{Namespace: "shop", Name: "web-1", From: "a", To: []string{"b"}}, Batch: 1, Rules: "a rule"}},
 		}})
 		report := build(c, "")
 		require.Equal(t, []string{tc.state, tc.message}, []string{report.Rebalances[0].State, report.Rebalances[0].Message})
 		var out bytes.Buffer
 		require.NoError(t, report.Text(&out, show.Style{}))
 		require.Regexp(t, `(?m)^ *spread +`+tc.state+` +Plan +4 +2 +1$`, out.String())
+		require.Regexp(t, `(?m)^ *shop/web-1 +spread +1 +a +b +a rule$`, out.String())
 	}
 }
 

@@ -55,6 +55,9 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, []string) {
 		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), Messages(x.Message, nil)
 	})
+	writeSection(p, "Planned moves", []string{"POD", "REBALANCE", "BATCH", "FROM", "TO", "RULE"}, r.plannedMoves(), func(x *plannedMove) ([]show.Cell, []string) {
+		return show.Row(x.Pod, x.rebalance, x.Batch, ZoneText(x.From), strings.Join(x.To, " or "), x.Rules), nil
+	})
 	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, []string) {
 		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), Messages(x.Message, nil)
 	})

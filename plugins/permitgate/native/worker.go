@@ -159,8 +159,8 @@ func (e *entry) takeLabelled(leads bool) (due []events.Message) {
 
 func (e *entry) partlyBoundNote() string {
 	live, _, settled := e.gang.Counts()
-	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; %s",
-		settled, e.gang.MinMember(), live-settled, podgroup.FateOfBoundMembers(e.group))
+	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; the bound members keep running",
+		settled, e.gang.MinMember(), live-settled)
 }
 
 // reference refers to a PodGroup, for events.

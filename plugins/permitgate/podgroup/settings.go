@@ -19,24 +19,10 @@ const (
 	PreferredTopologyAnnotation = "zonewise.dev/preferred-topology"
 	// DisruptionBudgetAnnotation is BudgetOfMinMember where the controller is to keep a PodDisruptionBudget for the gang.
 	DisruptionBudgetAnnotation = "zonewise.dev/disruption-budget"
-	// RecoveryPolicyAnnotation is RecoveryEvict where the controller is to evict the bound members of a gang that stays bound in part.
-	RecoveryPolicyAnnotation = "zonewise.dev/recovery-policy"
 )
 
 // BudgetOfMinMember is the only value of DisruptionBudgetAnnotation: minMember members are to stay.
 const BudgetOfMinMember = "minMember"
-
-// RecoveryEvict is the only value of RecoveryPolicyAnnotation.
-const RecoveryEvict = "Evict"
-
-// FateOfBoundMembers says what happens to the bound members of a gang that stays bound in part. group is a PodGroup of
-// either API.
-func FateOfBoundMembers(group metav1.Object) string {
-	if group.GetAnnotations()[RecoveryPolicyAnnotation] == RecoveryEvict {
-		return "the bound members keep running until a ZoneRebalance evicts them"
-	}
-	return "the bound members keep running"
-}
 
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute

@@ -10,7 +10,6 @@ import (
 
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // mixedMembers describes differences between members that weaken a gang, or returns an empty string.
@@ -40,7 +39,7 @@ func (s *Server) partlyBoundNote(key types.NamespacedName, g *Gang) (kind, note 
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
-	return "stranded", note + "; " + podgroup.FateOfBoundMembers(g.Group)
+	return "stranded", note + "; the bound members keep running"
 }
 
 // depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty

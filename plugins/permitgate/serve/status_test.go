@@ -6,12 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
-
-	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // TestFailedPodsThatAreKept: a Job keeps its failed pods, and replaces them. A gang of three has failed only if too few
@@ -39,16 +34,4 @@ func TestFailedPodsThatAreKept(t *testing.T) {
 			require.Equal(t, tc.want, desiredStatus(v1alpha1.PodGroupStatus{}, 3, countPods(tc.pods), false, time.Now()).Phase)
 		})
 	}
-}
-
-// TestEventSaysWhoEvicts: the bound members keep running, unless the PodGroup asks for their eviction.
-func TestEventSaysWhoEvicts(t *testing.T) {
-	group := &v1alpha1.PodGroup{}
-	note := func() string {
-		_, note := (&Server{}).partlyBoundNote(types.NamespacedName{}, &Gang{Group: group, PartlyBound: true, Phase: gang.Queued})
-		return note
-	}
-	require.NotContains(t, note(), "ZoneRebalance")
-	group.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{podgroup.RecoveryPolicyAnnotation: podgroup.RecoveryEvict}}
-	require.Contains(t, note(), "the bound members keep running until a ZoneRebalance evicts them")
 }
