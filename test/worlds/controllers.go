@@ -24,7 +24,7 @@ const (
 	// evictedAfter is how long pods stay on a node that does not answer, or is gone.
 	evictedAfter = 40 * time.Second
 	// readyAfter is how long a pod that is bound needs to become ready.
-	readyAfter = 3 * time.Second
+	readyAfter = 20 * time.Second
 	// keptFor is how long a pod that has succeeded stays.
 	keptFor = time.Minute
 )

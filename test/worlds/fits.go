@@ -153,7 +153,7 @@ func (c *view) waiting(p *player) (units []unit) {
 	for i := range c.pods {
 		pod := &c.pods[i]
 		w := p.workloads[pod.Labels[workloadLabel]]
-		if w == nil || w.bindsFail || p.spreadByPolicy(w) {
+		if w == nil || p.fails(w) || p.spreadByPolicy(w) {
 			continue
 		}
 		switch {
@@ -228,7 +228,8 @@ func (u unit) ownsSlot(p *player) bool {
 	return u.owner != nil && slices.ContainsFunc(p.status(u.owner.Name).Zones, func(zone v1alpha1.ReservationZoneStatus) bool { return len(zone.Nodes) > 0 })
 }
 
-func (u unit) preempts() bool { return !u.workload.NeverPreempts }
+// preempts reports whether victims are looked for. For native gangs kube-scheduler does that behind a feature gate of its own, which is off.
+func (u unit) preempts() bool { return !u.workload.NeverPreempts && u.workload.Kind != NativeGang }
 
 // fits reports whether the unit fits now; with a priority, as if the pods of a lower one were gone that do not terminate.
 func (u unit) fits(c *view, above *int32) bool {

@@ -11,8 +11,12 @@ func New(seed uint64) World {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), zones: []string{"a", "b", "c"}}
 	g.world.Native = g.chance(25)
 	g.drawCluster()
-	for range 8 + g.IntN(20) {
-		g.step(g.drawChange())
+	for range 5 + g.IntN(15) {
+		if g.chance(25) {
+			g.drawPlot()
+		} else {
+			g.step(g.drawChange())
+		}
 		g.step(Wait{g.drawPause()})
 	}
 	return g.world
@@ -60,13 +64,21 @@ func (g *generator) drawPause() time.Duration {
 // drawCluster begins with nodes, and with a few objects in any order.
 func (g *generator) drawCluster() {
 	g.zones = g.zones[:1+g.IntN(3)]
-	size := pick(g, 2, 4, 4, 8)
+	size := pick(g, 2, 4, 4, 6)
 	for _, zone := range g.zones {
-		for range 1 + g.IntN(3) {
+		for range 1 + g.IntN(2) {
 			g.step(g.drawNode(zone, size))
 		}
 	}
-	for range 2 + g.IntN(4) {
+	if g.chance(40) {
+		g.step(g.drawWorkload())
+		g.step(g.drawReservation())
+		g.step(Wait{g.drawPause()})
+	}
+	if g.chance(65) {
+		g.step(g.drawFiller())
+	}
+	for range 1 + g.IntN(4) {
 		g.step(g.drawWorkload())
 		if g.chance(40) {
 			g.step(g.drawReservation())
@@ -76,6 +88,68 @@ func (g *generator) drawCluster() {
 		}
 		if g.chance(50) {
 			g.step(Wait{g.drawPause()})
+		}
+	}
+}
+
+// drawFiller draws a workload that wants about all room that there is: few promises matter in a cluster with room for everything.
+func (g *generator) drawFiller() Step {
+	room := -g.IntN(3)
+	for _, n := range g.nodes {
+		if n.Pool == "" {
+			room += n.CPU
+		}
+	}
+	w := Workload{Name: g.name("fill"), Kind: Deployment, Replicas: max(room, 1), CPU: 1, Priority: pick[int32](g, 0, 0, -10)}
+	if g.chance(20) {
+		w.Kind, w.Runs = Job, pick(g, time.Minute, 10*time.Minute)
+	}
+	g.workloads = append(g.workloads, w)
+	return Run{w}
+}
+
+// drawPlot draws a few steps that have to do with each other: the parts of a combination that single steps would hardly ever make.
+func (g *generator) drawPlot() {
+	kind := Gang
+	if g.world.Native && g.chance(70) {
+		kind = NativeGang
+	}
+	gang := Workload{Name: g.name("gang"), Kind: kind, Replicas: 2 + g.IntN(4), CPU: pick(g, 1, 1, 2), Priority: pick[int32](g, 0, 100)}
+	g.workloads = append(g.workloads, gang)
+	other, _ := among(g, g.workloads)
+	switch g.IntN(5) {
+	case 0: // a gang that owns slots, and fewer than it has members
+		g.step(Reserve{Reservation{
+			Name: g.name("r"), App: gang.Name, Slots: 1 + g.IntN(gang.Replicas), CPU: gang.CPU, Priority: gang.Priority, Guarantee: g.chance(50), Required: g.chance(30),
+		}})
+		g.step(Wait{g.drawPause()})
+		g.step(Run{gang})
+	case 1: // a gang that waits for long, and owners that come then
+		owner := Workload{Name: g.name("web"), Kind: Deployment, Replicas: 1 + g.IntN(2), CPU: 1}
+		g.step(Reserve{Reservation{Name: g.name("r"), App: owner.Name, Slots: owner.Replicas, CPU: 1, Guarantee: g.chance(50), Required: g.chance(30)}})
+		g.workloads = append(g.workloads, owner)
+		g.step(Run{gang})
+		g.step(Wait{pick(g, 6*time.Minute, 8*time.Minute)})
+		g.step(Run{owner})
+	case 2: // a victim that does not go
+		g.step(Stick{other.Name, g.IntN(6)})
+		gang.Priority = 100
+		g.step(Run{gang})
+	case 3: // a member that is never prepared
+		g.step(FailPreBind{gang.Name, g.IntN(gang.Replicas), pick(g, time.Second, 10*time.Minute)})
+		g.step(Run{gang})
+	case 4: // a rollout, and pods that wait for the room of its old replicas
+		owner := Workload{Name: g.name("web"), Kind: Deployment, Replicas: 2 + g.IntN(3), CPU: 1}
+		g.workloads = append(g.workloads, owner)
+		g.step(Run{owner})
+		g.step(Reserve{Reservation{Name: g.name("r"), App: owner.Name, Slots: 1 + g.IntN(2), CPU: 1, Guarantee: g.chance(30)}})
+		g.step(Wait{g.drawPause()})
+		g.step(RollOut{owner.Name})
+		for range 1 + g.IntN(5) {
+			small := Workload{Name: g.name("small"), Kind: kind, Replicas: 1, CPU: 1}
+			g.workloads = append(g.workloads, small)
+			g.step(Run{small})
+			g.step(Wait{pick(g, 0, time.Second, 3*time.Second, 10*time.Second)})
 		}
 	}
 }

@@ -108,7 +108,9 @@ func (w *workload) quorum() int {
 }
 
 // podName returns the name of a pod that has a number of its own.
-func (w *workload) podName(i int) string { return fmt.Sprintf("%s-%d", w.Name, i) }
+func (w *workload) podName(i int) string { return numbered(w.Name, i) }
+
+func numbered(workload string, i int) string { return fmt.Sprintf("%s-%d", workload, i) }
 
 // pod makes a pod of the workload.
 func (w *workload) pod(name string) *v1.Pod {

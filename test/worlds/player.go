@@ -214,14 +214,16 @@ func (p *player) rest() {
 	p.wait(settling)
 	p.atRest = true
 	before := p.cyclesSoFar()
-	if p.failsForEver() {
+	if p.fallsBackForLong() {
 		p.wait(restingLong)
 	} else {
 		p.wait(resting)
-		p.checkAttempts(before, resting)
+		if !p.failsForEver() {
+			p.checkAttempts(before, resting)
+		}
 	}
 	if p.failed() || p.failsForEver() {
-		return
+		return // what fails at a time is tried again at another
 	}
 	held, bound := p.heldByReservation(), p.boundPods()
 	p.restart()
@@ -229,14 +231,38 @@ func (p *player) rest() {
 	p.checkRestart(held, bound)
 }
 
-// failsForEver reports whether a fault of the history has no end.
-func (p *player) failsForEver() bool {
-	for _, w := range p.workloads {
-		if w.bindsFail {
+// fallsBackForLong reports whether preparations fail after a time in which others wait.
+func (p *player) fallsBackForLong() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, after := range p.breaks {
+		if after >= time.Minute {
 			return true
 		}
 	}
 	return false
+}
+
+// failsForEver reports whether a fault of the history has no end.
+func (p *player) failsForEver() bool {
+	for _, w := range p.workloads {
+		if p.fails(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// fails reports whether binds or preparations of a workload's pods fail without end.
+func (p *player) fails(w *workload) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for pod := range p.breaks {
+		if strings.HasPrefix(pod, w.Name+"-") {
+			return true
+		}
+	}
+	return w.bindsFail
 }
 
 func (p *player) changed() { p.changedAt = time.Now() }

@@ -309,11 +309,14 @@ func (s mortalSource) PatchStatus(ctx context.Context, before, after client.Obje
 	return s.Source.PatchStatus(ctx, before, after)
 }
 
+// keepers are the reasons of events with which a gang that waits for long begins to keep nodes or room from others.
+var keepers = []string{"GangKeepsNodes", "GangCollectsRoom"}
+
 // recorder notes when a gang begins to collect room.
 type recorder struct{ player *player }
 
 func (r recorder) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
-	if slices.Contains([]string{"GangCollectsRoom"}, reason) {
+	if slices.Contains(keepers, reason) {
 		r.player.collects.Store(true)
 	}
 }

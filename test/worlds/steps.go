@@ -79,7 +79,7 @@ type RefuseBinds struct {
 	Times    int
 }
 
-// FailPreBind has a pod of a workload, by the number in its name, fail to be prepared after a while, each time.
+// FailPreBind has a pod of a workload, by the number in its name, fail to be prepared after a while, each time. The workload may come later.
 type FailPreBind struct {
 	Workload string
 	Pod      int
@@ -167,14 +167,9 @@ func (s RefuseBinds) apply(p *player) {
 }
 
 func (s FailPreBind) apply(p *player) {
-	w := p.workloads[s.Workload]
-	if w == nil || s.Pod >= w.Replicas {
-		return
-	}
-	w.bindsFail = true
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.breaks[w.podName(s.Pod)] = s.After
+	p.breaks[numbered(s.Workload, s.Pod)] = s.After
 }
 
 var errRefused = errors.New("admission webhook \"worlds\" denied the request")
