@@ -18,16 +18,6 @@ var faults = map[string]World{
 		Wait{10 * time.Second},
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1, Priority: 100}},
 	}},
-	// It waited for the pod that does not go: VictimsGo.
-	"a victim does not go, and there is another": {Steps: []Step{
-		Add{Node{Name: "a1", Zone: "a", CPU: 2}},
-		Add{Node{Name: "b1", Zone: "b", CPU: 2}},
-		Run{Workload{Name: "fill", Kind: StatefulSet, Replicas: 2, CPU: 2}},
-		Wait{10 * time.Second},
-		Stick{"fill", 0},
-		Wait{time.Second},
-		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1, Priority: 100}},
-	}},
 	// Its nodes were taken for nearly all of the time: GangsHoldNothing.
 	"a member is never prepared": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
@@ -43,22 +33,6 @@ var faults = map[string]World{
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1}},
 		Wait{6 * time.Minute},
 		Run{Workload{Name: "web", Kind: Deployment, Replicas: 1, CPU: 1}},
-	}},
-	// The groups took the room of old replicas: FreedRoomIsSlots.
-	"a rollout in a full cluster beside native groups": {Native: true, Steps: []Step{
-		Add{Node{Name: "a1", Zone: "a", CPU: 6}},
-		Run{Workload{Name: "web", Kind: Deployment, Replicas: 4, CPU: 1}},
-		Wait{10 * time.Second},
-		Reserve{Reservation{Name: "r", App: "web", Slots: 2, Zones: []string{"a"}, CPU: 1}},
-		Wait{20 * time.Second},
-		RollOut{"web"},
-		Run{Workload{Name: "native0", Kind: NativeGang, Replicas: 1, CPU: 1}},
-		Wait{20 * time.Second},
-		Run{Workload{Name: "native1", Kind: NativeGang, Replicas: 1, CPU: 1}},
-		Wait{20 * time.Second},
-		Run{Workload{Name: "native2", Kind: NativeGang, Replicas: 1, CPU: 1}},
-		Wait{20 * time.Second},
-		Run{Workload{Name: "native3", Kind: NativeGang, Replicas: 1, CPU: 1}},
 	}},
 }
 
