@@ -21,6 +21,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -83,6 +84,7 @@ func TestOwnersAreNotBatched(t *testing.T) {
 	api.apply(reservation("r", "web", 1, nil))
 	shared := reservecache.NewShared(reservecache.WithSource(api))
 	fw := newFramework(t, shared, nil, nil)
+	leader.Of(t.Context(), fw).Cycle() // no command hands an election over
 	owner := st.MakePod().Namespace("default").Name("p").UID("p").Label("app", "web").Obj()
 	require.Eventually(t, func() bool { return fw.SignPod(t.Context(), owner) == nil }, time.Minute, time.Millisecond)
 
