@@ -176,10 +176,7 @@ func (c *view) waiting(p *player) (units []unit) {
 			u.owner = &r
 		}
 		if u.kind == "gang" {
-			u.need = u.workload.quorum() - c.boundOf(u.workload)
-			if u.need < 1 {
-				u.need = 1 // a member beyond the quorum
-			}
+			u.need = max(u.workload.quorum()-c.boundOf(u.workload), 1) // one if it is a member beyond the quorum
 		}
 	}
 	return slices.DeleteFunc(units, func(u unit) bool {

@@ -30,7 +30,6 @@ const (
 	VictimsGo          = "VictimsGo"          // a pod or a gang that would fit without pods of a lower priority does not wait
 	RestChangesNothing = "RestChangesNothing" // a restart at rest changes no decision
 	AttemptsAreBounded = "AttemptsAreBounded" // a cluster at rest causes few scheduling cycles
-	LedgerIsSnapshot   = "LedgerIsSnapshot"   // the ledger has what the API server has
 )
 
 // Limits of how long something that should happen may take.

@@ -133,7 +133,7 @@ func source(v reflect.Value) string {
 		}
 		return v.Type().Name() + "{" + strings.Join(fields, ", ") + "}"
 	case reflect.Int64:
-		if d, ok := v.Interface().(time.Duration); ok {
+		if d, ok := reflect.TypeAssert[time.Duration](v); ok {
 			return durationSource(d)
 		}
 		return fmt.Sprint(v.Int())

@@ -45,9 +45,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// asserted are the invariants that no world breaks, as far as is known.
-var asserted = []string{NoPanic, NoOvercommit, LedgerIsSnapshot}
-
 // TestWorlds plays a list of worlds, or those of the flags. One that fails is shrunk, and printed as Go source.
 func TestWorlds(t *testing.T) {
 	if *worldCount == 0 {
