@@ -31,8 +31,10 @@ type gangEntry struct {
 	unbound    int
 	// lostNodes are the nodes of bound members that the gang has lost and not replaced.
 	lostNodes map[string]struct{}
-	claimless int // how many wait for a claim that does not exist
-	nominated int // how many without a node are nominated in the API
+	// awaitedUntil is until when other gangs leave room for members that the PodGroup asks for and that do not exist.
+	awaitedUntil time.Time
+	claimless    int // how many wait for a claim that does not exist
+	nominated    int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
 	// woken is true if room has become free for which the gang is looked at again when its pause is over.
@@ -50,8 +52,9 @@ type gangEntry struct {
 
 	preempting *preemption // nil unless the gang preempts
 	// unnominated are members for which a preemption keeps nothing any more.
-	unnominated []*v1.Pod
-	searchAfter time.Time // before when it does not search for victims, because it has done so in vain; else zero
+	unnominated    []*v1.Pod
+	failedSearches int       // for victims, since one has found some
+	searchAfter    time.Time // before when it does not search for victims, because it has done so in vain; else zero
 }
 
 // member is a live pod of a gang.

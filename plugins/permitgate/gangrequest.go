@@ -34,6 +34,8 @@ type gangRequest struct {
 	// boundOn are the nodes of bound members, lostNodes those of members that a running gang has lost.
 	boundOn, lostNodes []string
 	members            map[types.UID]bool // all of them
+	// awaited is what spec.minResources asks for beyond the members' requests.
+	awaited []proposal.Amount
 	// neverPreempts is true if a member must not preempt.
 	neverPreempts bool
 }
@@ -51,7 +53,7 @@ func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangReque
 			req.victims = e.preempting.victims
 		}
 		req.proposal.Topology = proposal.Topology{Key: e.settings.topology.Key, Required: e.settings.topology.Required, Tried: e.tried}
-		req.boundOn = e.nodesInUse()
+		req.boundOn, req.awaited = e.nodesInUse(), e.awaited()
 		if req.running {
 			req.lostNodes = slices.Sorted(maps.Keys(e.lostNodes))
 		}

@@ -29,6 +29,7 @@ type gangs struct {
 	lackRoom       map[*gangEntry]struct{} // those that were refused for it
 	lackClaims     map[*gangEntry]struct{} // those with members whose claims do not exist
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
+	awaiting       map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
 	// roomLeft is called when a gang's round has ended without all of its members, for whose room other gangs may wait.
@@ -43,7 +44,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[types.NamespacedName](c)
 	return &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{},
+		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
 		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
 	}
 }
@@ -245,6 +246,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 	if !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
 		return false
 	}
-	delete(g.byKey, e.key) // it is in none of the sets
+	delete(g.byKey, e.key)
+	delete(g.awaiting, e) // it is in none of the other sets
 	return true
 }

@@ -215,13 +215,15 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 // groupSeen handles the current state of a PodGroup. A terminating one still counts: its finalizers may take
 // long, and no other can have its name meanwhile.
 func (f *eventHandlers) groupSeen(group *v1alpha1.PodGroup) {
-	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
+	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember), Awaits: len(group.Spec.MinResources) > 0}
 	spec.Timeout, _ = podgroup.TimeoutOf(group)
 	settings, revision := settingsOf(group)
 	spec.Revision = revision
 	f.gangs.change(podgroup.Key(group), func(e *gangEntry, now time.Time) {
+		if e.group == nil || e.group.UID != group.UID || e.settings.topology != settings.topology {
+			e.tried = nil
+		}
 		e.group, e.settings = group, settings
-		e.tried = nil
 		e.gang.SetGroup(spec, now)
 	})
 }

@@ -57,7 +57,7 @@ func (c *nodeClaim) keeps(node string) bool {
 
 // concerns reports whether a pod has to leave the gang its nodes.
 func (c *nodeClaim) concerns(pod *v1.Pod) bool {
-	if corev1.PodPriority(pod) > c.rank.Priority || ofDaemonSet(pod) {
+	if corev1.PodPriority(pod) > c.rank.Priority || comesBack(pod) {
 		return false
 	}
 	gang, ok := gangOf(pod)

@@ -220,6 +220,7 @@ func (p *PermitGate) gather(key types.NamespacedName, req *gangRequest, result *
 		if !e.gang.Gather(round, now) {
 			return
 		}
+		p.gangs.awaitMembersLocked(e, now)
 		if !result.planned() {
 			p.gangs.unplanned[e] = struct{}{}
 		}

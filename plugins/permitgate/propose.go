@@ -163,17 +163,3 @@ func (p *proposer) viewFor(req *gangRequest, nodes []fwk.NodeInfo) *clusterView 
 		promised: p.gangs.promisedTo(req, p.handle, p.nominations.nodes()),
 	}
 }
-
-// lackingResource describes the resource of which the cluster has too little for the PodGroup's minResources. What
-// members already take counts as free.
-func (p *proposer) lackingResource(req *gangRequest, v *clusterView) string {
-	return proposal.Shortage(req.settings.minResources, v, func(names []v1.ResourceName, total []int64) {
-		for _, info := range v.nodes {
-			for _, podInfo := range info.GetPods() {
-				if pod := podInfo.GetPod(); req.members[pod.UID] {
-					proposal.Add(total, names, proposal.Requests(pod))
-				}
-			}
-		}
-	})
-}

@@ -160,7 +160,7 @@ func (k *keeper) holdQuorum(req *gangRequest, view *clusterView, nodes []fwk.Nod
 }
 
 // yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for
-// those of DaemonSets. It implements proposal.Cluster.
+// those of DaemonSets and static pods. It implements proposal.Cluster.
 type yielding struct {
 	*clusterView
 	req *gangRequest
@@ -171,7 +171,7 @@ func (y *yielding) Free(i int, names []v1.ResourceName, into []int64) {
 	y.clusterView.Free(i, names, into)
 	for _, info := range y.nodes[i].GetPods() {
 		pod := info.GetPod()
-		if corev1.PodPriority(pod) > y.req.rank.Priority || ofDaemonSet(pod) || y.req.members[pod.UID] {
+		if corev1.PodPriority(pod) > y.req.rank.Priority || comesBack(pod) || y.req.members[pod.UID] {
 			continue
 		}
 		proposal.Add(into, names, proposal.Requests(pod))

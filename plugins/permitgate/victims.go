@@ -37,8 +37,8 @@ type victimSearch struct {
 // nodes that it gets by them. It returns false if there are none.
 func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gangRequest, result *proposalResult) (preempt.Result, bool) {
 	cause := result.refusal.Cause
-	may := v.enabled && !req.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable) && len(req.settings.minResources) == 0
-	began, allowed := time.Time{}, false
+	may := v.enabled && !req.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable)
+	began, allowed, failed := time.Time{}, false, 0
 	cleared := req.victimsGone(v.handle.SnapshotSharedLister().NodeInfos())
 	v.gangs.update(req.key, func(e *gangEntry, now time.Time) {
 		if e.preempting != nil && e.preempting.cleared && cleared {
@@ -46,6 +46,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 			e.endPreemption()
 			req.victims = nil
 		}
+		failed = e.failedSearches
 		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.preemptsFrom(v.delay))
 	})
 	if !allowed {
@@ -60,7 +61,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		GangOf:   v.gangOf(),
 		Now:      v.gangs.clock.Now,
 	}
-	s.Request.Start = v.start
+	s.Request.Start, s.DomainWindow = v.start, failed
 	r := s.Run(ctx)
 	if n := len(result.view.nodes); n > 0 {
 		v.start = (v.start + r.Looked) % n
@@ -70,8 +71,10 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		e.searchAfter = time.Time{}
 		if found {
 			e.beginPreemption(&r)
+			e.failedSearches = 0
 			return
 		}
+		e.failedSearches++
 		e.searchAfter = now.Add(searchPause(now.Sub(began), len(v.gangs.failedSearches)+1))
 	})
 	return r, found
@@ -106,17 +109,20 @@ func (v *victimSearch) begin(ctx context.Context, key types.NamespacedName, r *p
 	nominate(klog.FromContext(ctx), v.handle, kept) // until the API shows it
 }
 
-// mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets would come back.
+// mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets and of the kubelet itself would come back.
 func (v *victimSearch) mayEvict(req *gangRequest, pod *v1.Pod) bool {
 	if corev1.PodPriority(pod) >= req.rank.Priority || req.members[pod.UID] || v.preemptor.IsVictim(pod.UID) {
 		return false
 	}
-	return !ofDaemonSet(pod)
+	return !comesBack(pod)
 }
 
-// ofDaemonSet reports whether a pod belongs to a DaemonSet: its owner reference says so, which anyone can write, and
-// its node affinity names one node.
-func ofDaemonSet(pod *v1.Pod) bool {
+// comesBack reports whether another pod comes to the node when this one is deleted: it is the mirror of a static pod, or
+// belongs to a DaemonSet. Its owner reference says so, which anyone can write, and its node affinity names one node.
+func comesBack(pod *v1.Pod) bool {
+	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
 		return false

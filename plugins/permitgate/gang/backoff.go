@@ -6,7 +6,7 @@ import "time"
 func (g *Gang) rollBack(r Rollback, now time.Time) {
 	took := g.heldFor(now)
 	if g.round != nil {
-		took = max(took, min(now.Sub(g.round.since), g.timeout()))
+		took = max(took, min(now.Sub(g.round.since), g.Timeout()))
 	}
 	g.rollBackFor(r, roundPause*took, now)
 }

@@ -199,7 +199,7 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 		return false, ReasonQueued, "waits until the gang is admitted"
 	}
 	if g.count[memberWaiting] == 0 {
-		g.round.deadline = now.Add(g.timeout())
+		g.round.deadline = now.Add(g.Timeout())
 	}
 	g.noteStep(now)
 	g.move(m, memberWaiting)
@@ -214,7 +214,7 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 // lacksOnlyOne reports whether one more member completes the quorum while none waits: that member
 // needs no other's consent, and no other needs its.
 func (g *Gang) lacksOnlyOne() bool {
-	return g.releasedOrLater() == g.spec.MinMember-1 && g.count[memberWaiting] == 0
+	return g.releasedOrLater() == g.spec.MinMember-1 && g.count[memberWaiting] == 0 && (g.spec.MinMember > 1 || !g.spec.Awaits)
 }
 
 // lacksOneBind reports whether the bind of one more member makes the gang whole.

@@ -31,7 +31,7 @@ type gate struct {
 func (g *Gang) beginNative(now time.Time) {
 	g.rounds++
 	clear(g.rehearsals)
-	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout())}
+	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.Timeout())}
 	g.noteStep(now)
 	for _, m := range g.members {
 		if m.state == memberIdle && !m.refused {

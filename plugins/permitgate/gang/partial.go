@@ -28,7 +28,7 @@ func (g *Gang) settleRecovery(now time.Time) {
 // was bound in part before, have time for a round of their own.
 func (g *Gang) strandedAt() time.Time {
 	at := g.partialSince.Add(g.config.RecoveryTimeout)
-	if own := g.readySince.Add(min(g.config.RecoveryTimeout, g.timeout())); g.phase != Pending && own.After(at) {
+	if own := g.readySince.Add(min(g.config.RecoveryTimeout, g.Timeout())); g.phase != Pending && own.After(at) {
 		return own
 	}
 	return at

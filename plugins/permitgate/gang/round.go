@@ -87,7 +87,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	g.admitted = false
 	clear(g.rehearsals)
 	g.round = &round{
-		id: g.rounds, since: now, deadline: now.Add(g.timeout()), idle: idle,
+		id: g.rounds, since: now, deadline: now.Add(g.Timeout()), idle: idle,
 		firsts: map[types.UID]struct{}{}, restAt: now.Add(firstsLimit),
 	}
 	g.noteStep(now)

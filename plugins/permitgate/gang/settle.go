@@ -52,8 +52,8 @@ func (g *Gang) reachable() int {
 	return g.round.idle + g.count[memberWaiting] + g.releasedOrLater()
 }
 
-// timeout is how long the first waiting member waits for the quorum.
-func (g *Gang) timeout() time.Duration {
+// Timeout is how long the first waiting member waits for the quorum.
+func (g *Gang) Timeout() time.Duration {
 	if g.spec != nil && g.spec.Timeout > 0 {
 		return g.spec.Timeout
 	}
@@ -201,7 +201,7 @@ func (g *Gang) settleRound(now time.Time) {
 		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
 			g.rollBack(Rollback{
 				Cause:  CauseTimeout,
-				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, g.timeout()),
+				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, g.Timeout()),
 			}, now)
 			g.phase = Backoff
 			return

@@ -122,6 +122,9 @@ type Spec struct {
 	MinMember int
 	// Timeout is how long the first waiting member waits for the quorum; 0 means the Config's.
 	Timeout time.Duration
+	// Awaits says that the gang asks for room for members that may not exist yet, so that its first one needs a proposal
+	// even if it is the only one of the quorum.
+	Awaits bool
 	// Revision stands for everything else of the PodGroup that a proposal depends on.
 	Revision string
 }

@@ -261,8 +261,8 @@ func (p *Preemptor) advance(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	if !p.Clock.Now().Before(op.deadline) {
-		late := slices.Concat(unasked, evicted)
-		p.giveUp(ctx, op, fmt.Sprintf("%d victims had not left their nodes in time", len(late)+len(leaving)), late, false)
+		late := slices.Concat(unasked, evicted, leaving)
+		p.giveUp(ctx, op, fmt.Sprintf("%d victims had not left their nodes in time", len(late)), late, false)
 		return
 	}
 	p.agenda.AddAt(key, op.deadline)

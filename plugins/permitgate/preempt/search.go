@@ -66,6 +66,8 @@ type Search struct {
 	// GangOf returns a pod's gang, the same for all of its members; nil if it is in none that keeps members.
 	GangOf  func(pod *v1.Pod) *Gang
 	Budgets []*policyv1.PodDisruptionBudget
+	// DomainWindow is the number of the domainLimit domains, in their order, in which victims are looked for.
+	DomainWindow int
 	// Now is the clock of the search's limits of time.
 	Now func() time.Time
 
@@ -366,8 +368,8 @@ func (s *Search) clearedRequest() proposal.Request {
 	return r
 }
 
-// domains lists the nodes of the domains that could hold the gang without the candidates: of those that lack the least, and of at most
-// domainLimit.
+// domains lists the nodes of the domains that could hold the gang without the candidates, and have some: of at most domainLimit, of those that
+// lack the least unless these have been looked at before.
 func (s *Search) domains() (nodes [][]int) {
 	if s.Request.Topology.Key == "" {
 		return nil
@@ -376,11 +378,16 @@ func (s *Search) domains() (nodes [][]int) {
 	for _, d := range proposal.Domains(s.Request) {
 		fit[d.Name] = d.Bound
 	}
-	domains := slices.DeleteFunc(proposal.Domains(s.clearedRequest()), func(d proposal.Domain) bool { return d.Bound < s.Request.Need })
+	domains := slices.DeleteFunc(proposal.Domains(s.clearedRequest()), func(d proposal.Domain) bool {
+		return d.Bound < s.Request.Need || !slices.ContainsFunc(d.Nodes, func(i int) bool { return len(s.sites[i].candidates) > 0 })
+	})
 	slices.SortStableFunc(domains, func(a, b proposal.Domain) int {
 		return cmp.Or(cmp.Compare(fit[b.Name], fit[a.Name]), cmp.Compare(a.Name, b.Name))
 	})
 	usable := sets.New(s.usable...)
+	if windows := (len(domains) + domainLimit - 1) / domainLimit; windows > 1 {
+		domains = domains[s.DomainWindow%windows*domainLimit:]
+	}
 	for _, d := range domains[:min(len(domains), domainLimit)] {
 		nodes = append(nodes, slices.DeleteFunc(d.Nodes, func(i int) bool { return !usable.Has(i) }))
 	}

@@ -206,18 +206,6 @@ func TestSignatureHasSelectedLabels(t *testing.T) {
 	}
 }
 
-func TestShortage(t *testing.T) {
-	c := &cluster{}
-	c.add(2, 10)
-	c.add(-1, 10)
-	own := func(_ []v1.ResourceName, total []int64) { total[0] += 500 }
-	require.Empty(t, proposal.Shortage(nil, c, own))
-	list := newPod(2).Spec.Containers[0].Resources.Requests
-	require.Empty(t, proposal.Shortage(list, c, own))
-	list = newPod(3).Spec.Containers[0].Resources.Requests
-	require.Equal(t, "cpu: 3 wanted, 2500m free in the cluster", proposal.Shortage(list, c, own))
-}
-
 // BenchmarkMake is what a scout's cycle pays: gangs of 3 and 500 on 5,000 nodes that are half full, and one that no
 // room is found for.
 func BenchmarkMake(b *testing.B) {

@@ -3,13 +3,8 @@ package proposal
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-
-	v1 "k8s.io/api/core/v1"
-
-	"zonewise.dev/internal/amount"
 )
 
 const (
@@ -131,29 +126,4 @@ func Short(reasons []Reason) string {
 func distinct(words []string) []string {
 	slices.Sort(words)
 	return slices.Compact(words)
-}
-
-// Shortage describes the resource of which a cluster has too little for a PodGroup's minResources, or returns an empty
-// string. What the gang's own members take counts as free: own adds it to the totals of the named resources, in the
-// units of Cluster.Free.
-func Shortage(minResources v1.ResourceList, cluster Cluster, own func(names []v1.ResourceName, total []int64)) string {
-	if len(minResources) == 0 {
-		return ""
-	}
-	names := slices.Sorted(maps.Keys(minResources))
-	total, free := make([]int64, len(names)), make([]int64, len(names))
-	for i := range cluster.Len() {
-		cluster.Free(i, names, free)
-		for j := range names {
-			total[j] = min(Unlimited, total[j]+max(0, free[j]))
-		}
-	}
-	own(names, total)
-	for j, name := range names {
-		quantity := minResources[name]
-		if amount.Of(name, quantity) > total[j] {
-			return string(name) + ": " + quantity.String() + " wanted, " + amount.Quantity(name, total[j]).String() + " free in the cluster"
-		}
-	}
-	return ""
 }
