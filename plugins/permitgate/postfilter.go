@@ -14,6 +14,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 // PostFilter is called when a member fits on none of the nodes that it was tried on. If these were the proposed ones,
@@ -31,26 +32,28 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
 	hinted := a != nil && len(a.hinted) > 0
-	mayPreempt, failed := false, gang.Rollback{}
+	mayPreempt, preempted, failed := false, false, gang.Rollback{}
 	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
 		e.plan.addCost(a, now)
-		round, packed, preempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.preempted
+		round, packed, onPreempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.preempted
 		mayPreempt = e.gang.Unschedulable(pod.UID, hinted, detail, reason, now)
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
 		pause, idle := gatherPauses(e.plan.cost, len(p.gangs.lackRoom)+1)
 		e.gang.PauseAtLeast(pause, idle, now)
-		if preempted { // the filters refuse what a search took for room: it asks about one member's devices at a time
-			e.searchAfter = now.Add(searchAtMost)
-		}
+		preempted = onPreempted
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
 			e.awaitsHint = failed.Cause == gang.CauseUnschedulable && failed.Member == pod.UID && e.membersAlike()
 		}
 	})
 	p.nominateAgain(a)
+	if preempted && p.hasRoom(ctx, state, key, pod) {
+		// The filters refuse what a search took for room: it asks about one member's devices at a time.
+		p.gangs.update(key, func(e *gangEntry, now time.Time) { e.searchAfter = now.Add(searchAtMost) })
+	}
 	if failed.Cause == gang.CauseUnschedulable {
 		p.preempt(ctx, state, key, pod, failed)
 	}
@@ -63,6 +66,21 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		hintedMembers.WithLabelValues("refused").Inc()
 	}
 	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
+}
+
+// hasRoom reports whether a node has room for a member, as far as the proposal knows: otherwise another pod has taken it.
+func (p *PermitGate) hasRoom(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod) bool {
+	req, result := p.proposer.requestAfterFailure(ctx, state, key, pod)
+	if result.view == nil || len(req.proposal.Classes) == 0 {
+		return false
+	}
+	bound := proposal.NewBound(req.proposal)
+	for i := range result.view.nodes {
+		if bound.Node(result.view, i) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // noteKeptOff remembers a pod that found no node because a gang keeps some, the end of which is no event for the pod.
