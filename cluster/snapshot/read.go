@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,7 +74,7 @@ func (r *reader) readKind(ctx context.Context, k Kind) error {
 	})
 	list, _, err := pages.List(ctx, metav1.ListOptions{Limit: pageSize})
 	lack := Missing{Resource: k.Resource, Reason: string(watcher.RefusalOf(err))}
-	if apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) {
+	if err != nil && lack.Reason == "" && ctx.Err() == nil {
 		lack.Reason, lack.Detail = Unreadable, message.OneLine(err)
 	}
 	if err != nil && (lack.Reason == "" || k.Needed) {

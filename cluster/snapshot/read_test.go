@@ -2,12 +2,15 @@ package snapshot_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,4 +69,38 @@ func TestReadTakesAllPages(t *testing.T) {
 	require.Len(t, names, 2500, "a list that has to begin again has nothing twice")
 	require.GreaterOrEqual(t, most, 2500)
 	require.Empty(t, s.Missing)
+}
+
+// failing is an API server that fails for one kind.
+type failing struct {
+	client.Client
+	on  client.ObjectList
+	err error
+}
+
+func (f *failing) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if reflect.TypeOf(list) == reflect.TypeOf(f.on) {
+		return f.err
+	}
+	return nil
+}
+
+// One optional kind that fails, however it fails, makes the answer partial and ends nothing.
+func TestAnOptionalKindThatFails(t *testing.T) {
+	for name, err := range map[string]error{
+		"an internal error": apierrors.NewInternalError(errors.New("conversion webhook")),
+		"unavailable":       apierrors.NewServiceUnavailable("etcd"),
+		"a timeout":         apierrors.NewTimeoutError("request did not complete", 0),
+		"too many requests": apierrors.NewTooManyRequestsError("later"),
+		"the client's own":  fmt.Errorf("Get https://x: %w", context.DeadlineExceeded),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, got := snapshot.Read(t.Context(), &failing{on: &schedulingv1.PriorityClassList{}, err: err}, nil)
+			require.NoError(t, got, "a kind that is not needed ends nothing")
+			require.Len(t, s.Missing, 1)
+			require.Equal(t, snapshot.Unreadable, s.Missing[0].Reason)
+		})
+		_, got := snapshot.Read(t.Context(), &failing{on: &corev1.PodList{}, err: err}, nil)
+		require.ErrorIs(t, got, err, "no answer without pods")
+	}
 }

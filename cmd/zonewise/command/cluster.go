@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the auth providers of kubeconfigs that kubectl takes
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -130,7 +131,7 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 				return nil, err
 			}
 			defer s.Close()
-			return explain.Explain(ctx, x.census, s, p, eventsOf(ctx, x.client, namespace, schema.GroupKind{Kind: "Pod"}, name))
+			return explain.Explain(ctx, x.census, s, p, eventsOf(ctx, x.client, namespace, schema.GroupKind{Kind: "Pod"}, name, p.UID))
 		}
 		for _, p := range snapshot.List[*corev1.Pod](x.census.Snapshot) {
 			if p.Namespace == namespace && p.Name == name {
@@ -152,7 +153,7 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 		switch len(found) {
 		case 0:
 		case 1:
-			return explain.Gang(ctx, x.census, x.options, found[0].Key, eventsOf(ctx, x.client, namespace, groupKindOf(found[0]), name))
+			return explain.Gang(ctx, x.census, x.options, found[0].Key, eventsOf(ctx, x.client, namespace, groupKindOf(found[0]), name, ""))
 		default:
 			return nil, program.Usage(fmt.Errorf("there are two PodGroups %s in namespace %s: want %s/%s or %s/%s", name, namespace, crdGroup, name, nativeGroup, name))
 		}
@@ -200,8 +201,8 @@ func groupKindOf(g *census.Gang) schema.GroupKind {
 }
 
 // eventsOf reads the events about an object, whatever version of its API they name. Without the permission the rest is
-// still explained.
-func eventsOf(ctx context.Context, c client.Client, namespace string, kind schema.GroupKind, name string) []eventsv1.Event {
+// still explained. With a uid, events of a former object of that name are left out.
+func eventsOf(ctx context.Context, c client.Client, namespace string, kind schema.GroupKind, name string, uid types.UID) []eventsv1.Event {
 	if c == nil {
 		return nil // a snapshot has no events
 	}
@@ -215,6 +216,6 @@ func eventsOf(ctx context.Context, c client.Client, namespace string, kind schem
 		return []eventsv1.Event{{Reason: "note", Note: note}}
 	}
 	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool {
-		return e.Regarding.GroupVersionKind().Group != kind.Group
+		return e.Regarding.GroupVersionKind().Group != kind.Group || uid != "" && e.Regarding.UID != uid
 	})
 }

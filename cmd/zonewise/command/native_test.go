@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -77,4 +78,25 @@ func TestEventsOfPodGroupsOfBothAPIs(t *testing.T) {
 	}
 	require.Equal(t, []string{"PodGroup of scheduling.x-k8s.io/v1alpha1"}, said(crdGroup))
 	require.ElementsMatch(t, []string{"PodGroup of scheduling.k8s.io/v1beta1", "PodGroup of scheduling.k8s.io/v1"}, said(nativeGroup))
+}
+
+// A StatefulSet's pod has the name of the pod before it, whose events the API server keeps for an hour.
+func TestEventsOfAFormerPod(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "8", "8Gi")
+	p := c.Pod("db-0", "", clitest.Plain("9", "1Gi"), nil)
+	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme).
+		WithIndex(&eventsv1.Event{}, "regarding.kind", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Kind} }).
+		WithIndex(&eventsv1.Event{}, "regarding.name", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Name} })
+	for note, uid := range map[string]types.UID{"of the pod before": "former", "of this pod": p.UID} {
+		builder.WithObjects(&eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "e-" + string(uid)}, Reason: "Said", Note: note,
+			Regarding: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: uid},
+		})
+	}
+	x := &explanation{census: census.Take(c.Snapshot), client: builder.Build()}
+	r, err := x.explainSubject(t.Context(), "pod", p.Namespace, p.Name)
+	require.NoError(t, err)
+	require.Len(t, r.Said, 1)
+	require.Equal(t, "of this pod", r.Said[0].Words, "events are the pod's by its UID, not by its name")
 }

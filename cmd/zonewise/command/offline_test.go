@@ -233,3 +233,16 @@ func TestAsAPluginOfKubectl(t *testing.T) {
 	_, out, _ = zonewise(t.Context(), "status", "--help")
 	require.Contains(t, out, "\n  zonewise status [flags]")
 }
+
+// kubectl takes kubeconfigs whose user names an auth provider, and so must we.
+func TestAKubeconfigWithOIDC(t *testing.T) {
+	file := kubeconfigFor(t, "https://127.0.0.1:1")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	provider := `{auth-provider: {name: oidc, config: {client-id: x, idp-issuer-url: "https://idp.example.com", id-token: "a.b.c", refresh-token: r}}}`
+	require.Contains(t, string(data), "{token: t}")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(data), "{token: t}", provider, 1)), 0o600))
+	code, _, errs := zonewise(t.Context(), "status", "--kubeconfig", file)
+	require.Equal(t, program.Failed, code)
+	require.NotContains(t, errs, "no Auth Provider found")
+}

@@ -32,7 +32,9 @@ type Report struct {
 	Gang *GangReport        `json:"gang,omitempty"`
 	Zone []ZoneFit          `json:"zones,omitempty"`
 	Said []SchedulerMessage `json:"schedulerSaid,omitempty"`
-	Next []string           `json:"whatWouldLetItGo,omitempty"`
+	// Autoscalers is what Cluster Autoscaler and Karpenter said about the pod.
+	Autoscalers []SchedulerMessage `json:"autoscalersSaid,omitempty"`
+	Next        []string           `json:"whatWouldLetItGo,omitempty"`
 	// Moves is what ZoneRebalances say about the pod.
 	Moves []string `json:"moves,omitempty"`
 	Gaps  []string `json:"notes,omitempty"`
@@ -70,7 +72,9 @@ type SchedulerMessage struct {
 func Explain(
 	ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event,
 ) (*Report, error) {
-	r := &Report{Pod: describe(c, s, p), Said: schedulerMessages(p.Pod, events), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
+	r := &Report{Pod: describe(c, s, p), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
+	bySchedulers, byAutoscalers := splitByReporter(events, append(s.Profiles(), r.Pod.Scheduler))
+	r.Said, r.Autoscalers = schedulerMessages(p.Pod, bySchedulers), schedulerMessages(nil, byAutoscalers)
 	if key := c.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))
 	}
@@ -135,7 +139,25 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 	return d
 }
 
-// schedulerMessages collects the scheduler's own words, newest first.
+// autoscalers are the reporters of Cluster Autoscaler's and Karpenter's events.
+var autoscalers = []string{"cluster-autoscaler", "karpenter"}
+
+// splitByReporter returns a pod's events that the named schedulers have reported, and those of autoscalers. All other
+// components' events, the kubelet's above all, are left out. An event without a reporter counts as the schedulers'.
+func splitByReporter(events []eventsv1.Event, schedulers []string) (bySchedulers, byAutoscalers []eventsv1.Event) {
+	for _, e := range events {
+		reporter := cmp.Or(e.ReportingController, e.DeprecatedSource.Component)
+		switch {
+		case slices.Contains(autoscalers, reporter):
+			byAutoscalers = append(byAutoscalers, e)
+		case reporter == "" || slices.Contains(schedulers, reporter):
+			bySchedulers = append(bySchedulers, e)
+		}
+	}
+	return bySchedulers, byAutoscalers
+}
+
+// schedulerMessages collects what the events say, newest first, and the refusal in the pod's condition, if a pod is given.
 func schedulerMessages(pod *corev1.Pod, events []eventsv1.Event) []SchedulerMessage {
 	var out []SchedulerMessage
 	for i := range events {
@@ -210,7 +232,7 @@ func (e *examination) addSteps(ctx context.Context) error {
 	r := e.report
 	if fit := len(e.answer.FittingNodes()); fit > 0 {
 		if r.Gang == nil || r.Gang.Missing == 0 {
-			r.Next = append(r.Next, noChangeNeeded(fit, r.Said, e.pod.Spec.SchedulerName))
+			r.Next = append(r.Next, noChangeNeeded(fit, r.Said, r.Pod.Scheduler))
 		}
 		return nil
 	}
@@ -223,7 +245,7 @@ func (e *examination) addSteps(ctx context.Context) error {
 func noChangeNeeded(fit int, said []SchedulerMessage, scheduler string) string {
 	step := fmt.Sprintf("no change is needed: %d nodes would take it. ", fit)
 	if len(said) == 0 {
-		return step + fmt.Sprintf("No scheduler has reported on it: is a scheduler called %q running?", cmp.Or(scheduler, corev1.DefaultSchedulerName))
+		return step + fmt.Sprintf("No scheduler has reported on it: is a scheduler called %q running?", scheduler)
 	}
 	return step + "What the scheduler said is about its last attempt; it tries again when something changes, and every 5 minutes"
 }

@@ -84,7 +84,7 @@ func TestWhatWouldLetItGo(t *testing.T) {
 		want  []string
 	}{
 		{"a scheduler", plain(func(p *corev1.Pod) { p.Spec.SchedulerName = "zonewize" }), []string{
-			`No scheduler has reported on it: is a scheduler called "default-scheduler" running?`,
+			`No scheduler has reported on it: is a scheduler called "zonewize" running?`,
 		}},
 		{"time", plain(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1"}}
@@ -340,4 +340,35 @@ func TestMoves(t *testing.T) {
 	require.Equal(t, []string{"ZoneRebalance services: pods of its workload stay in zone a: its replacement would wait"}, pod(t, c, first.Name).Moves)
 	r.Status.Stays = nil
 	require.Empty(t, pod(t, c, first.Name).Moves)
+}
+
+// Events of kubelets and of other controllers are not what the scheduler said, however new they are.
+func TestEventsByReporter(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "8", "8Gi")
+	c.Pod("p", "node-a", clitest.Plain("1", "1Gi"), nil)
+	var events []eventsv1.Event
+	for i, e := range [][2]string{
+		{"Scheduled", "default-scheduler"}, {"NotTriggerScaleUp", "cluster-autoscaler"}, {"Nominated", "karpenter"},
+		{"Pulling", "kubelet"}, {"Pulled", "kubelet"}, {"Created", "kubelet"}, {"Started", "kubelet"}, {"BackOff", "kubelet"},
+		{"SuccessfulAttachVolume", "attachdetach-controller"},
+	} {
+		event := eventsv1.Event{Reason: e[0], Note: "of " + e[1], EventTime: metav1.NewMicroTime(clitest.Now.Add(time.Duration(i-20) * time.Second))}
+		if i%2 == 0 {
+			event.ReportingController = e[1]
+		} else {
+			event.DeprecatedSource.Component = e[1] // by the core API's recorder
+		}
+		events = append(events, event)
+	}
+	r := pod(t, c, "p", events...)
+	reasons := func(messages []explain.SchedulerMessage) (all []string) {
+		for _, m := range messages {
+			all = append(all, m.Reason)
+		}
+		return all
+	}
+	require.Equal(t, []string{"Scheduled"}, reasons(r.Said), "only the scheduler is quoted as the scheduler")
+	require.Equal(t, []string{"Nominated", "NotTriggerScaleUp"}, reasons(r.Autoscalers), "autoscalers have their own list")
+	require.Contains(t, text(t, r, 0), "What the autoscaler said")
 }

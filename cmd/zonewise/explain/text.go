@@ -31,19 +31,8 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 		}
 	}
 	r.writeZones(p)
-	if len(r.Said) > 0 {
-		p.Title("What the scheduler said")
-		for _, s := range r.Said {
-			ago := ""
-			if !s.At.IsZero() {
-				ago = ", " + now.Sub(s.At).Round(time.Second).String() + " ago"
-			}
-			if s.Count > 1 {
-				ago += fmt.Sprintf(", %d times", s.Count)
-			}
-			p.Item(2, show.Plain, "%s%s: %s", s.Reason, ago, s.Words)
-		}
-	}
+	writeMessages(p, "What the scheduler said", r.Said, now)
+	writeMessages(p, "What the autoscaler said", r.Autoscalers, now)
 	if len(r.Next) > 0 {
 		p.Title("What would help")
 		for _, step := range r.Next {
@@ -143,5 +132,22 @@ func (r *Report) writeZones(p *show.Page) {
 		for _, o := range z.Obstacles {
 			p.Item(2, show.Plain, "%s (%s): %s", show.Plural(o.Nodes, "node"), o.Plugin, o.Words)
 		}
+	}
+}
+
+// writeMessages writes conditions and events under a title, with their ages. Without messages it writes nothing.
+func writeMessages(p *show.Page, title string, messages []SchedulerMessage, now time.Time) {
+	if len(messages) > 0 {
+		p.Title("%s", title)
+	}
+	for _, s := range messages {
+		ago := ""
+		if !s.At.IsZero() {
+			ago = ", " + now.Sub(s.At).Round(time.Second).String() + " ago"
+		}
+		if s.Count > 1 {
+			ago += fmt.Sprintf(", %d times", s.Count)
+		}
+		p.Item(2, show.Plain, "%s%s: %s", s.Reason, ago, s.Words)
 	}
 }

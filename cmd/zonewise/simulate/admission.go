@@ -58,12 +58,15 @@ func (a *admission) addRule(obj client.Object) {
 
 // admitPod returns what the API server makes of a pod, or why it refuses it.
 func (a *admission) admitPod(pod *corev1.Pod) (*corev1.Pod, error) {
-	priority, err := a.priority(&pod.Spec)
+	priority, policy, err := a.priority(&pod.Spec)
 	if err != nil {
 		return nil, err
 	}
 	apiv1.SetObjectDefaults_Pod(pod) // missing requests are set to the limits, and so on
 	pod.Spec.Priority = priority
+	if policy != nil {
+		pod.Spec.PreemptionPolicy = policy
+	}
 	internal := &core.Pod{}
 	if err := apiv1.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
 		return nil, err
@@ -121,23 +124,24 @@ func (a *admission) applyRuntimeClass(pod *corev1.Pod, internal *core.Pod) error
 	return err
 }
 
-// priority returns the priority that the API server would give a pod.
-func (a *admission) priority(spec *corev1.PodSpec) (*int32, error) {
+// priority returns the priority that the API server would give a pod, and its class' preemption policy (nil if the class
+// has none), as admitPod of upstream's Priority plugin.
+func (a *admission) priority(spec *corev1.PodSpec) (*int32, *corev1.PreemptionPolicy, error) {
 	if spec.Priority != nil {
-		return spec.Priority, nil
+		return spec.Priority, nil, nil
 	}
 	name := spec.PriorityClassName
 	for _, class := range a.classes {
 		if class.Name == name || name == "" && class.GlobalDefault {
-			return &class.Value, nil
+			return &class.Value, class.PreemptionPolicy, nil
 		}
 	}
 	resource, _ := kinds.ResourceOf(&schedulingv1.PriorityClass{})
 	switch {
 	case name == "":
-		return ptr.To[int32](0), nil
+		return ptr.To[int32](0), nil, nil
 	case !a.snapshot.Has(resource.String()):
-		return nil, fmt.Errorf("priorityClassName %q: the cluster's PriorityClasses could not be read; with spec.priority in the file they are not needed", name)
+		return nil, nil, fmt.Errorf("priorityClassName %q: the cluster's PriorityClasses could not be read; with spec.priority in the file they are not needed", name)
 	}
-	return nil, fmt.Errorf("the cluster has no priorityClassName %q", name)
+	return nil, nil, fmt.Errorf("the cluster has no priorityClassName %q", name)
 }

@@ -21,7 +21,7 @@ func (p *parser) applyNativeGroup(group *kinds.NativePodGroup) error {
 		p.leaveOut(fmt.Sprintf("PodGroup %s/%s is left out: the cluster has no PodGroups of scheduling.k8s.io, or they could not be read", group.Namespace, group.Name))
 		return nil
 	}
-	priority, err := p.admission.priority(&corev1.PodSpec{Priority: group.Spec.Priority, PriorityClassName: group.Spec.PriorityClassName})
+	priority, _, err := p.admission.priority(&corev1.PodSpec{Priority: group.Spec.Priority, PriorityClassName: group.Spec.PriorityClassName})
 	if err != nil {
 		return fmt.Errorf("PodGroup %s: %w", group.Name, err)
 	}

@@ -557,3 +557,23 @@ func TestProgressEndsAtTheEnd(t *testing.T) {
 	require.Equal(t, result.Displaced, last.Bound)
 	require.Zero(t, last.Waiting)
 }
+
+// The API server gives a pod its class' preemption policy too: a class that never preempts evicts no pod for its own.
+func TestAClassThatNeverPreempts(t *testing.T) {
+	for policy, evicted := range map[corev1.PreemptionPolicy]int{corev1.PreemptNever: 0, corev1.PreemptLowerPriority: 1} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := clitest.New()
+			c.Node("node-a", "a", "2", "8Gi")
+			c.Deployment("low", 1, "2", "1Gi", nil)("node-a")
+			c.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "batch"}, Value: 1000, PreemptionPolicy: &policy})
+			w, err := ParseWorkload("f", strings.NewReader(`
+apiVersion: v1
+kind: Pod
+metadata: {name: new}
+spec: {priorityClassName: batch, containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
+`), clitest.Namespace, 1, c.Snapshot)
+			require.NoError(t, err)
+			require.Equal(t, evicted, run(t, c, &Scenario{Added: w}).Evicted, "pods that the scheduler would preempt")
+		})
+	}
+}
