@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"time"
+
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/crd"
@@ -41,6 +43,13 @@ func WithClock(c clock.WithTicker) Option {
 		o.zoneSpread = append(o.zoneSpread, zonespread.WithClock(c))
 		o.reserveCache = append(o.reserveCache, reservecache.WithClock(c))
 		o.permitGate = append(o.permitGate, permitgate.WithClock(c))
+	}
+}
+
+// WithPodBackoff tells the plugins the backoff of pods, for a scheduler that does not publish its configuration.
+func WithPodBackoff(initial, longest time.Duration) Option {
+	return func(o *options) {
+		o.zoneSpread = append(o.zoneSpread, zonespread.WithPodBackoff(initial, longest))
 	}
 }
 

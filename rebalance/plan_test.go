@@ -1,7 +1,6 @@
 package rebalance_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
-	"zonewise.dev/plugins/zonespread/policy"
 	"zonewise.dev/rebalance"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
@@ -266,17 +264,6 @@ func TestPlan(t *testing.T) {
 				}), "a", "a", "a", "b")
 			},
 			moves: []string{"a c"},
-		},
-		{
-			name: "a policy that is one too many in its namespace does not apply",
-			cluster: func(c *clitest.Cluster) {
-				for i := range policy.NamespaceLimit {
-					c.Policy(fmt.Sprint("older-", i), nil)
-				}
-				younger := c.Policy("web", nil)
-				younger.CreationTimestamp = metav1.NewTime(clitest.Now)
-				deploy(c, "web", "1", nil, "a", "a", "a")
-			},
 		},
 		{
 			name: "room that is held for others is not taken",

@@ -12,6 +12,12 @@ type ZoneSpreadPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// Scheduler is the Lease of the scheduler that writes the status, as namespace/name. Another scheduler with a Lease of its
+	// own decides by what it knows, and writes no status as long as this Lease is renewed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=320
+	Scheduler string `json:"scheduler,omitempty"`
+
 	// Replicas is how many pods are desired; with spec.replicas Owner, the sum over the workloads. With unit PodGroup
 	// this and all numbers below count gangs.
 	// +optional
@@ -76,15 +82,12 @@ const (
 	ReasonForbidden    = "PodsInForbiddenZone"
 	ReasonPodsWaiting  = "PodsWaiting"
 
-	ReasonFeasible            = "Feasible"
-	ReasonNoZones             = "NoZones"
-	ReasonMinZonesAboveZones  = "MinZonesAboveZones"
-	ReasonQuorumNeedsReplicas = "QuorumNeedsThreeReplicas"
-	ReasonCapsBelowReplicas   = "CapsBelowReplicas"
-	ReasonSkewBelowReplicas   = "SkewBelowReplicas"
-	// ReasonBlockedByPolicy: another policy, which the message names, caps a zone that this one compares others with, or the
-	// other way round.
-	ReasonBlockedByPolicy        = "BlockedByPolicy"
+	ReasonFeasible               = "Feasible"
+	ReasonNoZones                = "NoZones"
+	ReasonMinZonesAboveZones     = "MinZonesAboveZones"
+	ReasonQuorumNeedsReplicas    = "QuorumNeedsThreeReplicas"
+	ReasonCapsBelowReplicas      = "CapsBelowReplicas"
+	ReasonSkewBelowReplicas      = "SkewBelowReplicas"
 	ReasonReplicasNotYetObserved = "NoReplicas"
 
 	ReasonOrdered = "Ordered"
@@ -143,20 +146,22 @@ type ZoneStatus struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Full lists the workloads whose pods all nodes of the zone refuse, and since when; the 64 oldest of the policy.
+	// Full lists the workloads whose pods all nodes of the zone refuse, and since when. Of a policy there are at most 64, those
+	// first that have not ended, the oldest first.
 	// +optional
 	// +listType=map
 	// +listMapKey=workload
 	// +kubebuilder:validation:MaxItems=64
 	Full []FullRun `json:"full,omitempty"`
 
-	// RecoveringSince is when the zone came back from being closed. Absent with recovery Immediate, and once the zone has
-	// caught up or recoveryWindow has passed.
+	// RecoveringSince is when the zone came back from being closed, or, unless it is declared, first had an open node after
+	// the policy had seen others. Absent with recovery Immediate, and once recoveryWindow has passed.
 	// +optional
 	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
 }
 
-// FullRun is an unbroken run of attempts in which all nodes of a zone refused the pods of one workload.
+// FullRun is a run of attempts in which all nodes of a zone refused the pods of one workload, and the policy held them
+// back from other zones.
 type FullRun struct {
 	// Workload is the UID of the workload: the Deployment, StatefulSet, Job or other controller of the pods. For pods without a
 	// controller it is the UID of the policy.
@@ -168,13 +173,9 @@ type FullRun struct {
 	Since *metav1.Time `json:"since,omitempty"`
 
 	// Last is when a refusal was last seen, updated every 5 minutes. Once fullAfter lies between since and last, the zone is
-	// full for the workload. The run ends when a pod of the workload passes all filters in the zone, or when last is 15
-	// minutes old.
+	// full for the workload until one of its pods is bound there. A run that is not full yet ends when last is 15 minutes
+	// old. Without since it is when the run of a zone that was full has ended, and the zone recovers until recoveryWindow
+	// has passed.
 	// +optional
 	Last *metav1.Time `json:"last,omitempty"`
-
-	// RecoveringSince is when a run ended that had made the zone full. Absent with recovery Immediate, and once the zone has
-	// caught up or recoveryWindow has passed.
-	// +optional
-	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
 }

@@ -54,6 +54,8 @@ const (
 	DefaultFullAfter       = "5m"
 	DefaultRecoveryWindow  = "10m"
 	DefaultPodTemplateHash = "pod-template-hash"
+	// RolloutsPodTemplateHash is what Argo Rollouts gives the pods of a revision.
+	RolloutsPodTemplateHash = "rollouts-pod-template-hash"
 )
 
 // ZoneSpreadPolicySpec says how to spread.
@@ -71,12 +73,12 @@ type ZoneSpreadPolicySpec struct {
 
 	// MatchLabelKeys are label keys: only pods that have the incoming pod's values of these labels are counted for it.
 	// A key that the incoming pod lacks is ignored. Skew and caps then apply to one revision at a time, so that a
-	// rollout's surge is not refused because of the pods that it replaces. Defaults to [pod-template-hash],
-	// which only the pods of a Deployment have. Set it to [] to count all revisions together. A
+	// rollout's surge is not refused because of the pods that it replaces. Defaults to [pod-template-hash,
+	// rollouts-pod-template-hash], which only the pods of a Deployment or of a Rollout have. Set it to [] to count all revisions together. A
 	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly then cannot roll out.
 	// +optional
 	// +listType=set
-	// +kubebuilder:default={"pod-template-hash"}
+	// +kubebuilder:default={"pod-template-hash","rollouts-pod-template-hash"}
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=317

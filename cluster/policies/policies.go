@@ -3,6 +3,7 @@ package policies
 import (
 	"cmp"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -52,7 +53,7 @@ func (r *Reader) In(namespace string) []*Policy { return r.policies[namespace] }
 func (r *Reader) readPolicies() {
 	zoneNodes := policy.NodesByZone(snapshot.List[*v1.Node](r.census.Snapshot), v1.LabelTopologyZone)
 	delete(zoneNodes, "") // no zone to the census
-	for _, object := range policy.WithinLimit(snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "")) {
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](r.census.Snapshot, "") {
 		compiled, errs := policy.Compile(object)
 		if len(errs) > 0 || compiled.TopologyKey() != v1.LabelTopologyZone || compiled.GroupBy() != "" {
 			continue
@@ -78,16 +79,7 @@ func readWorkloads[T interface {
 		if !ok {
 			continue
 		}
-		over := metav1.GetControllerOfNoCopy(object)
-		if set, isSet := obj.(*appsv1.ReplicaSet); isSet && over != nil {
-			if over.Kind == "Deployment" {
-				r.workloads[set.UID] = policy.BehindReplicaSet(set, over)
-			}
-			continue
-		}
-		if w, ok := policy.WorkloadOf(object); ok {
-			r.workloads[object.GetUID()] = w
-		}
+		r.workloads[object.GetUID()] = policy.WorkloadOf(object)
 	}
 }
 
@@ -114,9 +106,9 @@ func (r *Reader) Decide(p *Policy, pod *v1.Pod) *Decision {
 	d := &Decision{policy: p, pod: pod, workload: r.workloads[owner]}
 	runs := cmp.Or(d.workload.UID, owner, p.UID())
 	d.Availability = p.zones.For(r.census.Now, runs)
-	d.Pods = counted.For(p.Policy, &d.workload, pod.Labels, eligibilityOf(p, pod), d.Availability)
+	d.Pods = counted.For(p.Policy, &d.workload, pod.Labels, eligibilityOf(p, pod))
 	own := types.UID("")
-	if p.Caps() || p.zones.HasRun(runs) {
+	if p.Caps() || !maps.Equal(d.Availability, p.zones.For(r.census.Now, "")) {
 		own = runs
 	}
 	d.Key = fmt.Sprint("policy ", p.Key(), " ", p.Revision(pod.Labels), " ", own, " ", counts.KeyOf(d.Eligible))
@@ -127,12 +119,14 @@ func (r *Reader) Decide(p *Policy, pod *v1.Pod) *Decision {
 func (d *Decision) Counted() labels.Selector { return d.policy.CountedFor(d.pod.Labels) }
 
 // Queries are what has to be counted.
-func (d *Decision) Queries() []counts.Query { return d.Pods.Queries(d.policy.Policy, d.pod) }
+func (d *Decision) Queries() []counts.Query {
+	return d.Pods.Queries(d.policy.Policy, d.pod, d.Availability)
+}
 
 // Table returns the decision, given the answers to the queries.
 func (d *Decision) Table(answers []*counts.Table) *policy.Table {
 	return d.policy.Evaluate(policy.Input{
-		Domains:      d.Answered(d.policy.Policy, d.pod, answers).Domains(d.Availability, nil),
+		Domains:      d.Answered(d.policy.Policy, d.pod, d.Availability, answers).Domains(d.Availability),
 		Replicas:     d.policy.Replicas(&d.workload, d.policy.live),
 		Availability: d.Availability,
 	})

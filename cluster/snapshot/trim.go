@@ -103,7 +103,7 @@ func costManagers(obj client.Object) []metav1.ManagedFieldsEntry {
 
 // keptAnnotations are the annotations by which schedulers, volume controllers and those that evict pods decide.
 var keptAnnotations = []string{
-	v1.MirrorPodAnnotationKey, resourcev1.PodResourceClaimAnnotation, "deployment.kubernetes.io/desired-replicas",
+	v1.MirrorPodAnnotationKey, resourcev1.PodResourceClaimAnnotation, "deployment.kubernetes.io/desired-replicas", "rollout.argoproj.io/desired-replicas",
 	"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class",
 	"storage.alpha.kubernetes.io/migrated-plugins",
 	batchv1.JobIndexFailureCountAnnotation, "controller.kubernetes.io/pod-deletion-cost",

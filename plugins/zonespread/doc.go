@@ -18,8 +18,8 @@
 //	PreFilter    index.go counts for its constraints and policies; policy.Evaluate applies each policy to every zone
 //	Filter       checkConstraint, then the zone of the node in each policy's table
 //	PostFilter   what refused each node: runs of full zones, zones that its volumes exclude, and a waiter to be woken
-//	PreScore     counts for its soft constraints; a node that passed ends a run
-//	Reserve      the pod no longer waits
+//	PreScore     counts for its soft constraints
+//	PostBind     the pod no longer waits, and its zone has room
 //
 // # Concurrency
 //

@@ -177,17 +177,20 @@ func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 			continue
 		}
 		eligible := counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), pl.features.comparisonOperators)
-		zone := func(node *v1.Node) (name string, takesPart bool) {
-			if node == nil {
-				return "", false
+		// In a zone that is closing the taints of the node lifecycle make no difference.
+		for _, eligible := range []counts.Eligibility{eligible, counts.IgnoringLifecycle(eligible)} {
+			zone := func(node *v1.Node) (name string, takesPart bool) {
+				if node == nil {
+					return "", false
+				}
+				name, labelled := node.Labels[a.TopologyKey()]
+				return name, labelled && counts.Admits(eligible, node)
 			}
-			name, labelled := node.Labels[a.TopologyKey()]
-			return name, labelled && counts.Admits(eligible, node)
-		}
-		zoneBefore, tookPart := zone(before)
-		zoneAfter, takesPart := zone(after)
-		if tookPart != takesPart || takesPart && zoneBefore != zoneAfter {
-			return true
+			zoneBefore, tookPart := zone(before)
+			zoneAfter, takesPart := zone(after)
+			if tookPart != takesPart || takesPart && zoneBefore != zoneAfter {
+				return true
+			}
 		}
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,11 @@ type Option = serve.Option
 
 // WithClock makes the plugin use c instead of the system's clock.
 func WithClock(c clock.WithTicker) Option { return serve.WithClock(c) }
+
+// WithPodBackoff has waiting pods tried again after this backoff instead of that which kube-scheduler has published.
+func WithPodBackoff(initial, longest time.Duration) Option {
+	return serve.WithPodBackoff(initial, longest)
+}
 
 // WithSource takes ZoneSpreadPolicies from source instead of from the API server of the framework's handle.
 func WithSource(source crd.Source) Option { return serve.WithSource(source) }

@@ -2,6 +2,7 @@ package zonespread
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -16,6 +17,9 @@ import (
 	"zonewise.dev/plugins/zonespread/serve"
 )
 
+// maxPolicies is how many policies may select one pod.
+const maxPolicies = 16
+
 // podPolicies are the policies of one pod, applied to every zone. Any number of goroutines may read them; a change
 // needs exclusive access. Nil ones let every node pass.
 type podPolicies struct {
@@ -27,57 +31,96 @@ type podPolicies struct {
 type podPolicy struct {
 	serve.Input
 	zones    counted.Zones
+	closesAt time.Time // when the first zone that only this pod sees closing is closed; zero without one
 	table    *policy.Table
 	refusals []atomic.Pointer[fwk.Status] // by the table's slot; made when a node needs them
 	// gangs are the tried pods of other gangs, by gang. Nil if the policy counts pods.
 	gangs map[string]gangViews
 }
 
-// policiesFor returns the policies that apply to a pod with their input; nil if there are none, as for most pods.
-func (pl *ZoneSpread) policiesFor(ctx context.Context, pod *v1.Pod) *podPolicies {
+// policiesFor returns the policies that apply to a pod with their input; nil if there are none, as for most pods. A pod
+// with too many is refused: each of them costs the cycle, which all tenants share.
+func (pl *ZoneSpread) policiesFor(ctx context.Context, pod *v1.Pod) (*podPolicies, *fwk.Status) {
 	pl.shared.policies.AwaitStart(ctx)
 	applied := pl.shared.policies.For(pod)
 	if len(applied) == 0 {
-		return nil
+		return nil, nil
+	}
+	if len(applied) > maxPolicies {
+		var attempts []serve.Attempt
+		for _, input := range pl.shared.policies.Inputs(pod, applied[:maxPolicies+1]) {
+			attempts = append(attempts, serve.Attempt{Input: input, Refused: true})
+		}
+		pl.shared.policies.Attempted(pod, attempts) // the end of one of them wakes the pod
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(
+			"%d ZoneSpreadPolicies select the pod, at most %d may: %s, %s and others",
+			len(applied), maxPolicies, applied[0].Key(), applied[1].Key()))
 	}
 	p := &podPolicies{pod: pod}
 	for _, input := range pl.shared.policies.Inputs(pod, applied) {
 		p.each = append(p.each, &podPolicy{Input: input})
 	}
-	return p
+	return p, nil
 }
 
-// addQueries adds what has to be counted for the policies. The index also answers whether a zone has eligible nodes,
-// which it keeps for each kind of pod: looking at the nodes would cost more than everything else.
-func (p *podPolicies) addQueries(q *queries) {
+// countPolicies counts for the policies of a pod and applies them to every zone. The index also answers whether a zone has
+// eligible nodes, which it keeps for each kind of pod: looking at the nodes would cost more than everything else.
+func (pl *ZoneSpread) countPolicies(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, p *podPolicies, q *queries) {
 	if p == nil {
+		pl.answer(ctx, cycleState, nodes, q)
 		return
 	}
 	for _, each := range p.each {
-		each.AddQueries(each.Policy, p.pod, &each.zones, q.add)
+		each.AddQueries(each.Policy, p.pod, each.Availability, &each.zones, q.add)
 	}
-}
-
-// evaluate applies the policies to every zone, once the queries are answered.
-func (p *podPolicies) evaluate() {
-	if p == nil {
-		return
-	}
+	pl.answer(ctx, cycleState, nodes, q)
 	start := time.Now()
 	for _, each := range p.each {
+		if each.closeZones(nodes) {
+			again := &queries{}
+			each.AddQueries(each.Policy, p.pod, each.Availability, &each.zones, again.add)
+			pl.answer(ctx, cycleState, nodes, again)
+		}
 		each.setTable(each.Evaluate(policy.Input{
-			Domains: each.zones.Domains(each.Availability, each.Excluded), Replicas: each.Replicas, OwnerMissing: each.OwnerMissing, Availability: each.Availability,
+			Domains: each.zones.Domains(each.Availability), Replicas: each.Replicas, OwnerMissing: each.OwnerMissing,
+			Availability: each.Availability,
 		}))
 	}
 	evaluationDuration.Observe(time.Since(start).Seconds())
 }
 
-func (p *podPolicy) isClosing(zone string) bool { return p.Availability[zone] == policy.Closing }
+// closeZones finds zones that are closing, or closed, for this pod: all nodes that it may use are, and others are open,
+// such as those of the control plane. It returns whether there are any.
+func (p *podPolicy) closeZones(nodes []fwk.NodeInfo) (found bool) {
+	hidden := slices.Collect(p.zones.Hidden(p.Availability))
+	if len(hidden) == 0 {
+		return false
+	}
+	var own []*v1.Node
+	for _, info := range nodes {
+		if node := info.Node(); counts.Admits(p.Lenient, node) {
+			own = append(own, node)
+		}
+	}
+	byZone := policy.NodesByZone(own, p.TopologyKey())
+	for _, zone := range hidden {
+		availability, until := p.ClosingFor(p.Now(), byZone[zone])
+		if availability == policy.Available {
+			continue
+		}
+		found = true
+		p.SetAvailability(zone, availability)
+		if !until.IsZero() && (p.closesAt.IsZero() || until.Before(p.closesAt)) {
+			p.closesAt = until
+		}
+	}
+	return found
+}
 
 // admits reports whether a node of a zone counts for the skew.
 func (p *podPolicy) admits(zone string, node *v1.Node) bool {
-	if p.isClosing(zone) {
-		return counts.Admits(p.EligibleClosing, node)
+	if p.Availability[zone].IgnoresLifecycle() {
+		return counts.Admits(p.Lenient, node)
 	}
 	return counts.Admits(p.Eligible, node)
 }
@@ -94,7 +137,7 @@ func (p *podPolicies) clone() *podPolicies {
 	}
 	c := &podPolicies{pod: p.pod, each: make([]*podPolicy, len(p.each))}
 	for i, each := range p.each {
-		copied := &podPolicy{Input: each.Input, zones: each.zones, gangs: maps.Clone(each.gangs)}
+		copied := &podPolicy{Input: each.Input, zones: each.zones, closesAt: each.closesAt, gangs: maps.Clone(each.gangs)}
 		copied.setTable(each.table.Clone())
 		for gang, views := range copied.gangs {
 			copied.gangs[gang] = gangViews{views.eligible.Clone(), views.everywhere.Clone()}

@@ -14,7 +14,7 @@ type zoneScores struct {
 	byZone      map[string]int64 // of the nodes that passed all filters
 }
 
-// scoresByPolicies also records that the zones of the nodes have room.
+// scoresByPolicies returns the scores of the nodes that passed all filters.
 func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes []fwk.NodeInfo) policyScores {
 	policies := policiesOf(cycleState)
 	if policies == nil {
@@ -24,7 +24,7 @@ func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes 
 	for i, p := range policies.each {
 		byZone := map[string]int64{}
 		var zones []string
-		inUse, everywhere := p.zones.Everywhere.Everywhere()
+		inUse, everywhere := p.zones.Existing.Everywhere()
 		for _, info := range filteredNodes {
 			if everywhere && len(zones) == inUse {
 				break // the others are in the same zones
@@ -34,9 +34,6 @@ func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes 
 				byZone[zone] = 0
 				zones = append(zones, zone)
 			}
-		}
-		if p.HasRun && !cycleState.IsPodGroupSchedulingCycle() {
-			pl.shared.policies.RecordFit(&p.Input, zones...)
 		}
 		for n, score := range p.table.Scores(zones) {
 			byZone[zones[n]] = score

@@ -63,7 +63,7 @@ func (pl *ZoneSpread) changeBy(ctx context.Context, cycleState fwk.CycleState, p
 	c.Held = addToGang(&views.everywhere, zone, pods) // the caps count the same gangs
 	if counts.Admits(p.Eligible, node) {
 		c.Pods = addToGang(&views.eligible, zone, pods)
-	} else if p.isClosing(zone) {
+	} else if p.Availability[zone].IgnoresLifecycle() {
 		c.Pods = c.Held
 	}
 	p.gangs[gang] = views

@@ -30,8 +30,7 @@ func (pl *ZoneSpread) PostFilter(
 	refusedBy, conclusive := refusedBy(nodes, statuses)
 	attempts := make([]serve.Attempt, len(s.policies.each))
 	for i, p := range s.policies.each {
-		a := serve.Attempt{Input: p.Input, Scaling: p.table.Scaling()}
-		a.Refused, a.Unexplained = s.policies.refusedNodes(p, nodes, refusedBy)
+		a := serve.Attempt{Input: p.Input, Scaling: p.table.Scaling(), ClosesAt: p.closesAt, Refused: s.policies.refusedNode(p, nodes, refusedBy)}
 		if conclusive {
 			a.Full, a.Excluded = s.refusedZones(p, nodes, refusedBy)
 		}
@@ -91,22 +90,20 @@ func refuserOf(status *fwk.Status) refuser {
 	return anotherPlugin
 }
 
-// refusedNodes reports whether a policy refused some node, and whether that is unexplained: the framework counts in
-// pods that are nominated to a node when it filters it.
-func (p *podPolicies) refusedNodes(
-	policy *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser,
-) (refused, unexplained bool) {
+// refusedNode reports whether a policy refused some node. A refusal that no table explains may be any policy's: the
+// framework counts in pods that are nominated to a node when it filters it.
+func (p *podPolicies) refusedNode(policy *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser) bool {
 	for i, info := range nodes {
 		if refusedBy[i] != aPolicy || !policy.Hard() {
 			continue
 		}
 		nodeLabels := info.Node().Labels
-		explained := slices.ContainsFunc(p.each,
-			func(each *podPolicy) bool { return !each.table.Check(nodeLabels).OK() })
-		refused = refused || !explained || !policy.table.Check(nodeLabels).OK()
-		unexplained = unexplained || !explained
+		if !policy.table.Check(nodeLabels).OK() || !slices.ContainsFunc(p.each,
+			func(each *podPolicy) bool { return !each.table.Check(nodeLabels).OK() }) {
+			return true
+		}
 	}
-	return refused, unexplained
+	return false
 }
 
 // noteGroupCycle records what the policies refuse a pod in the cycle of its pod group, whether or not the group then
@@ -118,20 +115,19 @@ func (pl *ZoneSpread) noteGroupCycle(pod *v1.Pod, policies *podPolicies) {
 	attempts := make([]serve.Attempt, len(policies.each))
 	for i, p := range policies.each {
 		attempts[i] = serve.Attempt{
-			Input: p.Input, Refused: p.table.Refuses(), Unexplained: true, Excluded: p.Excluded,
-			Scaling: p.table.Scaling(),
+			Input: p.Input, Refused: p.table.Refuses(), Excluded: p.Excluded, ClosesAt: p.closesAt, Scaling: p.table.Scaling(),
 		}
 	}
 	pl.shared.policies.Attempted(pod, attempts)
 }
 
-// refusedZones returns the zones of which something else than spreading over them refused every node that is eligible
-// for the pod, and there is one: excluded are those in which the pod's volumes refused all of them, full are the
-// others.
+// refusedZones returns the zones with nodes that are eligible for the pod of which spreading over zones refused none:
+// excluded are those in which a volume of the pod refused some, and full are the others. The first plugin that refuses a
+// node hides what the later ones would say, so one node that is too small does not make an excluded zone full.
 func (s *preFilterState) refusedZones(
 	p *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser,
 ) (full []string, excluded map[string]bool) {
-	type refusals struct{ spreading, volumes, others int }
+	type refusals struct{ spreading, volume bool }
 	zones := map[string]*refusals{}
 	for i, info := range nodes {
 		node := info.Node()
@@ -146,23 +142,22 @@ func (s *preFilterState) refusedZones(
 		}
 		switch {
 		case refusedBy[i] == aVolume:
-			z.volumes++
+			z.volume = true
 		case refusedBy[i] == anotherPlugin, refusedBy[i] == aConstraint && s.refusedOver(node, p.TopologyKey()):
-			z.others++
 		default:
-			z.spreading++
+			z.spreading = true
 		}
 	}
 	for zone, z := range zones {
 		switch {
-		case z.spreading > 0:
-		case z.others > 0:
-			full = append(full, zone)
-		default:
+		case z.spreading:
+		case z.volume:
 			if excluded == nil {
 				excluded = map[string]bool{}
 			}
 			excluded[zone] = true
+		default:
+			full = append(full, zone)
 		}
 	}
 	return full, excluded

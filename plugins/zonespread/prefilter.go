@@ -88,7 +88,10 @@ func (pl *ZoneSpread) PreFilter(
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	policies := pl.policiesFor(ctx, pod)
+	policies, refused := pl.policiesFor(ctx, pod)
+	if refused != nil {
+		return nil, refused
+	}
 	if len(constraints) == 0 && policies == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -106,12 +109,10 @@ func (pl *ZoneSpread) PreFilter(
 		queries.add(constraints[i].query(pod.Namespace, keys), &tables[i])
 		state.self[i] = constraints[i].selector.Matches(labels.Set(pod.Labels))
 	}
-	policies.addQueries(queries)
-	pl.answer(ctx, cycleState, nodes, queries)
+	pl.countPolicies(ctx, cycleState, nodes, policies, queries)
 	for i := range constraints {
 		state.views[i] = counts.NewView(tables[i])
 	}
-	policies.evaluate()
 	if policies != nil && cycleState.IsPodGroupSchedulingCycle() {
 		pl.noteGroupCycle(pod, policies)
 	}

@@ -150,7 +150,7 @@ func (c *cluster) start(opts ...option) {
 		source = slowSource{c.policies}
 	}
 	c.mishap, c.recorder = &mishap{cycles: &c.cycles}, &recorder{}
-	c.pack = plugins.NewPack(plugins.WithSource(source))
+	c.pack = plugins.NewPack(plugins.WithSource(source), plugins.WithPodBackoff(time.Second, time.Duration(c.maxBackoff)*time.Second))
 	c.shared = c.pack.ReserveCache()
 	registry := frameworkruntime.Registry{mishapName: c.mishap.new}
 	maps.Copy(registry, c.pack.Factories())

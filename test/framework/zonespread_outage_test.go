@@ -110,7 +110,7 @@ func (*cluster) ofPolicy(i int, name string, edit ...func(*v1.Pod)) *v1.Pod {
 	return newPod(fmt.Sprintf("%s-%d", name, i), "1m", append(edit, build.Label("app", fmt.Sprintf("app-%d", i)), func(pod *v1.Pod) { pod.Namespace = namespaceOf(i) })...)
 }
 
-// namespaceOf returns the namespace of the i-th policy. In one namespace no more than 100 policies apply.
+// namespaceOf returns the namespace of the i-th policy.
 func namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
 
 func statusOf(c *cluster, p *v1alpha1.ZoneSpreadPolicy) v1alpha1.ZoneSpreadPolicyStatus {

@@ -89,7 +89,7 @@ func TestMinZones(t *testing.T) {
 		c.createPods(newPods(6, "web", "100m")...)
 		c.waitZones("", map[string]int{"a": 1, "b": 1})
 		c.waitCondition(v1alpha1.ConditionInfeasible, metav1.ConditionTrue, v1alpha1.ReasonMinZonesAboveZones)
-		c.waitReason("policy default/web: zone a", "maxSkew 1 with 2 of minZones 3 available")
+		c.waitReason("policy default/web: zone a", "maxSkew 1 with 2 of minZones 3")
 		require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone(""))
 
 		c.addNodes("16", "c1")

@@ -260,11 +260,11 @@ func testPolicyStatus(ctx context.Context, t *testing.T, c client.Client) {
 	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local())
 	last := metav1.NewTime(since.Add(time.Minute))
 	want := v1alpha1.ZoneSpreadPolicyStatus{
-		ObservedGeneration: 1, Replicas: 9, Pods: 6, Skew: 3,
+		ObservedGeneration: 1, Scheduler: "kube-system/kube-scheduler", Replicas: 9, Pods: 6, Skew: 3,
 		Zones: []v1alpha1.ZoneStatus{
 			{Name: "a", Pods: 6, Desired: 5, State: v1alpha1.ZoneAvailable},
 			{Name: "b", Pods: 0, Desired: 4, State: v1alpha1.ZoneClosed, Since: &since, Full: []v1alpha1.FullRun{
-				{Workload: "web", Since: &since, Last: &last}, {Workload: "api", RecoveringSince: &last},
+				{Workload: "web", Since: &since, Last: &last}, {Workload: "api", Last: &last},
 			}},
 			{Name: "c", State: v1alpha1.ZoneRecovering, RecoveringSince: &since},
 		},

@@ -15,7 +15,7 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// perNamespace is how many services are in a namespace. Those with a policy have to be fewer than policy.NamespaceLimit, as no more apply.
+// perNamespace is how many services are in a namespace.
 const perNamespace = 100
 
 // Spread is a cluster as objects: its nodes, and the services as Deployments whose pods wait. Every other service has a policy, and the

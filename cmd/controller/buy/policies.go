@@ -58,7 +58,7 @@ type refusals map[types.UID]time.Time
 // wait is the first one's, by name.
 func refusedBy(cluster *snapshot.Snapshot, now time.Time, seen refusals) map[types.UID][]buy.Refused {
 	compiled := map[string][]*policy.Policy{} // by namespace
-	for _, p := range policy.WithinLimit(snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster)) {
+	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](cluster) {
 		if p.DeletionTimestamp != nil || p.Spec.Buy == nil {
 			continue
 		}

@@ -23,7 +23,6 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
-	"zonewise.dev/plugins/zonespread/policy"
 	"zonewise.dev/test/clitest"
 )
 
@@ -236,17 +235,6 @@ func TestTwoPolicies(t *testing.T) {
 	follow(p)
 	require.Equal(t, v1alpha1.ReasonOrdered, p.answers()[0].reason)
 	require.Equal(t, "ZoneSpreadPolicy shop/also decides for some of the pods", p.answers()[1].message)
-}
-
-// TestPolicyBeyondTheLimit: a policy that the scheduler does not apply, since its namespace has too many, gives no costs.
-func TestPolicyBeyondTheLimit(t *testing.T) {
-	c := newCluster("a1", "a1", "b1")
-	for i := range policy.NamespaceLimit {
-		c.Policy(fmt.Sprint("older-", i), nil)
-	}
-	require.Equal(t, []string{"web-1-2 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)))
-	c.policy.CreationTimestamp = metav1.NewTime(clitest.Now)
-	require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
 }
 
 // TestPodKeepsItsPlace: a pod that ceases to be ready for a short time changes no costs.

@@ -50,7 +50,7 @@ func (p podInfo) GetPod() *v1.Pod { return p.Pod }
 func newReader(cluster *snapshot.Snapshot, now time.Time) *reader {
 	r := &reader{cluster: cluster, now: now, nodes: map[string]*nodeInfo{}}
 	namespaces := map[string][]*activePolicy{}
-	for _, object := range policy.WithinLimit(snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "")) {
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "") {
 		p, errs := policy.Compile(object)
 		if len(errs) > 0 || !p.KeepsSpread() || object.DeletionTimestamp != nil {
 			continue
@@ -112,21 +112,16 @@ func (r *reader) sets() []*podSet {
 	for _, set := range replicaSets {
 		out := &podSet{name: nameOf("ReplicaSet", set), owner: set.UID}
 		over := metav1.GetControllerOfNoCopy(set)
-		switch {
-		case over == nil:
-			out.workload, _ = policy.WorkloadOf(set)
-		case over.Kind == "Deployment":
-			out.workload = policy.BehindReplicaSet(set, over)
-			if deployments[over.UID] > 1 {
-				out.rollout = "Deployment " + set.Namespace + "/" + over.Name
-			}
+		out.workload = policy.WorkloadOf(set)
+		if over != nil && over.Kind == "Deployment" && deployments[over.UID] > 1 {
+			out.rollout = "Deployment " + set.Namespace + "/" + over.Name
 		}
 		byOwner[set.UID] = out
 	}
 	for _, controller := range snapshot.List[*v1.ReplicationController](r.cluster) {
 		out := &podSet{name: nameOf("ReplicationController", controller), owner: controller.UID}
 		if metav1.GetControllerOfNoCopy(controller) == nil {
-			out.workload, _ = policy.WorkloadOf(controller)
+			out.workload = policy.WorkloadOf(controller)
 		}
 		byOwner[controller.UID] = out
 	}
@@ -246,9 +241,9 @@ func (r *reader) costs(part *podSet) map[*v1.Pod]int32 {
 // table returns that of the policy of a part for a pod like its pods.
 func (r *reader) table(part *podSet, eligible counts.Eligibility) *policy.Table {
 	p, like := part.policy, part.pods[0]
-	pods := counted.For(p.Policy, &part.workload, like.Labels, eligible, nil)
+	pods := counted.For(p.Policy, &part.workload, like.Labels, eligible)
 	in := policy.Input{
-		Domains:      pods.Answered(p.Policy, like, r.index.Count(pods.Queries(p.Policy, like), nil)).Domains(nil, nil),
+		Domains:      pods.Answered(p.Policy, like, nil, r.index.Count(pods.Queries(p.Policy, like, nil), nil)).Domains(nil),
 		Replicas:     p.Replicas(&part.workload, p.live),
 		Availability: p.zones.For(r.now, cmp.Or(part.workload.UID, part.owner)),
 	}

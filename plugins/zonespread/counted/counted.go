@@ -3,6 +3,8 @@
 package counted
 
 import (
+	"iter"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -16,39 +18,35 @@ type Pods struct {
 	// caps.
 	Selector labels.Selector
 	Held     policy.Held
-	// Eligible are the nodes that count for the skew, and EligibleClosing those that do in a zone that is closing,
-	// where the taints of the node lifecycle make no difference; nil for all.
-	Eligible, EligibleClosing counts.Eligibility
+	// Eligible are the nodes that count for the skew, and Lenient those that do in a zone that is closing or closed, where
+	// the taints of the node lifecycle make no difference; nil for all.
+	Eligible, Lenient counts.Eligibility
 }
 
-// For returns what a policy counts for a pod of a workload, given how the zones take part, if only eligible nodes count
-// for the skew.
-func For(
-	p *policy.Policy, w *policy.Workload, podLabels labels.Set, eligible counts.Eligibility, availability policy.ZoneAvailability,
-) Pods {
-	out := Pods{Selector: p.SelectorFor(podLabels), Eligible: eligible, EligibleClosing: eligible}
+// For returns what a policy counts for a pod of a workload, if only eligible nodes count for the skew.
+func For(p *policy.Policy, w *policy.Workload, podLabels labels.Set, eligible counts.Eligibility) Pods {
+	out := Pods{
+		Selector: p.SelectorFor(podLabels), Eligible: eligible, Lenient: counts.IgnoringLifecycle(eligible),
+	}
 	if p.Caps() {
 		out.Held = p.HeldFor(w, podLabels)
-	}
-	for _, a := range availability {
-		if a == policy.Closing {
-			out.EligibleClosing = counts.IgnoringLifecycle(eligible)
-			break
-		}
 	}
 	return out
 }
 
-// Zones are the pods by zone: for the skew on all nodes, on eligible ones, and on those that are eligible in a zone that
-// is closing; for the caps see policy.Held. Those that are the same as Everywhere, or not needed, are nil.
+// Zones are the pods by zone: for the skew on eligible nodes, and on those that are eligible in a zone that is closing or
+// closed; for the caps see policy.Held. Existing has all zones and counts no pods. Those that are not needed are nil.
 type Zones struct {
-	Everywhere, Eligible, Closing *counts.Table
-	Held, Own, Revision           *counts.Table
+	Existing, Eligible, Lenient *counts.Table
+	Held, Own, Revision         *counts.Table
 }
 
-// AddQueries adds what has to be counted for a pod, each with where its answer belongs. The pod's own gang is left out
-// if the policy counts gangs, so that all of its members are treated alike.
-func (p *Pods) AddQueries(of *policy.Policy, pod *v1.Pod, z *Zones, add func(query counts.Query, answer **counts.Table)) {
+// AddQueries adds what has to be counted for a pod, each with where its answer belongs, given how the zones take part. The
+// pod's own gang is left out if the policy counts gangs, so that all of its members are treated alike.
+func (p *Pods) AddQueries(
+	of *policy.Policy, pod *v1.Pod, availability policy.ZoneAvailability, z *Zones,
+	add func(query counts.Query, answer **counts.Table),
+) {
 	query := func(selector labels.Selector, eligible counts.Eligibility) counts.Query {
 		groupBy := of.GroupBy()
 		return counts.Query{
@@ -56,12 +54,16 @@ func (p *Pods) AddQueries(of *policy.Policy, pod *v1.Pod, z *Zones, add func(que
 			GroupBy: groupBy, ExceptGroup: pod.Labels[groupBy],
 		}
 	}
-	add(query(p.Selector, nil), &z.Everywhere)
-	if p.Eligible != nil {
-		add(query(p.Selector, p.Eligible), &z.Eligible)
-	}
-	if p.EligibleClosing != p.Eligible {
-		add(query(p.Selector, p.EligibleClosing), &z.Closing)
+	add(query(labels.Nothing(), nil), &z.Existing)
+	add(query(p.Selector, p.Eligible), &z.Eligible)
+	if p.Lenient != p.Eligible {
+		selector := labels.Nothing() // whether a zone has such nodes
+		for _, a := range availability {
+			if a.IgnoresLifecycle() {
+				selector = p.Selector
+			}
+		}
+		add(query(selector, p.Lenient), &z.Lenient)
 	}
 	if p.Held.All != nil {
 		add(query(p.Held.All, nil), &z.Held)
@@ -73,31 +75,30 @@ func (p *Pods) AddQueries(of *policy.Policy, pod *v1.Pod, z *Zones, add func(que
 }
 
 // Queries returns what AddQueries adds, and Answered the pods by zone, given their answers in the same order.
-func (p *Pods) Queries(of *policy.Policy, pod *v1.Pod) (out []counts.Query) {
-	p.AddQueries(of, pod, &Zones{}, func(query counts.Query, _ **counts.Table) { out = append(out, query) })
+func (p *Pods) Queries(of *policy.Policy, pod *v1.Pod, availability policy.ZoneAvailability) (out []counts.Query) {
+	p.AddQueries(of, pod, availability, &Zones{}, func(query counts.Query, _ **counts.Table) { out = append(out, query) })
 	return out
 }
 
 // Answered is the other half of Queries.
-func (p *Pods) Answered(of *policy.Policy, pod *v1.Pod, answers []*counts.Table) *Zones {
+func (p *Pods) Answered(
+	of *policy.Policy, pod *v1.Pod, availability policy.ZoneAvailability, answers []*counts.Table,
+) *Zones {
 	z := &Zones{}
-	p.AddQueries(of, pod, z, func(_ counts.Query, answer **counts.Table) { *answer, answers = answers[0], answers[1:] })
+	p.AddQueries(of, pod, availability, z,
+		func(_ counts.Query, answer **counts.Table) { *answer, answers = answers[0], answers[1:] })
 	return z
 }
 
-// Domains returns the zones that have nodes, with their counts. Excluded zones are not eligible.
-func (z *Zones) Domains(availability policy.ZoneAvailability, excluded map[string]bool) []policy.Domain {
-	domains := make([]policy.Domain, 0, z.Everywhere.Domains())
-	for zone, name := range z.Everywhere.All() {
-		d := policy.Domain{Name: name, Pods: int64(z.Everywhere.At(zone)), Eligible: true}
+// Domains returns the zones that have nodes, with their counts.
+func (z *Zones) Domains(availability policy.ZoneAvailability) []policy.Domain {
+	domains := make([]policy.Domain, 0, z.Existing.Domains())
+	for zone, name := range z.Existing.All() {
 		eligible := z.Eligible
-		if availability[name] == policy.Closing && z.Closing != nil {
-			eligible = z.Closing
+		if z.Lenient != nil && availability[name].IgnoresLifecycle() {
+			eligible = z.Lenient
 		}
-		if eligible != nil {
-			d.Pods, d.Eligible = int64(eligible.At(zone)), eligible.Counts(zone)
-		}
-		d.Eligible = d.Eligible && !excluded[name]
+		d := policy.Domain{Name: name, Pods: int64(eligible.At(zone)), Eligible: eligible.Counts(zone)}
 		if z.Held != nil {
 			d.Held = int64(z.Held.At(zone))
 		}
@@ -107,4 +108,19 @@ func (z *Zones) Domains(availability policy.ZoneAvailability, excluded map[strin
 		domains = append(domains, d)
 	}
 	return domains
+}
+
+// Hidden yields the zones that are available, and in which only the taints of the node lifecycle make all nodes of a pod
+// ineligible: others are open.
+func (z *Zones) Hidden(availability policy.ZoneAvailability) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if z.Lenient == nil {
+			return
+		}
+		for zone, name := range z.Lenient.All() {
+			if !z.Eligible.Counts(zone) && availability[name] == policy.Available && !yield(name) {
+				return
+			}
+		}
+	}
 }

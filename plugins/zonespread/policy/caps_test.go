@@ -101,7 +101,7 @@ func TestScalingFindsEveryChange(t *testing.T) {
 		ds := domains(rapid.SliceOfN(rapid.Int64Range(0, 9), n, n).Draw(t, "pods")...)
 		view := policy.ZoneAvailability{}
 		for i := range ds {
-			view[ds[i].Name] = policy.Availability(rapid.IntRange(0, 4).Draw(t, "part"))
+			view[ds[i].Name] = policy.Availability(rapid.IntRange(0, 6).Draw(t, "part"))
 			ds[i].Held = rapid.Int64Range(0, 9).Draw(t, "held")
 		}
 		q := policy.Input{Domains: ds, Replicas: before, Availability: view}

@@ -101,7 +101,7 @@ func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 	}
 	p.perZone.down = spec.PercentRounding == v1alpha1.RoundDown
 	if spec.MatchLabelKeys == nil {
-		p.matchLabelKeys = []string{v1alpha1.DefaultPodTemplateHash}
+		p.matchLabelKeys = []string{v1alpha1.DefaultPodTemplateHash, v1alpha1.RolloutsPodTemplateHash}
 	}
 	if spec.UnavailableZones.Recovery != v1alpha1.RecoveryImmediate {
 		p.recoveryWindow = durationOr(spec.UnavailableZones.RecoveryWindow, v1alpha1.DefaultRecoveryWindow)

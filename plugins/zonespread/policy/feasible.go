@@ -15,7 +15,7 @@ type zoneFacts struct {
 	name    string
 	weight  int64
 	maxPods int64
-	empty   bool // declared, and never had an open node
+	empty   bool // declared, and never had an open node; for a demand also one that its pods may not use
 	pods    int64
 
 	availability Availability // for the workload in question, or for the one that it is worst for
@@ -27,10 +27,11 @@ type demand struct {
 	name     string    // of the workload; empty when it is the only one
 	replicas int64     // UnknownReplicas for no scaled caps
 	live     int64     // what there is of pods, for what is not known
+	barred   zoneSet   // zones that none of the pods may use
 }
 
-// feasible reports whether some placement of all replicas over the existing zones obeys the policy. Closed and full
-// zones count as available, since they come back.
+// feasible reports whether some placement of all replicas over the existing zones obeys the policy. It claims what is
+// certain, whichever zones the pods may use: closed and full zones count as available, since they come back.
 func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string) {
 	allowed, capSum, skewSum := int64(0), int64(0), int64(0)
 	var empty []string
@@ -54,10 +55,11 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	case allowed == 0:
 		return v1alpha1.ReasonNoZones, "no node has the label " + p.topologyKey +
 			" with a zone that spec.zones and spec.defaultWeight allow"
-	case p.minZones > allowed:
-		return v1alpha1.ReasonMinZonesAboveZones,
-			fmt.Sprintf("spec.minZones is %d, but there are %d zones: each takes at most maxSkew (%d) pods", p.minZones,
-				allowed, p.maxSkew)
+	case p.minZones > allowed && skewSum < replicas:
+		return v1alpha1.ReasonMinZonesAboveZones, d.prefix() +
+			fmt.Sprintf("spec.minZones is %d, but there are %d zones, and each takes at most maxSkew (%d) pods: %d of %d "+
+				"replicas. A zone that is to count without nodes has to be in spec.zones", p.minZones, allowed, p.maxSkew,
+				skewSum, replicas)
 	case p.quorumSafe && (d.replicas == 1 || d.replicas == 2):
 		return v1alpha1.ReasonQuorumNeedsReplicas, d.prefix() +
 			fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost",
@@ -72,45 +74,6 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 			quoted(empty), skewSum, replicas)
 	}
 	return "", ""
-}
-
-// blocked reports whether one of two hard policies, which select the same pods, keeps the other from placing all of
-// them: a zone that another policy caps still holds back those that are compared with it.
-func blocked(skewed, capping *Policy, d *demand, zones []zoneFacts) (reason, message string) {
-	type room struct{ weight, limit int64 }
-	var rooms []room
-	var least *room // the emptiest zone in the end
-	for i := range zones {
-		z := &zones[i]
-		weight, maxPods := skewed.weightOf(z.name)
-		if weight == 0 || z.empty {
-			continue
-		}
-		own, _ := skewed.capOf(maxPods, d.replicas)
-		otherWeight, otherPods := capping.weightOf(z.name)
-		other, _ := capping.capOf(otherPods, d.replicas)
-		if otherWeight == 0 {
-			other = 0
-		}
-		r := room{weight, min(own, other)}
-		rooms = append(rooms, r)
-		if other < own && (least == nil || r.limit*least.weight < least.limit*r.weight) {
-			least = &r
-		}
-	}
-	if least == nil {
-		return "", ""
-	}
-	sum := int64(0)
-	for _, r := range rooms {
-		sum = addUp(sum, min(r.limit, (skewed.maxSkew*least.weight+r.weight*least.limit)/least.weight))
-	}
-	if sum >= d.wanted() {
-		return "", ""
-	}
-	return v1alpha1.ReasonBlockedByPolicy, d.prefix() + fmt.Sprintf(
-		"maxSkew of policy %s and the caps and weights of policy %s together admit %d of %d replicas: "+
-			"declare the caps in one policy", skewed.Key(), capping.Key(), sum, d.wanted())
 }
 
 // wanted is how many pods must be placed: the existing ones, if no more is known.

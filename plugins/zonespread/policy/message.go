@@ -63,7 +63,7 @@ func (t *Table) describe(z *zoneRow) string {
 		return prefix + fmt.Sprintf("cap %d (maxPerZone %s)", z.cap, t.policy.perZone)
 	case MinZones:
 		return prefix +
-			fmt.Sprintf("maxSkew %d with %d of minZones %d available", t.policy.maxSkew, t.available, t.policy.minZones)
+			fmt.Sprintf("maxSkew %d with %d of minZones %d", t.policy.maxSkew, t.there, t.policy.minZones)
 	}
 	least := &t.zones[t.smallest]
 	return prefix + fmt.Sprintf("maxSkew %d over zone %s with %d of weight %d", t.policy.maxSkew, least.name,

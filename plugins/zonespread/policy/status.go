@@ -24,8 +24,6 @@ const MaxStatusZones = 1000
 type Observation struct {
 	// Tally has the live pods that the policy selects.
 	Tally *Tally
-	// Beside are the other hard policies over the same topology key that select some of these pods.
-	Beside map[*Policy]bool
 	// Waiting is how many pods were refused by this policy when they were last tried, whatever else refused
 	// them, and wait still.
 	Waiting int64
@@ -56,7 +54,6 @@ func (p *Policy) Status(
 		Buy:                previous.Buy, // the controller's, as two of the conditions
 	}
 	placed := o.Tally.Zones()
-	beside := slices.SortedFunc(maps.Keys(o.Beside), func(a, b *Policy) int { return cmp.Compare(a.Key(), b.Key()) })
 	facts := p.facts(zs, placed, &status, now)
 	demands := p.demands(o.Tally)
 	want := make([]int64, len(facts))
@@ -68,17 +65,9 @@ func (p *Policy) Status(
 		if p.ByOwner() {
 			held = o.Tally.heldBy(d.uid)
 		}
-		p.desired(d, factsFor(facts, zs, d.uid, now), held, want)
+		p.desired(d, factsFor(facts, zs, d, now), held, want)
 		if reason == "" {
 			reason, message = p.feasible(d, facts)
-		}
-		for _, other := range beside {
-			if reason == "" && p.Hard() {
-				reason, message = blocked(p, other, d, facts)
-			}
-			if reason == "" && p.Hard() {
-				reason, message = blocked(other, p, d, facts)
-			}
 		}
 	}
 	for i := range facts {
@@ -143,15 +132,16 @@ func (p *Policy) facts(
 	return facts
 }
 
-// factsFor returns the facts with the availability of the zones for one workload; as they are without one.
-func factsFor(facts []zoneFacts, zs *Zones, workload types.UID, now time.Time) []zoneFacts {
-	if workload == "" {
-		return facts
-	}
-	availability := zs.For(now, workload)
+// factsFor returns the facts as they are for one demand: the availability of the zones for its workload, and only zones
+// that its pods may use.
+func factsFor(facts []zoneFacts, zs *Zones, d *demand, now time.Time) []zoneFacts {
 	own := slices.Clone(facts)
+	availability := zs.For(now, d.uid)
 	for i := range own {
-		own[i].availability = availability[own[i].name]
+		own[i].empty = own[i].empty || d.barred[own[i].name]
+		if d.uid != "" {
+			own[i].availability = availability[own[i].name]
+		}
 	}
 	return own
 }
@@ -160,7 +150,7 @@ func factsFor(facts []zoneFacts, zs *Zones, workload types.UID, now time.Time) [
 // at least one.
 func (p *Policy) demands(t *Tally) []demand {
 	if !p.ByOwner() {
-		all := demand{replicas: p.replicas.number, live: t.live.count()}
+		all := demand{replicas: p.replicas.number, live: t.live.count(), barred: t.barred()}
 		if p.replicas.matching {
 			all.replicas = all.live
 		}
@@ -168,7 +158,7 @@ func (p *Policy) demands(t *Tally) []demand {
 	}
 	var demands []demand
 	for uid, w := range t.workloads {
-		d := demand{uid: uid, name: cmp.Or(w.Name, "pods without a known workload"), live: w.live}
+		d := demand{uid: uid, name: cmp.Or(w.Name, "pods without a known workload"), live: w.live, barred: w.barred}
 		if w.Known {
 			// A workload that wants none has no cap to break.
 			d.replicas, d.live = w.Replicas, 0
@@ -220,7 +210,9 @@ func (p *Policy) accepted(facts []zoneFacts, t *Tally) (reason, message string) 
 }
 
 // satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest
-// weighted skew. The reason is empty when everything is as the policy wants it.
+// weighted skew. The reason is empty when everything is as the policy wants it. A zone that some pod of a revision may not
+// use, by its node affinity or tolerations, is compared with no other: that the pods could be spread better is claimed only
+// where each of them could go.
 func (p *Policy) satisfied(
 	zs *Zones, facts []zoneFacts, t *Tally, demands []demand, now time.Time,
 ) (skew int64, reason, message string) {
@@ -257,7 +249,7 @@ func (p *Policy) satisfied(
 		}
 		for i := range facts {
 			n := zones[facts[i].name]
-			input.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty}
+			input.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty && !pods.barred[facts[i].name]}
 		}
 		table := p.Evaluate(input)
 		for i := range facts {

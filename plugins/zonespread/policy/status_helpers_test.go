@@ -47,14 +47,14 @@ func observed(p *policy.Policy, workloads []policy.Workload, revisions ...counts
 		of := min(i, len(workloads)-1)
 		for zone, n := range zones {
 			for range n {
-				o.Tally.Add(&workloads[of], labels.Set{"pod-template-hash": string(rune('1' + i))}, zone)
+				o.Tally.Add(&workloads[of], labels.Set{"pod-template-hash": string(rune('1' + i))}, zone, nil)
 				waits[of] = false
 			}
 		}
 	}
 	for i := range workloads {
 		if waits[i] {
-			o.Tally.Add(&workloads[i], nil, "")
+			o.Tally.Add(&workloads[i], nil, "", nil)
 		}
 	}
 	return o

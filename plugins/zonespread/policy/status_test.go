@@ -32,6 +32,7 @@ func TestInfeasible(t *testing.T) {
 			"CapsBelowReplicas",
 		},
 		{"minZones", compile(t, minZones(4)), 3, 9, "MinZonesAboveZones"},
+		{"minZones, and yet room for all", compile(t, minZones(4)), 3, 3, ""},
 		{
 			"minZones counts allowed zones", compile(t, minZones(3), withZones(weighted("a", 0))), 3, 9,
 			"MinZonesAboveZones",
@@ -278,15 +279,15 @@ func TestStatusCountsGangs(t *testing.T) {
 		"four": {"", ""},
 	} {
 		for _, zone := range zones {
-			o.Tally.Add(job, ofGang(gang), zone)
+			o.Tally.Add(job, ofGang(gang), zone, nil)
 		}
 	}
-	o.Tally.Add(&policy.Workload{}, nil, "a")
+	o.Tally.Add(&policy.Workload{}, nil, "a", nil)
 	s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.EqualValues(t, 5, s.Replicas, "four gangs and a pod")
 	require.Equal(t, []int64{2, 2, 1}, []int64{s.Zones[0].Pods, s.Zones[1].Pods, s.Zones[2].Pods})
 	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
-	o.Tally.Add(job, ofGang("four"), "a")
+	o.Tally.Add(job, ofGang("four"), "a", nil)
 	s = p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.Equal(t, "CapExceeded", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
 }
@@ -331,28 +332,40 @@ func TestScaleDownIsNotObserved(t *testing.T) {
 }
 
 // TestTwoPoliciesBlockEachOther: a zone that one hard policy caps holds the others back in a second one. Both statuses
-// name both.
-func TestTwoPoliciesBlockEachOther(t *testing.T) {
-	skewed := compile(t)
-	other := object(withZones(capped("c", 1, 1)), maxSkew(100))
-	other.Name = "caps"
-	capping, errs := policy.Compile(other)
-	require.Empty(t, errs)
-	check := func(p, beside *policy.Policy, replicas int64) *metav1.Condition {
-		zs := policy.NewZones(p, nil)
-		zs.ObserveNodes(noon, readyZones("a", "b", "c"))
-		o := observed(p, []policy.Workload{workload(replicas)})
-		o.Beside = map[*policy.Policy]bool{beside: true}
-		s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
-		return condition(t, &s, v1alpha1.ConditionInfeasible)
+
+// TestStatusByTheZonesOfItsPods: what the scheduler itself does is no fault, whichever zones its pods may not use.
+func TestStatusByTheZonesOfItsPods(t *testing.T) {
+	p := compile(t)
+	web := workload(9)
+	all, gpuOnly := map[string]bool{"d": true}, map[string]bool{"a": true, "b": true, "c": true}
+	for _, test := range []struct {
+		name   string
+		placed string // a zone for each pod
+		barred []map[string]bool
+		skew   int64
+		want   []int64 // desired
+	}{
+		{"none of the pods may use zone d", "aaabbbccc", []map[string]bool{all}, 0, []int64{3, 3, 3, 0}},
+		{"all may", "aaabbbccc", []map[string]bool{nil}, 3, []int64{3, 2, 2, 2}},
+		{"ahead of a zone that they may use", "aaaaabbbc", []map[string]bool{all}, 4, []int64{3, 3, 3, 0}},
+		{"some may: each could go to none", "aaabbbddd", []map[string]bool{all, gpuOnly}, 0, []int64{3, 2, 2, 2}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			zs := policy.NewZones(p, nil)
+			zs.ObserveNodes(noon, readyZones("a", "b", "c", "d"))
+			o := policy.Observation{Tally: p.NewTally()}
+			for i, zone := range test.placed {
+				o.Tally.Add(&web, labels.Set{"app": "web"}, string(zone), test.barred[i%len(test.barred)])
+			}
+			s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+			require.Equal(t, test.skew, s.Skew, "the skew among zones that every pod may use")
+			var desired []int64
+			for _, z := range s.Zones {
+				desired = append(desired, z.Desired)
+			}
+			require.Equal(t, test.want, desired, "no pod is desired where none may go")
+		})
 	}
-	for _, c := range []*metav1.Condition{check(skewed, capping, 9), check(capping, skewed, 9)} {
-		require.Equal(t, "BlockedByPolicy", c.Reason)
-		require.Equal(t,
-			"maxSkew of policy shop/web and the caps and weights of policy shop/caps together admit 5 of 9 replicas: declare the caps in one policy", c.Message)
-	}
-	require.Equal(t, metav1.ConditionFalse, check(skewed, capping, 5).Status)
-	require.Equal(t, metav1.ConditionFalse, check(skewed, compile(t, maxSkew(3)), 9).Status)
 }
 
 func TestRejected(t *testing.T) {

@@ -14,7 +14,7 @@ const (
 	MaxPods
 	MaxPerZone
 	QuorumSafe
-	// MinZones: fewer zones than minZones are available, and the zone would exceed maxSkew.
+	// MinZones: there are fewer zones than minZones, and the zone would exceed maxSkew.
 	MinZones
 	// Skew: the zone would be ahead of the emptiest zone by more than maxSkew.
 	Skew
@@ -54,20 +54,28 @@ type Availability uint8
 const (
 	// Available zones are compared with each other.
 	Available Availability = iota
-	// Closed zones hold no other zone back, and do not count for minZones.
+	// Closed zones hold no other zone back.
 	Closed
-	// Full zones, for the pod's workload, hold no other zone back. They count for minZones: fail-over is to be no full
-	// stop.
+	// Full zones, for the pod's workload, hold no other zone back.
 	Full
+	// Excluded zones, in which a volume of the pod cannot be used, hold no other zone back.
+	Excluded
 	// Recovering zones hold no other zone back either, unless no zone is Available; scores prefer them.
 	Recovering
 	// Closing zones have no open node while downAfter still runs, or are declared and have none yet. They are compared
 	// like Available ones, also when they have no nodes.
 	Closing
+	// Absent zones never had an open node. They take no part, and are the only ones that do not count for minZones:
+	// fail-over is to be no full stop.
+	Absent
 )
 
 // unavailable reports whether the other zones may take the zone's share.
-func (a Availability) unavailable() bool { return a == Closed || a == Full }
+func (a Availability) unavailable() bool { return a == Closed || a == Full || a == Excluded }
+
+// IgnoresLifecycle reports whether the taints of the node lifecycle do not make nodes of the zone ineligible: they are
+// what the zone is closed by.
+func (a Availability) IgnoresLifecycle() bool { return a == Closed || a == Closing }
 
 // ZoneAvailability says which zones are not simply Available for one pod, at one moment. See Zones.For.
 type ZoneAvailability map[string]Availability
@@ -82,8 +90,7 @@ type Domain struct {
 	// has been cordoned or tainted since is still a pod in the zone.
 	Held int64
 	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the policy
-	// honors them, and that its volumes do not exclude. In a Closing zone the taints of the node lifecycle do not
-	// count.
+	// honors them. In a Closing or Closed zone the taints of the node lifecycle do not count.
 	Eligible bool
 }
 
@@ -116,8 +123,8 @@ type Table struct {
 	smallest    int
 	leastPods   int64
 	leastWeight int64
-	available   int64
-	belowMin    bool // fewer zones are available than minZones
+	there       int64 // how many zones count for minZones
+	belowMin    bool  // they are fewer
 	weights     int64
 }
 
@@ -138,8 +145,8 @@ type zoneRow struct {
 //
 // With c the pods in a zone, h those that its cap counts, and w its weight:
 //
-//	D = eligible zones, closing zones without nodes, and declared zones without nodes
-//	A = D without closed and full zones and without weights of 0
+//	D = eligible zones that are not absent, and declared zones without nodes; without weights of 0
+//	A = D without closed, full and excluded zones
 //	m = the zone with the smallest c/w among those of A that may still take a pod (are below their
 //	    cap) and are not recovering; the recovering ones when there is no other
 //
@@ -147,7 +154,7 @@ type zoneRow struct {
 //	                 and     h(z) + 1 <= cap(z)
 //	                 and     (c(z) + 1) * w(m) - w(z) * c(m) <= maxSkew * w(m)
 //
-// c(m) counts as 0 when A and the full zones are fewer than minZones, and without any m the last line asks nothing.
+// c(m) counts as 0 when the zones of D are fewer than minZones, and without any m the last line asks nothing.
 // With equal weights and no caps this is the rule of topologySpreadConstraints.
 //
 // A zone that has reached its cap is left out of the minimum because it can never catch up: if it stayed, the
@@ -166,16 +173,11 @@ func (p *Policy) Evaluate(in Input) *Table {
 	for i := range in.Domains {
 		d := &in.Domains[i]
 		row := t.row(d.Name, in.Availability)
-		row.pods, row.held, row.counts = d.Pods, d.Held, d.Eligible
+		row.pods, row.held, row.counts = d.Pods, d.Held, d.Eligible && row.availability != Absent
 		t.add(row)
 	}
 	for i := range p.declared {
 		t.addMissing(p.declared[i].name, in.Availability)
-	}
-	for name, a := range in.Availability {
-		if a == Closing {
-			t.addMissing(name, in.Availability)
-		}
 	}
 	t.other = t.row("", nil)
 	t.decide()
@@ -205,15 +207,15 @@ func (t *Table) row(name string, availability ZoneAvailability) zoneRow {
 
 // decide computes the minimum and the rule of every zone from the counts.
 func (t *Table) decide() {
-	t.available, t.weights, t.smallest = 0, 0, -1
+	t.there, t.weights, t.smallest = 0, 0, -1
 	recovering := -1
 	for i := range t.zones {
 		z := &t.zones[i]
-		if !z.counts || z.weight == 0 || z.availability == Closed {
+		if !z.counts || z.weight == 0 {
 			continue
 		}
-		t.available++
-		if z.availability == Full {
+		t.there++
+		if z.availability.unavailable() {
 			continue
 		}
 		t.weights += z.weight
@@ -235,7 +237,7 @@ func (t *Table) decide() {
 	if t.smallest >= 0 {
 		t.leastPods, t.leastWeight = t.zones[t.smallest].pods, t.zones[t.smallest].weight
 	}
-	t.belowMin = t.available < t.policy.minZones
+	t.belowMin = t.there < t.policy.minZones
 	if t.belowMin {
 		t.leastPods = 0
 	}

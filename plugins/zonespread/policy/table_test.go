@@ -107,9 +107,21 @@ func TestVerdicts(t *testing.T) {
 			[]string{"Skew", "Pass", "Pass"},
 		},
 		{
-			"minZones holds while a zone is closed", compile(t, minZones(3)),
+			"a closed zone counts for minZones", compile(t, minZones(3)),
 			[]int64{3, 3, 0},
 			9, closed,
+			[]string{"Pass", "Pass", "Pass"},
+		},
+		{
+			"so does one that a volume excludes", compile(t, minZones(3)),
+			[]int64{3, 3, 0},
+			9, policy.ZoneAvailability{"c": policy.Excluded},
+			[]string{"Pass", "Pass", "Pass"},
+		},
+		{
+			"one that never was open does not", compile(t, minZones(3)),
+			[]int64{3, 3, 0},
+			9, policy.ZoneAvailability{"c": policy.Absent},
 			[]string{"MinZones", "MinZones", "Pass"},
 		},
 		{
@@ -174,12 +186,14 @@ func TestWhichZonesTakePart(t *testing.T) {
 		{"closing", open, &policy.Domain{Eligible: true}, closing, waits},
 		{"closing, with what it holds", open, &policy.Domain{Eligible: true, Pods: 3}, closing, free},
 		{"closing, not for this pod", open, &policy.Domain{}, closing, free},
-		{"closing, its nodes are gone", open, nil, closing, waits},
+		{"closing, declared, its nodes are gone", declared, nil, closing, waits},
 		{"closed", open, &policy.Domain{Eligible: true}, closed, free},
 		{"closed, not for this pod", open, &policy.Domain{}, closed, free},
 		{"closed, declared", declared, &policy.Domain{}, closed, free},
 		{"closed, declared, its nodes are gone", declared, nil, closed, free},
 		{"full", open, &policy.Domain{Eligible: true}, full, free},
+		{"excluded by a volume", open, &policy.Domain{Eligible: true}, policy.ZoneAvailability{"c": policy.Excluded}, free},
+		{"never was open", open, &policy.Domain{Eligible: true}, policy.ZoneAvailability{"c": policy.Absent}, free},
 		{"gone", open, nil, nil, free},
 		{"declared and without nodes", declared, nil, nil, waits},
 	} {
@@ -239,7 +253,7 @@ func TestMessages(t *testing.T) {
 		ask(compile(t, withZones(capped("a", 7, 7), weighted("b", 3))), 10, "a", 7, 3))
 	require.Equal(t, "policy shop/web: zone a holds 7 of 10, share 7.0, maxSkew 1 over zone b with 2 of weight 3",
 		ask(compile(t, withZones(weighted("a", 7), weighted("b", 3))), 10, "a", 7, 2))
-	require.Equal(t, "policy shop/web: zone a holds 1 of 4, share 4.0, maxSkew 1 with 1 of minZones 2 available",
+	require.Equal(t, "policy shop/web: zone a holds 1 of 4, share 4.0, maxSkew 1 with 1 of minZones 2",
 		ask(compile(t, minZones(2)), 4, "a", 1))
 	require.Equal(t, "policy shop/web: zone d has weight 0",
 		ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))

@@ -21,7 +21,13 @@ type ownedPods struct {
 	Workload
 	live   int64
 	placed map[string]zoneAmounts // by Policy.Revision
+	// barred are the zones that none of the pods may use, and barredFrom, by revision, those that some placed pod may not.
+	barred     zoneSet
+	barredFrom map[string]zoneSet
 }
+
+// zoneSet is a set of zones.
+type zoneSet = map[string]bool
 
 // amount is a number of pods that count one by one, and of gangs.
 type amount struct {
@@ -80,14 +86,18 @@ func (p *Policy) NewTally() *Tally {
 	return &Tally{policy: p, workloads: map[types.UID]*ownedPods{}}
 }
 
-// Add counts a live pod of a workload, by its labels. zone is empty for a pod that waits or has no zone.
-func (t *Tally) Add(w *Workload, podLabels labels.Set, zone string) {
+// Add counts a live pod of a workload, by its labels. zone is empty for a pod that waits or has no zone. barred are the
+// zones that have nodes, but none that the pod's node affinity and tolerations admit as far as the policy honors them.
+func (t *Tally) Add(w *Workload, podLabels labels.Set, zone string, barred map[string]bool) {
 	owned := t.workloads[w.UID]
 	if owned == nil {
-		owned = &ownedPods{Workload: *w, placed: map[string]zoneAmounts{}}
+		owned = &ownedPods{
+			Workload: *w, placed: map[string]zoneAmounts{}, barred: maps.Clone(barred), barredFrom: map[string]zoneSet{},
+		}
 		t.workloads[w.UID] = owned
 	}
 	owned.live++
+	maps.DeleteFunc(owned.barred, func(name string, _ bool) bool { return !barred[name] })
 	gang := podLabels[t.policy.GroupBy()]
 	t.live.add(gang)
 	if zone == "" {
@@ -98,6 +108,12 @@ func (t *Tally) Add(w *Workload, podLabels labels.Set, zone string) {
 		owned.placed[revision] = zoneAmounts{}
 	}
 	owned.placed[revision].in(zone).add(gang)
+	if len(barred) > 0 {
+		if owned.barredFrom[revision] == nil {
+			owned.barredFrom[revision] = zoneSet{}
+		}
+		maps.Copy(owned.barredFrom[revision], barred)
+	}
 }
 
 // Zones returns the placed pods by zone.
@@ -118,10 +134,23 @@ func (t *Tally) heldBy(workload types.UID) map[string]int64 {
 	return sumUp(slices.Collect(maps.Values(owned.placed))...)
 }
 
+// barred returns the zones that none of the pods may use.
+func (t *Tally) barred() zoneSet {
+	var common zoneSet
+	for _, owned := range t.workloads {
+		if common == nil {
+			common = maps.Clone(owned.barred)
+		}
+		maps.DeleteFunc(common, func(name string, _ bool) bool { return !owned.barred[name] })
+	}
+	return common
+}
+
 // revisionPods are the placed pods of a revision.
 type revisionPods struct {
 	parts    []zoneAmounts // by workload
 	workload types.UID     // of one of them
+	barred   zoneSet       // zones that some of them may not use
 }
 
 // byRevision returns the placed pods of each revision.
@@ -129,7 +158,12 @@ func (t *Tally) byRevision() map[string]revisionPods {
 	revisions := map[string]revisionPods{}
 	for uid, owned := range t.workloads {
 		for revision, zones := range owned.placed {
-			revisions[revision] = revisionPods{append(revisions[revision].parts, zones), uid}
+			pods := revisions[revision]
+			if pods.barred == nil {
+				pods.barred = zoneSet{}
+			}
+			maps.Copy(pods.barred, owned.barredFrom[revision])
+			revisions[revision] = revisionPods{append(pods.parts, zones), uid, pods.barred}
 		}
 	}
 	return revisions

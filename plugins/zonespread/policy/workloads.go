@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
 )
 
-// Workload is the top-level owner of pods: a Deployment rather than its ReplicaSets, which start small and end empty; a
+// Workload is the top-level owner of pods: a Deployment or Rollout rather than its ReplicaSets, which start small and end empty; a
 // StatefulSet; a Job; a ReplicaSet or ReplicationController without a controller. The zero Workload is one that is not
 // known.
 type Workload struct {
@@ -27,14 +29,16 @@ type Workload struct {
 	Selector labels.Selector
 }
 
-// WorkloadOf reads a ReplicaSet, StatefulSet, Job or ReplicationController; ok is false for anything else.
-// Whether the workload is a top-level one the caller knows.
-func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
+// WorkloadOf returns the top-level workload that a ReplicaSet, StatefulSet, Job or ReplicationController is, or that a
+// ReplicaSet belongs to; the zero Workload of anything else.
+func WorkloadOf(object metav1.Object) (w Workload) {
 	var kind string
 	var selector *metav1.LabelSelector
-	w.Known = true
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
+		if over := metav1.GetControllerOfNoCopy(o); over != nil {
+			return behindReplicaSet(o, over)
+		}
 		kind, selector, w.Replicas = "ReplicaSet", o.Spec.Selector, int64(valueOr(o.Spec.Replicas, 1))
 	case *appsv1.StatefulSet:
 		kind, selector, w.Replicas = "StatefulSet", o.Spec.Selector, int64(valueOr(o.Spec.Replicas, 1))
@@ -44,29 +48,41 @@ func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
 		kind, w.Replicas = "ReplicationController", int64(valueOr(o.Spec.Replicas, 1))
 		selector = &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
 	default:
-		return Workload{}, false
+		return Workload{}
 	}
-	w.UID, w.Name, w.Selector = object.GetUID(), kind+" "+object.GetName(), podSelector(selector)
-	return w, true
+	w.UID, w.Name, w.Selector, w.Known = object.GetUID(), kind+" "+object.GetName(), podSelector(selector), true
+	return w
 }
 
-// desiredReplicas is the annotation in which the Deployment controller notes spec.replicas on the ReplicaSets that it
-// scales.
-const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
+// The annotations in which what controls ReplicaSets notes its own replicas on them: the Deployment controller and that
+// of Argo Rollouts.
+const (
+	deploymentReplicas = "deployment.kubernetes.io/desired-replicas"
+	rolloutReplicas    = "rollout.argoproj.io/desired-replicas"
+)
 
-// BehindReplicaSet returns what a ReplicaSet says about its Deployment. The controller writes the annotation with every
-// size that it gives a ReplicaSet, so that what it says is never older than the pods.
-func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference) Workload {
-	w := Workload{UID: deployment.UID, Name: deployment.Kind + " " + deployment.Name}
+// behindReplicaSet returns what a ReplicaSet says about its Deployment or Rollout. The controller writes the annotation
+// with every size that it gives a ReplicaSet, so that what it says is never older than the pods.
+func behindReplicaSet(set *appsv1.ReplicaSet, over *metav1.OwnerReference) Workload {
+	var desired, revision string
+	switch over.Kind {
+	case "Deployment":
+		desired, revision = set.Annotations[deploymentReplicas], appsv1.DefaultDeploymentUniqueLabelKey
+	case "Rollout":
+		desired, revision = set.Annotations[rolloutReplicas], v1alpha1.RolloutsPodTemplateHash
+	default:
+		return Workload{}
+	}
+	w := Workload{UID: over.UID, Name: over.Kind + " " + over.Name}
 	if all := podSelector(set.Spec.Selector); all != nil {
 		requirements, _ := all.Requirements()
 		kept := slices.DeleteFunc(requirements,
-			func(r labels.Requirement) bool { return r.Key() == appsv1.DefaultDeploymentUniqueLabelKey })
+			func(r labels.Requirement) bool { return r.Key() == revision })
 		if len(kept) > 0 {
 			w.Selector = labels.NewSelector().Add(kept...)
 		}
 	}
-	if n, err := strconv.ParseInt(set.Annotations[desiredReplicas], 10, 32); err == nil && n >= 0 {
+	if n, err := strconv.ParseInt(desired, 10, 32); err == nil && n >= 0 {
 		w.Replicas, w.Known = n, true
 	}
 	return w

@@ -58,38 +58,48 @@ func TestWorkloadOf(t *testing.T) {
 		"Job, done":        {done, "Job", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, ok := policy.WorkloadOf(test.object)
-			require.True(t, ok)
+			w := policy.WorkloadOf(test.object)
 			require.Equal(t, policy.Workload{
 				UID: "1", Name: test.kind +
 					" web", Replicas: test.replicas, Known: true, Selector: labels.SelectorFromSet(app.MatchLabels),
 			}, w)
 		})
 	}
-	_, ok := policy.WorkloadOf(&v1.Pod{})
-	require.False(t, ok)
+	require.Empty(t, policy.WorkloadOf(&v1.Pod{}))
 }
 
-// TestBehindReplicaSet: what a ReplicaSet knows of its Deployment, whose revisions differ in one label.
-func TestBehindReplicaSet(t *testing.T) {
-	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}},
-		Spec: appsv1.ReplicaSetSpec{
-			Replicas: new(int32(3)),
-			Selector: selecting(map[string]string{"app": "web", "pod-template-hash": "5"}),
-		},
+// TestWorkloadBehindAReplicaSet: what a ReplicaSet knows of its Deployment or Rollout, whose revisions differ in one label.
+func TestWorkloadBehindAReplicaSet(t *testing.T) {
+	for kind, keys := range map[string]struct{ replicas, revision string }{
+		"Deployment": {"deployment.kubernetes.io/desired-replicas", "pod-template-hash"},
+		"Rollout":    {"rollout.argoproj.io/desired-replicas", "rollouts-pod-template-hash"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			set := &appsv1.ReplicaSet{
+				ObjectMeta: metav1.ObjectMeta{
+					Annotations:     map[string]string{keys.replicas: "12"},
+					OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "web", UID: "9", Controller: new(true)}},
+				},
+				Spec: appsv1.ReplicaSetSpec{
+					Replicas: new(int32(3)), Selector: selecting(map[string]string{"app": "web", keys.revision: "5"}),
+				},
+			}
+			require.Equal(t, policy.Workload{
+				UID: "9", Name: kind + " web", Replicas: 12, Known: true,
+				Selector: labels.SelectorFromSet(labels.Set{"app": "web"}),
+			}, policy.WorkloadOf(set))
+			require.Len(t, set.Spec.Selector.MatchLabels, 2, "the object is the informer's")
+			// A policy's defaults tell its revisions apart.
+			p := compile(t)
+			require.NotEqual(t, p.Revision(labels.Set{keys.revision: "5"}), p.Revision(labels.Set{keys.revision: "6"}))
+			set.Annotations = nil
+			w := policy.WorkloadOf(set)
+			require.False(t, w.Known)
+			require.NotNil(t, w.Selector)
+			set.OwnerReferences[0].Kind = "Workflow"
+			require.Empty(t, policy.WorkloadOf(set), "nothing is known of other kinds")
+		})
 	}
-	over := &metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: "9"}
-	w := policy.BehindReplicaSet(set, over)
-	require.Equal(t, policy.Workload{
-		UID: "9", Name: "Deployment web", Replicas: 12, Known: true,
-		Selector: labels.SelectorFromSet(labels.Set{"app": "web"}),
-	}, w)
-	require.Len(t, set.Spec.Selector.MatchLabels, 2, "the object is the informer's")
-	set.Annotations = nil
-	w = policy.BehindReplicaSet(set, over)
-	require.False(t, w.Known)
-	require.NotNil(t, w.Selector)
 }
 
 // TestHeld: which pods count for the caps of a pod of revision 1 of the workload web.

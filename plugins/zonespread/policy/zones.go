@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -17,12 +18,12 @@ import (
 //	opened           the zone has had an open node, one that is Ready and not cordoned
 //	since            since when it has had none
 //	runs             for each workload since when all eligible nodes refuse its pods, see run
-//	recoveringSince  when the zone came back from being closed; runs have their own
+//	recoveringSince  when the zone opened again, or for the first time beside others that the policy knew before
 //
 //	zone                  when
 //	closed                since + downAfter has passed
 //	full for a workload   a run of refusals of its pods has lasted for fullAfter
-//	recovering            recoveringSince + recoveryWindow has not passed; it ends early when the zone has caught up
+//	recovering            recoveringSince + recoveryWindow has not passed
 //
 // So an answer does not depend on who looked when, a changed grace period holds at once, and Zones that are made from
 // the facts that Export gave answer as the original does. Times have a resolution of one second, rounded up, so that a
@@ -61,6 +62,21 @@ func (s seconds) time() time.Time { return time.Unix(int64(s), 0) }
 // passed reports whether d has passed since s.
 func (s seconds) passed(d time.Duration, now time.Time) bool {
 	return s.set() && !s.time().Add(d).After(now)
+}
+
+func fromTime(t *metav1.Time) seconds {
+	if t == nil || t.IsZero() {
+		return 0
+	}
+	return seconds(t.Unix())
+}
+
+func (s seconds) toTime() *metav1.Time {
+	if !s.set() {
+		return nil
+	}
+	t := metav1.NewTime(s.time())
+	return &t
 }
 
 // ZoneNodes is what the nodes of one zone look like.
@@ -128,15 +144,20 @@ func (zs *Zones) zone(name string) *zone {
 // change is urgent: it must be in the status before the next decision.
 func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (changed, urgent bool) {
 	urgent = zs.Expire(now)
+	known := slices.ContainsFunc(slices.Collect(maps.Values(zs.zones)), func(z *zone) bool { return z.opened })
 	for name, n := range nodes {
 		if n.Nodes == 0 {
 			continue
 		}
 		z := zs.zone(name)
 		switch {
+		case n.Open > 0 && !z.opened:
+			z.opened, changed = true, true
+			// A declared zone has held the others back until now, and goes on to.
+			if known && !zs.policy.declares(name) {
+				urgent = zs.beginRecovery(z, now) || urgent
+			}
 		case n.Open > 0:
-			changed = changed || !z.opened
-			z.opened = true
 			urgent = zs.reopen(z, now) || urgent
 		case z.opened && !z.since.set():
 			since := now
@@ -168,105 +189,60 @@ func (zs *Zones) reopen(z *zone, now time.Time) bool {
 	if !z.since.set() {
 		return false
 	}
-	if zs.closed(z, now) {
-		// The refusals of its former nodes say nothing about the new ones.
-		clear(z.runs)
-		z.recovering = 0
-		if zs.policy.recoveryWindow > 0 {
-			z.recovering = roundUp(now)
-		}
+	if z.since.passed(zs.policy.downAfter, now) {
+		clear(z.runs) // the refusals of its former nodes say nothing about the new ones
+		zs.beginRecovery(z, now)
 	}
 	z.since = 0
 	return true
 }
 
-// CaughtUp ends the recovery of zones that have caught up, given how many selected pods each zone holds: a zone has
-// when its pods/weight is not below the smallest among the available zones. It returns whether a fact has changed.
-func (zs *Zones) CaughtUp(now time.Time, pods map[string]int64) bool {
-	changed := zs.Expire(now)
-	leastPods, leastWeight := int64(-1), int64(1)
-	for name, z := range zs.zones {
-		weight, _ := zs.policy.weightOf(name)
-		if a := zs.worst(name, z, now); weight == 0 || !z.opened || a != Available && a != Closing {
-			continue
-		}
-		if leastPods < 0 || pods[name]*leastWeight < leastPods*weight {
-			leastPods, leastWeight = pods[name], weight
-		}
-	}
-	if leastPods < 0 {
-		return changed // nothing to compare with
-	}
-	for name, z := range zs.zones {
-		if weight, _ := zs.policy.weightOf(name); z.recovers() && pods[name]*leastWeight >= leastPods*weight {
-			z.recovering, changed = 0, true
-			for workload, r := range z.runs {
-				r.recovering = 0
-				if *r == (run{}) {
-					delete(z.runs, workload)
-				}
-			}
-		}
-	}
-	return changed
-}
-
-// recovers reports whether the zone recovers for some workload.
-func (z *zone) recovers() bool {
-	for _, r := range z.runs {
-		if r.recovering.set() {
-			return true
-		}
+// beginRecovery keeps a zone from holding others back for a while. It returns whether the policy asks for that.
+func (zs *Zones) beginRecovery(z *zone, now time.Time) bool {
+	z.recovering = 0
+	if zs.policy.recoveryWindow > 0 {
+		z.recovering = roundUp(now)
 	}
 	return z.recovering.set()
 }
 
-// Recovering reports whether some zone recovers; otherwise CaughtUp need not be called.
-func (zs *Zones) Recovering() bool {
+// Expire drops facts that have expired and affect no answer any more.
+func (zs *Zones) Expire(now time.Time) (changed bool) {
 	for _, z := range zs.zones {
-		if z.recovers() {
+		if z.recovering.passed(zs.policy.recoveryWindow, now) {
+			z.recovering, changed = 0, true
+		}
+		maps.DeleteFunc(z.runs, func(_ types.UID, r *run) bool {
+			over := zs.over(r, now)
+			changed = changed || over
+			return over
+		})
+	}
+	return changed
+}
+
+// Changing reports whether some answer changes although nothing happens, or a fact that has expired is still there.
+func (zs *Zones) Changing() bool {
+	for _, z := range zs.zones {
+		if z.since.set() || z.recovering.set() || len(z.runs) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// Expire drops facts that have expired and affect no answer any more.
-func (zs *Zones) Expire(now time.Time) bool {
-	changed := false
-	for _, z := range zs.zones {
-		changed = zs.expire(z, now) || changed
-	}
-	return changed
-}
-
-func (zs *Zones) expire(z *zone, now time.Time) bool {
-	changed := zs.expireRuns(z, now)
-	if z.recovering.set() && !zs.within(z.recovering, now) {
-		z.recovering, changed = 0, true
-	}
-	return changed
-}
-
-func (zs *Zones) closed(z *zone, now time.Time) bool { return z.since.passed(zs.policy.downAfter, now) }
-
-func (zs *Zones) within(recovering seconds, now time.Time) bool {
-	return recovering.set() && !recovering.passed(zs.policy.recoveryWindow, now)
-}
-
 // availability is how a zone takes part for a workload with these refusals, which may be nil.
 func (zs *Zones) availability(name string, z *zone, r *run, now time.Time) Availability {
-	if r == nil {
-		r = &run{}
-	}
 	switch {
 	case !z.opened && z.nodes > 0 && zs.policy.declares(name):
 		return Closing
-	case !z.opened && z.nodes > 0, zs.closed(z, now):
+	case !z.opened && z.nodes > 0:
+		return Absent
+	case z.since.passed(zs.policy.downAfter, now):
 		return Closed
-	case r.fullNow(zs.policy.fullAfter, now):
+	case zs.full(r):
 		return Full
-	case zs.within(max(z.recovering, r.recoversSince(zs.policy.fullAfter, now)), now):
+	case z.recovering.set() && !z.recovering.passed(zs.policy.recoveryWindow, now), zs.recovering(r, now):
 		return Recovering
 	case z.since.set():
 		return Closing
@@ -305,39 +281,35 @@ func (zs *Zones) For(now time.Time, workload types.UID) ZoneAvailability {
 	return zones
 }
 
-// Deadline is a moment at which answers change although nothing happens.
-type Deadline struct {
-	At time.Time
-	// Wakes is true when a zone may become unavailable then, so that pods that wait for it may go elsewhere: they must
-	// be woken, since time alone requeues nothing. It is false when a zone takes part again, which helps no pod.
-	Wakes bool
-}
-
-// NextDeadline returns the first deadline after now, if there is one.
-func (zs *Zones) NextDeadline(now time.Time) (Deadline, bool) {
-	var next Deadline
-	consider := func(since seconds, d time.Duration, wakes bool) {
-		at := since.time().Add(d)
-		if !since.set() || !at.After(now) {
-			return
-		}
-		switch {
-		case next.At.IsZero() || at.Before(next.At):
-			next = Deadline{At: at, Wakes: wakes}
-		case at.Equal(next.At):
-			next.Wakes = next.Wakes || wakes
+// NextWake returns when the first of the zones ceases to hold the pods of a workload back although nothing happens:
+// a zone closes, or a run makes one full. The zero time if none does.
+func (zs *Zones) NextWake(now time.Time, workload types.UID) (next time.Time) {
+	consider := func(since seconds, d time.Duration) {
+		if at := since.time().Add(d); since.set() && at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	for _, z := range zs.zones {
-		consider(z.since, zs.policy.downAfter, true)
-		consider(z.recovering, zs.policy.recoveryWindow, false)
-		for _, r := range z.runs {
-			consider(r.since, zs.policy.fullAfter, true)
-			consider(r.last, RefusalGap, false)
-			consider(r.recoversSince(zs.policy.fullAfter, now), zs.policy.recoveryWindow, false)
+		consider(z.since, zs.policy.downAfter)
+		if r := z.runs[workload]; r != nil {
+			consider(r.since, zs.policy.fullAfter)
 		}
 	}
-	return next, !next.At.IsZero()
+	return next
+}
+
+// ClosingFor returns how a zone takes part for a pod whose own nodes there, those that are eligible but for the taints of
+// the node lifecycle, are these; and until when, if that is Closing. Other nodes of the zone may be open. It is Available
+// if the nodes do not tell since when they are closed.
+func (p *Policy) ClosingFor(now time.Time, own ZoneNodes) (a Availability, until time.Time) {
+	if own.Open > 0 || own.ClosedSince.IsZero() {
+		return Available, time.Time{}
+	}
+	since := roundUp(own.ClosedSince)
+	if since.passed(p.downAfter, now) {
+		return Closed, time.Time{}
+	}
+	return Closing, since.time().Add(p.downAfter)
 }
 
 // Export returns the facts and the state of the zones, by name; Pods and Desired are left for Status. Zones that are
@@ -351,8 +323,8 @@ func (zs *Zones) Export(now time.Time) []v1alpha1.ZoneStatus {
 			continue
 		}
 		out = append(out, v1alpha1.ZoneStatus{
-			Name: name, State: zs.state(name, z,
-				now), Since: z.since.toTime(), Full: runs[name], RecoveringSince: z.recovering.toTime(),
+			Name: name, State: zs.state(name, z, now), Since: z.since.toTime(), Full: runs[name],
+			RecoveringSince: z.recovering.toTime(),
 		})
 	}
 	return out
@@ -370,7 +342,7 @@ func (zs *Zones) state(name string, z *zone, now time.Time) v1alpha1.ZoneState {
 		return v1alpha1.ZoneFull
 	case Recovering:
 		return v1alpha1.ZoneRecovering
-	case Available, Closing:
+	case Available, Closing, Excluded, Absent:
 	}
 	return v1alpha1.ZoneAvailable
 }

@@ -79,38 +79,31 @@ func TestZoneClosesAndComesBack(t *testing.T) {
 	zs := watched(t, failover(2*time.Minute, 5*time.Minute, 10*time.Minute))
 	require.False(t, news(zs, at(time.Minute), zonesWith(cOne)), "one open node is enough")
 	require.Nil(t, zs.For(at(time.Minute), web))
-	_, ok := zs.NextDeadline(at(time.Minute))
-	require.False(t, ok)
+	require.Zero(t, zs.NextWake(at(time.Minute), web))
 
 	lost := at(2 * time.Minute)
 	require.True(t, news(zs, lost, zonesWith(cClosed)))
 	require.False(t, news(zs, lost.Add(time.Second), zonesWith(cClosed)))
 	require.Equal(t, cCloses, zs.For(lost.Add(time.Minute), web), "the grace period runs")
 	require.Equal(t, v1alpha1.ZoneAvailable, state(t, zs, "c", lost.Add(time.Minute)))
-	next, ok := zs.NextDeadline(lost)
-	require.True(t, ok)
-	require.True(t, next.Wakes)
-	require.Equal(t, lost.Truncate(time.Second).Add(time.Second+2*time.Minute), next.At.UTC(),
+	next := zs.NextWake(lost, web)
+	require.Equal(t, lost.Truncate(time.Second).Add(time.Second+2*time.Minute), next.UTC(),
 		"never early: seconds are rounded up")
-	require.Equal(t, cCloses, zs.For(next.At.Add(-time.Nanosecond), web))
-	require.Equal(t, cOut, zs.For(next.At, web))
-	require.Equal(t, v1alpha1.ZoneClosed, state(t, zs, "c", next.At))
-	_, ok = zs.NextDeadline(next.At)
-	require.False(t, ok)
+	require.Equal(t, cCloses, zs.For(next.Add(-time.Nanosecond), web))
+	require.Equal(t, cOut, zs.For(next, web))
+	require.Equal(t, v1alpha1.ZoneClosed, state(t, zs, "c", next))
+	require.Zero(t, zs.NextWake(next, web))
 
 	back := at(time.Hour)
 	require.True(t, news(zs, back, zonesWith(cOne)))
 	require.Equal(t, cBack, zs.For(back, web))
 	require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", back))
-	next, ok = zs.NextDeadline(back)
-	require.True(t, ok)
-	require.False(t, next.Wakes, "the end of a recovery helps no pod")
-	require.False(t, zs.CaughtUp(back, map[string]int64{"a": 4, "b": 5, "c": 3}))
-	require.Nil(t, zs.For(next.At, web), "the window is over")
-
-	require.True(t, zs.CaughtUp(back.Add(time.Minute), map[string]int64{"a": 4, "b": 5, "c": 4}), "caught up")
-	require.Nil(t, zs.For(back.Add(time.Minute), web))
-	require.False(t, zs.Recovering())
+	require.Zero(t, zs.NextWake(back, web), "the end of a recovery helps no pod")
+	require.Equal(t, cBack, zs.For(back.Add(10*time.Minute), web))
+	require.Nil(t, zs.For(back.Add(10*time.Minute+time.Second), web), "the window is over")
+	require.True(t, zs.Changing())
+	require.True(t, zs.Expire(back.Add(11*time.Minute)))
+	require.False(t, zs.Changing())
 }
 
 func TestShortClosureIsNone(t *testing.T) {
@@ -131,7 +124,7 @@ func TestImmediateRecovery(t *testing.T) {
 	zs.RecordRefusal(at(3*time.Minute), "c", web)
 	zs.RecordRefusal(at(5*time.Minute), "c", web)
 	require.Equal(t, cFull, zs.For(at(5*time.Minute), web))
-	zs.RecordFit(at(5*time.Minute), "c", web)
+	zs.RecordBind(at(5*time.Minute), "c", web)
 	require.Nil(t, zs.For(at(5*time.Minute), web))
 }
 
@@ -172,19 +165,19 @@ func TestZoneThatNeverWasOpen(t *testing.T) {
 		changes []change
 		want    policy.ZoneAvailability
 		listed  int
+		opened  policy.ZoneAvailability
 	}{
-		"declared":     {[]change{withZones(weighted("c", 1))}, cCloses, 3},
-		"not declared": {nil, cOut, 2},
+		"declared: it has held the others back, and goes on to": {[]change{withZones(weighted("c", 1))}, cCloses, 3, nil},
+		"not declared: it is new to the others":                 {nil, policy.ZoneAvailability{"c": policy.Absent}, 2, cBack},
 	} {
 		t.Run(name, func(t *testing.T) {
 			zs := policy.NewZones(compile(t, test.changes...), nil)
 			zs.ObserveNodes(at(0), zonesWith(cClosed))
 			require.Equal(t, test.want, zs.For(at(time.Hour), web))
 			require.Len(t, zs.Export(at(time.Hour)), test.listed)
-			_, deadline := zs.NextDeadline(at(0))
-			require.False(t, deadline)
+			require.Zero(t, zs.NextWake(at(0), web))
 			zs.ObserveNodes(at(time.Hour), zonesWith(cOpen))
-			require.Nil(t, zs.For(at(time.Hour), web), "it has nothing to recover from")
+			require.Equal(t, test.opened, zs.For(at(time.Hour), web))
 		})
 	}
 }
@@ -205,6 +198,8 @@ func TestZoneLosesItsLastNode(t *testing.T) {
 	require.Nil(t, gone.For(at(time.Minute), web))
 	require.Len(t, gone.Export(at(time.Minute)), 2,
 		"a zone that is scaled to zero does not exist, unless it is declared")
+	gone.ObserveNodes(at(2*time.Minute), zonesWith(cOpen))
+	require.Equal(t, cBack, gone.For(at(2*time.Minute), web), "it is back, as if the Node objects had stayed")
 
 	zs := policy.NewZones(compile(t, declared), nil)
 	zs.ObserveNodes(at(0), readyZones("a", "b"))
@@ -225,25 +220,43 @@ func TestZoneIsFull(t *testing.T) {
 	require.True(t, changed)
 	changed, _ = zs.RecordRefusal(at(10*time.Second), "c", web)
 	require.False(t, changed, "nothing is written for every attempt")
-	next, ok := zs.NextDeadline(at(time.Minute))
-	require.True(t, ok)
-	require.True(t, next.Wakes)
-	require.Nil(t, zs.For(next.At, web), "one more refusal is to show it")
-	_, full := zs.RecordRefusal(next.At, "c", web)
+	next := zs.NextWake(at(time.Minute), web)
+	require.Zero(t, zs.NextWake(at(time.Minute), api), "the run of one workload wakes no other")
+	require.Nil(t, zs.For(next, web), "one more refusal is to show it")
+	_, full := zs.RecordRefusal(next, "c", web)
 	require.True(t, full)
-	require.Equal(t, cFull, zs.For(next.At, web))
-	require.Nil(t, zs.For(next.At, api), "what is refused to one workload says nothing about another")
-	require.Equal(t, v1alpha1.ZoneFull, state(t, zs, "c", next.At))
+	require.Equal(t, cFull, zs.For(next, web))
+	require.Nil(t, zs.For(next, api), "what is refused to one workload says nothing about another")
+	require.Equal(t, v1alpha1.ZoneFull, state(t, zs, "c", next))
+	require.False(t, zs.Expire(next.Add(time.Hour)))
+	require.Equal(t, cFull, zs.For(next.Add(time.Hour), web), "a full zone has no room because no pod asks for it")
 
-	require.False(t, zs.RecordFit(next.At, "c", api), "that a pod of another workload fits says nothing")
-	require.Equal(t, cFull, zs.For(next.At, web))
-	require.True(t, zs.RecordFit(next.At, "c", web))
-	require.Equal(t, cBack, zs.For(next.At, web))
-	require.Nil(t, zs.For(next.At, api), "it never was full for the other workload")
-	require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", next.At))
-	require.False(t, zs.HasRun(web))
-	require.True(t, zs.CaughtUp(next.At, map[string]int64{"a": 1, "b": 1, "c": 1}))
-	require.Nil(t, zs.For(next.At, web))
+	require.False(t, zs.RecordBind(next, "c", api), "that a pod of another workload is bound says nothing")
+	require.Equal(t, cFull, zs.For(next, web))
+	require.True(t, zs.RecordBind(next, "c", web))
+	require.Equal(t, cBack, zs.For(next, web))
+	require.Nil(t, zs.For(next, api), "it never was full for the other workload")
+	require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", next))
+	changed, _ = zs.RecordRefusal(next, "c", web)
+	require.False(t, changed, "a zone that recovers holds no pod back, and begins no run")
+	require.Nil(t, zs.For(next.Add(10*time.Minute+time.Second), web))
+	changed, _ = zs.RecordRefusal(next.Add(11*time.Minute), "c", web)
+	require.True(t, changed)
+}
+
+// TestRunsEndWithTheirWorkload: what is kept of a workload goes with its pods, but not what came after they were counted.
+func TestRunsEndWithTheirWorkload(t *testing.T) {
+	zs := watched(t)
+	zs.RecordRefusal(at(0), "c", web)
+	zs.RecordRefusal(at(6*time.Minute), "c", web)
+	zs.RecordRefusal(at(7*time.Minute), "c", api)
+	none := func(types.UID) bool { return false }
+	require.False(t, zs.ForgetRuns(at(8*time.Minute), func(types.UID) bool { return true }))
+	require.True(t, zs.ForgetRuns(at(7*time.Minute), none))
+	require.Nil(t, zs.For(at(8*time.Minute), web))
+	require.NotZero(t, zs.NextWake(at(8*time.Minute), api))
+	require.True(t, zs.ForgetRuns(at(8*time.Minute), none))
+	require.False(t, zs.Changing())
 }
 
 // TestOneRefusalProvesLittle: a refusal of a moment makes no zone full later, and none that recovers.
@@ -251,28 +264,18 @@ func TestOneRefusalProvesLittle(t *testing.T) {
 	zs := watched(t)
 	zs.RecordRefusal(at(0), "c", web)
 	require.Nil(t, zs.For(at(10*time.Minute), web))
-	zs.RecordFit(at(10*time.Minute), "c", web)
+	zs.RecordBind(at(10*time.Minute), "c", web)
 	require.Nil(t, zs.For(at(10*time.Minute), web))
 	zs.RecordRefusal(at(11*time.Minute), "c", web)
 	require.Nil(t, zs.For(at(20*time.Minute), web))
 	require.True(t, zs.Expire(at(27*time.Minute)), "and is forgotten")
-	require.False(t, zs.HasRun(web))
 	require.Nil(t, zs.For(at(27*time.Minute), web))
-
-	// What was full and is not asked for any more comes back like any other zone.
-	zs.RecordRefusal(at(30*time.Minute), "c", web)
-	zs.RecordRefusal(at(36*time.Minute), "c", web)
-	require.Equal(t, cFull, zs.For(at(50*time.Minute), web))
-	require.Equal(t, cBack, zs.For(at(52*time.Minute), web), "also before that is cleaned up")
-	require.True(t, zs.Expire(at(52*time.Minute)))
-	require.Equal(t, cBack, zs.For(at(52*time.Minute), web))
-	require.Nil(t, zs.For(at(62*time.Minute), web))
 }
 
 func TestRefusalsThatDoNotAddUp(t *testing.T) {
 	zs := watched(t)
 	zs.RecordRefusal(at(0), "c", web)
-	require.True(t, zs.RecordFit(at(4*time.Minute), "c", web))
+	require.True(t, zs.RecordBind(at(4*time.Minute), "c", web))
 	zs.RecordRefusal(at(4*time.Minute), "c", web)
 	require.Nil(t, zs.For(at(8*time.Minute), web), "a pod fitted in between")
 
@@ -292,7 +295,6 @@ func TestRefusalsThatDoNotAddUp(t *testing.T) {
 	outage.ObserveNodes(at(6*time.Minute), readyZones("a", "b"))
 	outage.ObserveNodes(at(9*time.Minute), zonesWith(cOpen))
 	require.Equal(t, cBack, outage.For(at(9*time.Minute), web))
-	require.False(t, outage.HasRun(web))
 }
 
 // TestWorkloadsKeepEachOther: that pods of one workload come and go in a zone neither ends nor begins another's run.
@@ -300,29 +302,36 @@ func TestWorkloadsKeepEachOther(t *testing.T) {
 	zs := watched(t)
 	for d := time.Duration(0); d < 6*time.Minute; d += 20 * time.Second {
 		zs.RecordRefusal(at(d), "c", api)
-		zs.RecordFit(at(d+10*time.Second), "c", web)
+		zs.RecordBind(at(d+10*time.Second), "c", web)
 	}
 	require.Equal(t, cFull, zs.For(at(6*time.Minute), api))
 	require.Nil(t, zs.For(at(6*time.Minute), web))
 }
 
-// TestManyRuns: the status has the oldest runs, as many as the CustomResourceDefinition admits.
+// TestManyRuns: the status has as many runs as the CustomResourceDefinition admits, those first that have not ended, the
+// oldest first.
 func TestManyRuns(t *testing.T) {
 	zs := watched(t)
 	for i := range 100 {
 		zs.RecordRefusal(at(time.Duration(i)*time.Second), []string{"a", "b", "c"}[i%3], types.UID(fmt.Sprint(i)))
 	}
+	for _, ended := range []int{0, 3} { // in zone a
+		w := types.UID(fmt.Sprint(ended))
+		zs.RecordRefusal(at(6*time.Minute), "a", w)
+		require.True(t, zs.RecordBind(at(7*time.Minute), "a", w))
+	}
 	last := map[string]bool{}
 	n := 0
-	for _, z := range zs.Export(at(2 * time.Minute)) {
+	for _, z := range zs.Export(at(8 * time.Minute)) {
 		for _, r := range z.Full {
 			last[string(r.Workload)] = true
 			n++
 		}
 	}
 	require.Equal(t, 64, n)
-	require.True(t, last["63"])
-	require.False(t, last["64"])
+	require.True(t, last["65"])
+	require.False(t, last["66"])
+	require.False(t, last["0"], "a run that has ended pushes no other out")
 }
 
 func TestRespec(t *testing.T) {
@@ -388,13 +397,10 @@ func TestRestartChangesNothing(t *testing.T) {
 					return changed || full
 				})
 			case 4:
-				see(func(zs *policy.Zones) bool { return zs.RecordFit(now, name, r) })
+				see(func(zs *policy.Zones) bool { return zs.RecordBind(now, name, r) })
 			case 5:
-				pods := map[string]int64{}
-				for _, name := range names {
-					pods[name] = rapid.Int64Range(0, 3).Draw(t, "pods "+name)
-				}
-				see(func(zs *policy.Zones) bool { return zs.CaughtUp(now, pods) })
+				has := rapid.Bool().Draw(t, "has pods")
+				see(func(zs *policy.Zones) bool { return zs.ForgetRuns(now, func(types.UID) bool { return has }) })
 			}
 			if rapid.Bool().Draw(t, "restart") {
 				restarted = policy.NewZones(p, throughTheAPI(t, lasting.Export(now)))
@@ -405,10 +411,10 @@ func TestRestartChangesNothing(t *testing.T) {
 				for _, r := range workloads {
 					require.Equal(t, lasting.For(then, r), restarted.For(then, r))
 				}
-				d1, ok1 := lasting.NextDeadline(then)
-				d2, ok2 := restarted.NextDeadline(then)
-				require.Equal(t, ok1, ok2)
-				require.True(t, d1.At.Equal(d2.At) && d1.Wakes == d2.Wakes, "%v %v", d1, d2)
+				for _, r := range workloads {
+					require.Equal(t, lasting.NextWake(then, r), restarted.NextWake(then, r))
+				}
+				require.Equal(t, lasting.Changing(), restarted.Changing())
 				require.Empty(t, cmp.Diff(lasting.Export(then), restarted.Export(then)))
 			}
 		}
@@ -417,9 +423,9 @@ func TestRestartChangesNothing(t *testing.T) {
 
 func unavailable(a policy.Availability) bool { return a == policy.Closed || a == policy.Full }
 
-// TestDeadlinesAreComplete: between two observations answers change at the announced deadlines and at no other time, so
-// that a timer on NextDeadline misses nothing.
-func TestDeadlinesAreComplete(t *testing.T) {
+// TestEveryWaiterIsWoken: between two observations a zone ceases to hold the pods of a workload back at the announced
+// times and at no other, so that a pod that is woken then misses nothing.
+func TestEveryWaiterIsWoken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zs := watched(t)
 		now := noon
@@ -433,25 +439,21 @@ func TestDeadlinesAreComplete(t *testing.T) {
 			case 2:
 				zs.RecordRefusal(now, "b", web)
 			case 3:
-				zs.RecordFit(now, "b", web)
+				zs.RecordBind(now, "b", web)
 			}
 		}
-		for then := now; then.Before(now.Add(40 * time.Minute)); {
-			next, ok := zs.NextDeadline(then)
-			if !ok {
-				next.At = now.Add(40 * time.Minute)
+		end := now.Add(40 * time.Minute)
+		for then := now; then.Before(end); {
+			next := zs.NextWake(then, web)
+			if next.IsZero() {
+				next = end
 			}
-			require.True(t, next.At.After(then))
+			require.True(t, next.After(then))
 			before := zs.For(then, web)
-			require.Equal(t, before, zs.For(next.At.Add(-time.Nanosecond), web))
-			if ok {
-				for zone, availability := range zs.For(next.At, web) {
-					if unavailable(availability) && !unavailable(before[zone]) {
-						require.True(t, next.Wakes, "zone %s became unavailable", zone)
-					}
-				}
+			for zone, availability := range zs.For(next.Add(-time.Nanosecond), web) {
+				require.True(t, !unavailable(availability) || unavailable(before[zone]), "zone %s became unavailable unannounced", zone)
 			}
-			then = next.At
+			then = next
 		}
 	})
 }

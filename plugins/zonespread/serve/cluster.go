@@ -111,31 +111,16 @@ func workloads[T metav1.Object](s *Policies) informer.Funcs[T] {
 		},
 		Delete: func(o T) { s.reportLater(o.GetNamespace()) },
 		Update: func(older, newer T) {
-			before, after := topLevel(older), topLevel(newer)
+			before, after := policy.WorkloadOf(older), policy.WorkloadOf(newer)
 			if before.Replicas == after.Replicas && before.Known == after.Known {
 				return
 			}
 			s.reportLater(newer.GetNamespace())
 			if before.Known && after.Known {
-				s.rescaled(after, before.Replicas)
+				s.rescaled(newer.GetNamespace(), &after)
 			}
 		},
 	}
-}
-
-// topLevel returns the workload that an object is, or that controls it. What a ReplicaSet's Deployment wants is on the
-// ReplicaSet: its controller writes it with every size that it gives it.
-func topLevel(o metav1.Object) policy.Workload {
-	set, isSet := o.(*appsv1.ReplicaSet)
-	over := metav1.GetControllerOfNoCopy(o)
-	if !isSet || over == nil {
-		w, _ := policy.WorkloadOf(o)
-		return w
-	}
-	if over.Kind != "Deployment" {
-		return policy.Workload{}
-	}
-	return policy.BehindReplicaSet(set, over)
 }
 
 // reference names the controller of a pod.
@@ -175,5 +160,5 @@ func (c *cluster) workload(namespace string, r reference) (w policy.Workload, mi
 	if err != nil || o.GetUID() != r.uid {
 		return policy.Workload{}, true
 	}
-	return topLevel(o), false
+	return policy.WorkloadOf(o), false
 }

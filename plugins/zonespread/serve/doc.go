@@ -10,9 +10,8 @@
 // lookup.
 //
 //	PreFilter        AwaitStart, For, Inputs; in the cycles of pod groups Attempted, if a policy refuses the pod a zone
-//	PreScore         RecordFit, for the zones of the nodes that passed
 //	PostFilter       Attempted, ahead of DefaultPreemption
-//	Reserve          RecordFit and Placed, except in the cycles of pod groups, where Reserve is a rehearsal
+//	PostBind         Bound
 //	SignPod, hints   For
 //
 // The cost per cycle does not depend on the number of pods, policies or workloads: policies are found by a label of the
@@ -21,8 +20,14 @@
 // # Waking
 //
 // The framework's hints wake pods after changes of other pods and of nodes. What is no event of the framework is
-// handled here: a pod that starts to terminate, desired replicas, deadlines, policies, controllers that arrive. It
-// wakes only pods that a policy refused, and not before their backoff would end with kube-scheduler's defaults.
+// handled here: a pod that starts to terminate, desired replicas, grace periods, policies, controllers that arrive. Each
+// waiting pod has its own wake time: when the first of the zones that it waits for closes, or becomes full for its
+// workload. It wakes only pods that a policy refused, and not before their backoff ends, as kube-scheduler has published
+// it.
+//
+// # Several schedulers
+//
+// Each decides by the facts that it sees. The status names the Lease of its writer, see package lease.
 //
 // # Concurrency
 //

@@ -27,13 +27,12 @@ type Input struct {
 	Excluded map[string]bool
 	// OwnerMissing is true if the pod's controller is of a known kind and should arrive any moment.
 	OwnerMissing bool
-	// HasRun: some zone refuses pods of the workload, so RecordFit must be called when a node passes.
-	HasRun bool
 
 	owner    types.UID // of the controller
 	runs     types.UID // by what runs of the pod's workload are found, see policy.Zones
 	workload types.UID // of the top-level workload; empty if it is not known
-	changes  uint64    // of the entry, at this time
+	changes  uint64    // of the entry, at the time asOf
+	asOf     time.Time
 }
 
 // Inputs returns the input of the policies that apply to a pod.
@@ -50,7 +49,7 @@ func (s *Policies) Inputs(pod *v1.Pod, applied []*Applied) []Input {
 		}
 		s.addCurrent(input, pod, &workload)
 		eligible := counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators)
-		input.Pods = counted.For(a.Policy, &workload, pod.Labels, eligible, input.Availability)
+		input.Pods = counted.For(a.Policy, &workload, pod.Labels, eligible)
 	}
 	return inputs
 }
@@ -62,32 +61,39 @@ func (s *Policies) addCurrent(in *Input, pod *v1.Pod, workload *policy.Workload)
 	// The entry may have a newer spec by now. This pod is still held to the spec that it was found with: the change
 	// wakes it.
 	e := in.entry
-	now := s.clock.Now()
-	in.Replicas, in.changes = in.Policy.Replicas(workload, e.matching.countWith(pod)), e.changes
-	in.Availability, in.HasRun = e.zones.For(now, in.runs), e.zones.HasRun(in.runs)
+	in.asOf, in.changes = s.clock.Now(), e.changes
+	in.Replicas, in.Availability = in.Policy.Replicas(workload, e.matching.countWith(pod)), e.zones.For(in.asOf, in.runs)
 	if w := s.waiting[pod.UID]; w != nil {
 		in.Excluded = w.excluded[in.TopologyKey()]
 	}
-}
-
-// RecordFit records that nodes of zones passed all filters for the pod of an input.
-func (s *Policies) RecordFit(in *Input, zones ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, now, changed := in.entry, s.clock.Now(), false
-	for _, zone := range zones {
-		changed = e.zones.RecordFit(now, zone, in.runs) || changed
-	}
-	if changed && s.entries[in.UID()] == e { // else the policy is deleted by now
-		s.factsChangedLocked(e)
+	for zone := range in.Excluded {
+		if a := in.Availability[zone]; a != policy.Closed && a != policy.Absent {
+			in.SetAvailability(zone, policy.Excluded)
+		}
 	}
 }
 
-// Placed records that a pod has a node and no longer waits.
-func (s *Policies) Placed(pod *v1.Pod) {
+// SetAvailability changes how a zone takes part for the pod.
+func (in *Input) SetAvailability(zone string, a policy.Availability) {
+	if in.Availability == nil {
+		in.Availability = policy.ZoneAvailability{}
+	}
+	in.Availability[zone] = a
+}
+
+// Now is the time by which the input was made.
+func (in *Input) Now() time.Time { return in.asOf }
+
+// Bound records that the pod of an input was bound to a node.
+func (s *Policies) Bound(pod *v1.Pod, in *Input, node string) {
+	zone := s.zoneOf(in.TopologyKey(), node)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w := s.waiting[pod.UID]; w != nil {
 		s.forgetLocked(w)
+	}
+	e := in.entry
+	if changed := e.zones.RecordBind(s.clock.Now(), zone, in.runs); changed && s.entries[in.UID()] == e { // else it is deleted
+		s.factsChangedLocked(e)
 	}
 }

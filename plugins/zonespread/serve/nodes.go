@@ -62,11 +62,8 @@ func (s *Policies) updateZones(uid types.UID, p *policy.Policy, zones map[string
 	changed, urgent := e.zones.ObserveNodes(s.clock.Now(), zones)
 	if urgent {
 		s.factsChangedLocked(e)
-	} else {
-		s.armLocked(e) // of facts that were read from the status
-		if s.leading && (first || changed) {
-			s.reportSoonLocked()
-		}
+	} else if s.leading && (first || changed) {
+		s.reportSoonLocked()
 	}
 	if changed {
 		s.wakeAllLocked(e) // a zone that is open again counts for minZones, and one that is gone holds no other back

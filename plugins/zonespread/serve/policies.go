@@ -24,6 +24,8 @@ import (
 	"zonewise.dev/internal/feature"
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/leader"
+	"zonewise.dev/internal/lease"
+	"zonewise.dev/internal/published"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -49,6 +51,8 @@ type Policies struct {
 	source              crd.Source
 	leads               func(context.Context, Handle) <-chan struct{}
 	comparisonOperators bool
+	lease               func() string // under which the scheduler leads, as namespace/name; empty without leader election
+	podBackoff          func() (initial, longest time.Duration)
 
 	active active
 	opened atomic.Bool // AwaitStart need not wait any more
@@ -60,13 +64,13 @@ type Policies struct {
 	cluster *cluster
 	kind    crd.Kind
 	writer  *crd.Writer[*v1alpha1.ZoneSpreadPolicy]
+	leases  *lease.Observer
 
 	mu      sync.Mutex // guards everything below, and what it points to
 	joined  bool
 	served  bool // the CustomResourceDefinition is there
 	leading bool
 	entries map[types.UID]*entry
-	byAge   map[string][]*entry // those of a namespace, the oldest first
 	waiting map[types.UID]*waiter
 	// reported is when the leader began its last report.
 	reported time.Time
@@ -74,13 +78,10 @@ type Policies struct {
 
 // entry is the state of one policy object.
 type entry struct {
-	object  crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
-	applied *Applied      // nil if the policy does not apply
-	zones   *policy.Zones // nil until the spec could be applied once
-	// nextDeadline is the first deadline of zones after lastChecked, when it was looked for.
-	nextDeadline policy.Deadline
-	lastChecked  time.Time
-	observed     bool // zones has seen the nodes since the latest spec
+	object   crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
+	applied  *Applied      // nil if the policy does not apply
+	zones    *policy.Zones // nil until the spec could be applied once
+	observed bool          // zones has seen the nodes since the latest spec
 	// matching are the pods that the policy selects; nil unless their number is R.
 	matching *matching
 	// refused has the last attempt of each waiting pod that the policy refused a node; changes is how often something
@@ -101,15 +102,22 @@ func WithSource(source crd.Source) Option { return func(s *Policies) { s.source 
 // WithClock makes the policies use c instead of the system's clock.
 func WithClock(c clock.WithTicker) Option { return func(s *Policies) { s.clock = c } }
 
+// WithPodBackoff has pods tried again after this backoff instead of that which kube-scheduler has published.
+func WithPodBackoff(initial, longest time.Duration) Option {
+	return func(s *Policies) {
+		s.podBackoff = func() (time.Duration, time.Duration) { return initial, longest }
+	}
+}
+
 // New returns the policies of one scheduler. It starts nothing; Join does.
 func New(options ...Option) *Policies {
 	s := &Policies{
 		clock:               clock.RealClock{},
 		leads:               func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
 		comparisonOperators: feature.TolerationOperators(),
+		podBackoff:          sync.OnceValues(published.PodBackoff),
 		active:              active{namespaces: map[string]*namespace{}},
 		entries:             map[types.UID]*entry{},
-		byAge:               map[string][]*entry{},
 		waiting:             map[types.UID]*waiter{},
 	}
 	for _, o := range options {
@@ -137,7 +145,8 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 		}
 		s.source = server
 	}
-	s.handle = h
+	s.lease = leader.Of(ctx, h).Lease
+	s.handle, s.leases = h, lease.NewObserver(h.ClientSet().CoordinationV1(), s.clock)
 	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus,
 		func(older, newer *v1alpha1.ZoneSpreadPolicy) {
 			s.announce(klog.FromContext(ctx), older, newer)

@@ -1,12 +1,10 @@
 package serve
 
 import (
-	"maps"
+	"context"
 	"runtime"
-	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,99 +47,67 @@ func (s *Policies) reportSoonLocked() {
 }
 
 // report has the leader count the pods of outdated policies again and write their statuses, and schedules the next
-// look.
+// look. Between events, facts expire and zones close.
 func (s *Policies) report() {
 	s.mu.Lock()
-	s.reported = s.clock.Now()
-	stale := map[types.UID]string{} // their namespaces
+	now := s.clock.Now()
+	s.reported = now
+	var stale []types.UID
+	reported := map[types.UID]string{} // with their namespaces
 	for uid, e := range s.entries {
+		if e.object.Valid() && e.zones.Changing() {
+			reported[uid] = e.object.Latest.Namespace
+			if e.zones.Expire(now) {
+				s.factsChangedLocked(e)
+			}
+		}
 		if e.stale {
-			stale[uid] = e.object.Latest.Namespace
+			reported[uid] = e.object.Latest.Namespace
+			stale = append(stale, uid)
 			e.stale = false
 		}
 	}
 	s.mu.Unlock()
-	s.recount(slices.Collect(maps.Keys(stale))...)
-	for uid, namespace := range stale {
-		s.endRecovery(uid)
+	s.recount(now, stale...)
+	for uid, namespace := range reported {
 		s.writer.Later(namespace, uid, 0)
 	}
 	s.schedule(task{kind: reportAll}, reportInterval)
 }
 
-// endRecovery ends the recovery of zones that have caught up.
-func (s *Policies) endRecovery(uid types.UID) {
-	s.mu.Lock()
-	e := s.entries[uid]
-	if e == nil || e.counted == nil || !e.object.Valid() || !e.zones.Recovering() {
-		s.mu.Unlock()
-		return
-	}
-	counted := e.counted
-	s.mu.Unlock()
-	placed := counted.Tally.Zones()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.counted == counted && e.zones.CaughtUp(s.clock.Now(), placed) {
-		s.factsChangedLocked(e)
-	}
-}
-
 // recount counts the pods of some policies, in one walk through all pods, without the lock.
-func (s *Policies) recount(uids ...types.UID) {
-	counted := map[*Applied]*policy.Observation{}
+func (s *Policies) recount(now time.Time, uids ...types.UID) {
+	r := &recount{policies: map[*Applied]*counting{}, serve: s}
 	namespaces := map[string]bool{}
 	s.mu.Lock()
 	for _, uid := range uids {
 		if e := s.entries[uid]; e != nil && e.applied != nil {
-			counted[e.applied] = &policy.Observation{Tally: e.applied.NewTally(), Beside: map[*policy.Policy]bool{}}
+			r.policies[e.applied] = &counting{tally: e.applied.NewTally(), withPods: map[types.UID]bool{}}
 			namespaces[e.applied.Namespace()] = true
 		}
 	}
 	s.mu.Unlock()
-	if len(counted) == 0 {
+	if len(r.policies) == 0 || !s.cluster.synced() {
 		return
 	}
 	listed, _ := s.cluster.pods.List(labels.Everything()) // the lister of a cache has no errors
-	workloads := map[types.UID]*policy.Workload{}
 	for i, pod := range listed {
 		if i%recountStep == 0 {
 			runtime.Gosched()
 		}
-		if !namespaces[pod.Namespace] || !pods.Live(pod) {
-			continue
+		if namespaces[pod.Namespace] && pods.Live(pod) {
+			r.add(pod)
 		}
-		owner := ownerOf(pod)
-		workload, known := workloads[owner.uid]
-		if !known {
-			w, _ := s.cluster.workload(pod.Namespace, owner)
-			workload = &w
-			workloads[owner.uid] = workload
-		}
-		s.addToObservations(counted, pod, workload)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a, observation := range counted {
-		if a.entry.applied == a {
-			a.entry.counted = observation
-		}
-	}
-}
-
-// addToObservations counts a pod for the policies that apply to it.
-func (s *Policies) addToObservations(counted map[*Applied]*policy.Observation, pod *v1.Pod, w *policy.Workload) {
-	applied := s.active.selecting(pod)
-	for _, a := range applied {
-		observation := counted[a]
-		if observation == nil {
+	for a, c := range r.policies {
+		if a.entry.applied != a {
 			continue
 		}
-		observation.Tally.Add(w, pod.Labels, s.zoneOf(a.TopologyKey(), pod.Spec.NodeName))
-		for _, other := range applied {
-			if other != a && other.Hard() && other.TopologyKey() == a.TopologyKey() {
-				observation.Beside[other.Policy] = true
-			}
+		a.entry.counted = &policy.Observation{Tally: c.tally}
+		if a.entry.zones.ForgetRuns(now, func(workload types.UID) bool { return c.withPods[workload] }) {
+			s.factsChangedLocked(a.entry)
 		}
 	}
 }
@@ -165,11 +131,18 @@ func (s *Policies) desiredStatus(uid types.UID) (latest, desired *v1alpha1.ZoneS
 		observation.Waiting = int64(len(e.refused))
 	}
 	s.mu.Unlock()
+	if s.leases.Yields(context.Background(), s.lease(), latest.Status.Scheduler) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.stale = true // the next report looks whether the other one still leads
+		return nil, nil, false
+	}
 	desired = latest.DeepCopy()
 	if zones == nil {
 		desired.Status = policy.Rejected(latest, errs, now)
 	} else {
 		desired.Status = p.Status(zones, observation, latest.Status, now)
 	}
+	desired.Status.Scheduler = s.lease()
 	return latest, desired, true
 }

@@ -62,7 +62,7 @@ func BenchmarkStatus(b *testing.B) {
 	applied := w.For(incoming)
 
 	status := func() {
-		w.recount(p.UID)
+		w.recount(w.clock.Now(), p.UID)
 		_, desired, ok := w.desiredStatus(p.UID)
 		if !ok || desired.Status.Pods != pods {
 			b.Errorf("no status of all pods: %v", ok)

@@ -13,25 +13,20 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-const (
-	// The backoff of a pod that was refused n times is backoffInterval * 2^(n-1), and at most backoffLimit: the
-	// defaults of kube-scheduler, which a plugin cannot read.
-	backoffInterval = time.Second
-	backoffLimit    = 10 * time.Second
-	// wakeInterval is the resolution of the times at which pods are woken.
-	wakeInterval = 50 * time.Millisecond
-)
+// wakeInterval is the resolution of the times at which pods are woken.
+const wakeInterval = 50 * time.Millisecond
 
 // Attempt is what a failed scheduling cycle of a pod shows about one of its policies.
 type Attempt struct {
 	Input
-	// Refused is true if the policy refused a node, and Unexplained if it did so for another reason than what the table
-	// says, as for pods that are nominated there.
-	Refused, Unexplained bool
+	// Refused is true if the policy refused a node.
+	Refused bool
 	// Full are the zones in which something else refused every node that is eligible for the pod, and Excluded those in
-	// which the pod's volumes did.
+	// which one of its volumes refused some.
 	Full     []string
 	Excluded map[string]bool
+	// ClosesAt is when a zone closes for the pod although others have open nodes there; zero if none does.
+	ClosesAt time.Time
 	// Scaling is how the zones stand that the policy's caps apply to.
 	Scaling policy.Scaling
 }
@@ -65,34 +60,47 @@ func (s *Policies) Attempted(pod *v1.Pod, attempts []Attempt) {
 	s.waiting[pod.UID] = w
 	for i := range attempts {
 		a := &attempts[i]
-		e := a.entry
 		w.owner, w.workload = a.owner, a.workload
-		if e.applied == nil {
-			s.wakeLocked(w, now) // it has ceased to apply during the attempt
-			continue
-		}
-		if a.Refused {
-			w.refusals = append(w.refusals, a)
-			e.refused[pod.UID], e.stale = a, true
-			switch {
-			case e.changes != a.changes, s.rescaledSince(a, pod), !maps.Equal(a.Excluded, a.Input.Excluded):
-				// something that may help happened during the attempt, or other zones take part now
-				s.wakeLocked(w, now)
-			case a.OwnerMissing:
-				s.wakeLocked(w, pod.CreationTimestamp.Add(ownerLimit))
-			}
-		}
 		w.excluded[a.TopologyKey()] = a.Excluded
-		changed, full := false, false
-		for _, zone := range a.Full {
-			c, f := e.zones.RecordRefusal(now, zone, a.runs)
-			changed, full = changed || c, full || f
+		switch {
+		case a.entry.applied == nil:
+			s.wakeLocked(w, now) // it has ceased to apply during the attempt
+		case a.Refused:
+			s.refusedLocked(w, a)
 		}
-		if changed {
-			s.factsChangedLocked(e)
+	}
+}
+
+// refusedLocked records that a policy held a pod back, and has it tried again when it may no longer.
+func (s *Policies) refusedLocked(w *waiter, a *Attempt) {
+	e := a.entry
+	w.refusals = append(w.refusals, a)
+	e.refused[w.pod.UID], e.stale = a, true
+	if e.changes != a.changes || !maps.Equal(a.Excluded, a.Input.Excluded) {
+		// something that may help happened during the attempt, or other zones take part now
+		s.wakeLocked(w, w.tried)
+	}
+	if a.OwnerMissing {
+		at := w.pod.CreationTimestamp.Add(ownerLimit)
+		if _, missing := s.cluster.workload(w.pod.Namespace, ownerOf(w.pod)); !missing {
+			at = w.tried
 		}
-		if full {
-			s.wakeAllLocked(e)
+		s.wakeLocked(w, at)
+	}
+	changed, full := false, false
+	for _, zone := range a.Full {
+		c, f := e.zones.RecordRefusal(w.tried, zone, a.runs)
+		changed, full = changed || c, full || f
+	}
+	if changed {
+		s.factsChangedLocked(e)
+	}
+	if full {
+		s.wakeIfLocked(e, func(other *Attempt) bool { return other.runs == a.runs })
+	}
+	for _, at := range []time.Time{e.zones.NextWake(a.asOf, a.runs), a.ClosesAt} {
+		if !at.IsZero() {
+			s.wakeLocked(w, at)
 		}
 	}
 }
@@ -102,15 +110,6 @@ func (s *Policies) Attempted(pod *v1.Pod, attempts []Attempt) {
 func (s *Policies) waitsLocked(pod *v1.Pod) bool {
 	latest, err := s.cluster.pods.Pods(pod.Namespace).Get(pod.Name)
 	return err == nil && latest.UID == pod.UID && latest.Spec.NodeName == "" && latest.DeletionTimestamp == nil
-}
-
-// rescaledSince reports whether other desired replicas than in the attempt give the pod other caps.
-func (s *Policies) rescaledSince(a *Attempt, pod *v1.Pod) bool {
-	if !a.ByOwner() || !a.ScalesCaps() {
-		return false
-	}
-	workload, missing := s.cluster.workload(pod.Namespace, ownerOf(pod))
-	return missing != a.OwnerMissing || !a.SameCaps(a.Replicas, a.Policy.Replicas(&workload, -1))
 }
 
 // forgetLocked drops a pod that no longer waits, or is tried again.
@@ -162,11 +161,13 @@ func (s *Policies) wakeIfLocked(e *entry, helps func(*Attempt) bool) {
 	}
 }
 
-// wakeLocked has a pod tried again at a time, but not before its backoff is over.
+// wakeLocked has a pod tried again at a time, but not before its backoff is over, which is that of the queue: after n
+// attempts the initial one * 2^(n-1), and at most the longest.
 func (s *Policies) wakeLocked(w *waiter, at time.Time) {
-	backoff := backoffLimit
-	if shift := w.attempts - 1; shift < 4 {
-		backoff = min(backoff, backoffInterval<<shift)
+	initial, longest := s.podBackoff()
+	backoff := longest
+	if shift := w.attempts - 1; shift < 32 && initial<<shift < longest {
+		backoff = initial << shift
 	}
 	if after := w.tried.Add(backoff); at.Before(after) {
 		at = after
@@ -217,32 +218,23 @@ func (s *Policies) ownerArrived(uid types.UID) {
 	}
 }
 
-// rescaled wakes the pods of a workload that a changed number of replicas may help.
-func (s *Policies) rescaled(w policy.Workload, before int64) {
+// rescaled wakes the pods of a workload whose desired replicas have changed, if caps follow them.
+func (s *Policies) rescaled(namespace string, w *policy.Workload) {
+	applied := s.active.inNamespace(namespace)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, waiter := range s.waiting {
-		if waiter.workload != w.UID {
-			continue
-		}
-		for _, a := range waiter.refusals {
-			if a.ByOwner() && a.helpedByReplicas(before, w.Replicas) {
-				s.wakeLocked(waiter, s.clock.Now())
-			}
+	for _, a := range applied {
+		if a.ByOwner() && a.ScalesCaps() {
+			s.wakeIfLocked(a.entry, func(refused *Attempt) bool { return refused.workload == w.UID })
 		}
 	}
 }
 
-// helpedByReplicas reports whether a changed number of replicas may help through the caps: a higher cap may admit the
-// pod, and a zone that reaches a lower cap no longer holds other zones back. What the zones hold is as of the attempt:
-// the pod has been woken already if a pod has come to the zone that holds others back, or has left one at its cap.
+// helpedByReplicas reports whether another number of replicas may help through the caps: a higher cap may admit the pod,
+// and a zone that reaches a lower cap no longer holds others back. What the zones hold is as of the attempt: the pod has
+// been woken already if a pod has come to the zone that holds others back, or has left one at its cap.
 func (a *Attempt) helpedByReplicas(before, after int64) bool {
-	switch {
-	case a.SameCaps(before, after):
-		return false
-	case a.Unexplained:
-		return true
-	case after > before:
+	if after > before {
 		return a.Scaling.Helped(a.Policy, after)
 	}
 	return a.Scaling.Freed(a.Policy, after)

@@ -52,7 +52,7 @@ func BenchmarkWake(b *testing.B) {
 		w.waiting[waiting.UID].tried = time.Now().Add(-time.Minute)
 		w.Policies.mu.Unlock()
 		before, start := w.wakes("waiting"), time.Now()
-		w.rescaled(policy.Workload{UID: "web", Replicas: 20}, 11)
+		w.rescaled("shop", &policy.Workload{UID: "web", Replicas: 20})
 		require.Eventually(b, func() bool { return w.wakes("waiting") > before }, patience, 100*time.Microsecond)
 		took = append(took, time.Since(start))
 	}

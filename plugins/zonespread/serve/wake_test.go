@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
@@ -48,7 +49,7 @@ func TestBackoffIsKept(t *testing.T) {
 		w.pass(time.Minute)
 		require.Equal(t, 6, w.wakes("waiting"))
 		w.attempt(waiting, true, nil)
-		w.Placed(waiting)
+		w.Bound(waiting, &w.Inputs(waiting, w.For(waiting))[0], "a1")
 		w.podChanged(counted, terminating(counted))
 		w.pass(time.Minute)
 		require.Equal(t, 6, w.wakes("waiting"), "it waits no more")
@@ -107,10 +108,8 @@ func TestWhoIsWoken(t *testing.T) {
 		{"a pod that does not count terminates", true, end("a1", other), false},
 		{"nothing refused: a pod terminates", false, end("a1"), false},
 		{"more replicas", true, scale(20), true},
-		{"more replicas, same cap", true, scale(12), false},
-		{"more replicas, the cap is higher and still reached", true, scale(13), false},
-		{"fewer replicas, so that the zone behind is at its cap", true, scale(2), true},
-		{"fewer replicas, and the zone behind is not at its cap", true, scale(10), false},
+		{"fewer replicas", true, scale(2), true},
+		{"nothing refused: more replicas", false, scale(20), false},
 		{"a zone that nobody declared loses its last node", true, func(w *world) {
 			require.NoError(w.t, w.client.CoreV1().Nodes().Delete(context.Background(), "c1", metav1.DeleteOptions{}))
 		}, true},
@@ -219,33 +218,50 @@ func TestNoWakeWaitsForNodes(t *testing.T) {
 		w.clock.Step(gatherInterval)
 		<-slow.asked
 		// When: its cap is raised.
-		w.rescaled(policy.Workload{UID: "web", Replicas: 20}, 11)
-		w.clock.Step(backoffInterval + wakeInterval)
+		w.rescaled("shop", &policy.Workload{UID: "web", Replicas: 20})
+		w.clock.Step(time.Second + wakeInterval)
 		// Then: it is woken.
 		require.Eventually(t, func() bool { return w.wakes("waiting") == 1 }, patience, time.Millisecond,
 			"a wake waits for the nodes")
 	})
 }
 
-// TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks
-// at the policy then, before the worker comes to the deadline itself.
-func TestLookAtNodesAtADeadline(t *testing.T) {
+// TestOneWakeForAClosingZone: a pod that may go elsewhere once a zone is closed is woken then, and once.
+func TestOneWakeForAClosingZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPolicy("web")
-		w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
+		w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1", "c1")...)
 		w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
 		w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
 		w.attempt(newPod("waiting", ""), true, nil)
-		w.Policies.mu.Lock()
-		deadline := w.entries[p.UID].nextDeadline.At
-		w.Policies.mu.Unlock()
-		w.pass(deadline.Sub(w.clock.Now()) - 60*time.Millisecond)
+		w.pass(2*time.Minute - time.Second)
 		require.Zero(t, w.wakes("waiting"))
-		w.schedule(task{kind: observeNodes}, gatherInterval)
-		w.clock.Step(60 * time.Millisecond)
-		w.settle()
-		w.pass(5 * time.Second)
+		w.schedule(task{kind: observeNodes}, 0)
+		w.pass(time.Minute)
 		require.Equal(t, 1, w.wakes("waiting"))
+	})
+}
+
+// TestRunsWakeTheirOwn: the grace period of a full zone wakes the pods of its own workload, and no others.
+func TestRunsWakeTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1", "c1")...)
+		of := func(owner string) func(*v1.Pod) {
+			return func(pod *v1.Pod) {
+				pod.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: "example.com/v1", Kind: "Workflow", Name: owner, UID: types.UID(owner), Controller: ptr.To(true),
+				}}
+			}
+		}
+		w.attempt(newPod("first", "", of("first")), true, fullC)
+		w.pass(time.Minute)
+		w.attempt(newPod("second", "", of("second")), true, fullC)
+		w.pass(4*time.Minute + 30*time.Second)
+		require.Equal(t, []int{1, 0}, []int{w.wakes("first"), w.wakes("second")}, "5 minutes after its own first refusal")
+		w.attempt(newPod("first", "", of("first")), true, fullC)
+		w.pass(10 * time.Second)
+		require.Equal(t, []int{2, 0}, []int{w.wakes("first"), w.wakes("second")}, "the zone is full for the first")
+		w.pass(time.Minute)
+		require.Equal(t, []int{2, 1}, []int{w.wakes("first"), w.wakes("second")})
 	})
 }
 
@@ -328,8 +344,8 @@ func TestScaledWhileAPodIsTried(t *testing.T) {
 		waiting := newPod("waiting", "", owned)
 		w.exists(waiting)
 		inputs := w.Inputs(waiting, w.For(waiting))
-		require.NoError(t, w.factory.Apps().V1().ReplicaSets().Informer().GetStore().Update(newSet(20)))
-		w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true, Scaling: policy.Scaling{AtCap: 6}}})
+		w.rescaled("shop", &policy.Workload{UID: "web", Replicas: 20})
+		w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
 		w.pass(2 * time.Second)
 		require.Equal(t, 1, w.wakes("waiting"))
 	})

@@ -41,10 +41,8 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	if !known {
 		e = &entry{refused: map[types.UID]*Attempt{}}
 		s.entries[obj.UID] = e
-		e.object.Latest = obj
-		s.enterLocked(e, obj)
 	}
-	changed := e.object.See(obj, s.compileLocked)
+	changed := e.object.See(obj, policy.Compile)
 	s.setServedLocked(true) // servedChanged may come later
 	switch {
 	case changed:
@@ -88,7 +86,6 @@ func (s *Policies) policyGone(obj *v1alpha1.ZoneSpreadPolicy) {
 		return
 	}
 	delete(s.entries, obj.UID)
-	s.leaveLocked(e.object.Latest)
 	s.active.replace(e.applied, nil)
 	e.applied = nil
 	s.wakeAllLocked(e)
@@ -158,6 +155,7 @@ func (s *Policies) countChangedLocked(a *Applied, before, after *v1.Pod) {
 	} else {
 		e.matching.remove(before.UID)
 	}
+	// With every pod that comes or goes R is another one, so that only those are woken that it may help.
 	if now := e.matching.count(); matching >= 0 && !a.SameCaps(matching, now) {
 		s.wakeIfLocked(e, func(refused *Attempt) bool { return refused.helpedByReplicas(matching, now) })
 	}

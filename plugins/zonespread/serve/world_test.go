@@ -96,7 +96,7 @@ func newWorldOn(t testing.TB, c clock.WithTicker, rest func(), source *crdtest.S
 	}
 	w.clock, _ = c.(*testingclock.FakeClock)
 	w.factory = informers.NewSharedInformerFactory(w.client, 0)
-	w.Policies = New(WithClock(c), WithSource(source))
+	w.Policies = New(WithClock(c), WithSource(source), WithPodBackoff(time.Second, 10*time.Second))
 	w.Policies.leads = func(context.Context, Handle) <-chan struct{} { return w.leads }
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -193,14 +193,13 @@ func newNodes(names ...string) []runtime.Object {
 	return nodes
 }
 
-// attempt has a pod tried: refused by its policy or not, and full by other plugins. Zones at their cap hold 6 pods, and the one behind
-// the others 3.
+// attempt has a pod tried: refused by its policy or not, and full by other plugins.
 func (w *world) attempt(pod *v1.Pod, refused bool, full []string) {
 	w.t.Helper()
 	w.exists(pod)
 	var attempts []Attempt
 	for _, input := range w.Inputs(pod, w.For(pod)) {
-		attempts = append(attempts, Attempt{Input: input, Refused: refused, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
+		attempts = append(attempts, Attempt{Input: input, Refused: refused, Full: full})
 	}
 	w.Attempted(pod, attempts)
 }

@@ -1,0 +1,420 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
+)
+
+// fillNodes leaves no room on nodes of one CPU.
+func (c *cluster) fillNodes(nodes ...string) {
+	c.t.Helper()
+	for _, node := range nodes {
+		c.createPods(newPod("filler-"+node, "1", build.Label("app", "filler"), onNode(node)))
+	}
+}
+
+// ofWorkflow makes pods those of a controller.
+func ofWorkflow(name string) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "example.com/v1", Kind: "Workflow", Name: name, UID: types.UID("uid-" + name), Controller: ptr.To(true),
+		}}
+	}
+}
+
+// setCordon cordons a node as kubectl does, or takes that back.
+func (c *cluster) setCordon(node string, on bool) {
+	c.t.Helper()
+	c.editNode(node, func(n *v1.Node) {
+		n.Spec.Unschedulable, n.Spec.Taints = on, nil
+		if on {
+			now := metav1.NewTime(c.clock.Now())
+			n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule, TimeAdded: &now}}
+		}
+	})
+}
+
+// taintNode keeps the pods of these tests from a node.
+func (c *cluster) taintNode(name string) {
+	c.t.Helper()
+	c.editNode(name, func(n *v1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: v1.TaintEffectNoSchedule})
+	})
+}
+
+// TestNoZoneIsFullWithoutRoomElsewhere: a zone is full beside others. Where no zone has room the pods keep their spread for
+// the nodes that come, however slowly.
+func TestNoZoneIsFullWithoutRoomElsewhere(t *testing.T) {
+	for _, wait := range []time.Duration{3 * time.Minute, 7 * time.Minute} {
+		t.Run(fmt.Sprint("nodes come after ", wait), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				// Given: three zones without room, and pods that wait.
+				c := newSpreadCluster(t)
+				c.addNodes("1", "a1", "b1", "c1")
+				c.policies.Put(newPolicy(failover(2*time.Minute, 5*time.Minute)))
+				c.fillNodes("a1", "b1", "c1")
+				c.start()
+				c.createPods(newPods(9, "web", "1")...)
+				c.pass(wait)
+				// When: a node comes to one zone after the other.
+				for _, name := range []string{"a2", "b2", "c2"} {
+					c.addNodes("16", name)
+					c.pass(time.Minute)
+				}
+				// Then: the pods are spread.
+				c.eventuallyWithin(10*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 9 })
+				require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone("web"))
+			})
+		})
+	}
+}
+
+// TestAGangPassesAFullZone: room for one member in a full zone is no room for the gang, since its rounds are undone.
+func TestAGangPassesAFullZone(t *testing.T) {
+	for name, filled := range map[string]bool{"room for one member": false, "no room": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newPackCluster(t, 16, 16, 1)
+				c.policies.Put(newPolicy(failover(time.Hour, time.Minute)))
+				if filled {
+					c.fillNodes("c1")
+				}
+				c.start()
+				c.createMembers("g", 9, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("app", "web") })
+				c.eventuallyWithin(10*time.Minute, "the gang is bound", func() bool { return len(c.bound("g-")) == 9 })
+			})
+		})
+	}
+}
+
+// TestAFullZoneStaysFull: a zone that is always full delays the first scale-up by fullAfter, and none of the later ones.
+func TestAFullZoneStaysFull(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("64", "a1", "b1")
+		c.addNodes("1", "c1")
+		c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute)))
+		c.fillNodes("c1")
+		c.start()
+		for i := range 4 {
+			name := fmt.Sprint("up", i)
+			start := c.clock.Now()
+			c.createPods(newPods(4, name, "1")...)
+			c.eventuallyWithin(20*time.Minute, "all are bound", func() bool { return len(c.bound(name)) == 4 })
+			if i > 0 {
+				require.Less(t, c.clock.Since(start), 15*time.Second, "the zone has been full since the first time")
+			}
+			c.pass(30 * time.Minute)
+		}
+		require.Equal(t, 1, c.recorder.count("ZoneSpreadPolicy web", "ZoneFull"), "nothing has happened there")
+		require.Zero(t, c.recorder.count("ZoneSpreadPolicy web", "ZoneBack"))
+	})
+}
+
+// TestRecoveryIsAWindow: a zone that is back holds no pod back for the window, whatever other zones there are, and whether or
+// not its Node objects stayed.
+func TestRecoveryIsAWindow(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		deleted, unusable bool
+	}{
+		{"the nodes stayed", false, false},
+		{"the Node objects were deleted", true, false},
+		{"beside a zone that the pods cannot use", false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				// Given: zone c is closed, and its pods are elsewhere.
+				c := newSpreadCluster(t)
+				c.addNodes("16", "a1", "b1", "c1")
+				if test.unusable {
+					c.addNodes("16", "d1")
+					c.taintNode("d1")
+				}
+				c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute)))
+				c.start()
+				c.pass(time.Minute)
+				c.setCordon("c1", true)
+				c.createPods(newPods(8, "web", "1")...)
+				c.eventuallyWithin(3*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 8 })
+				c.eventually("c is closed", func() bool { return c.stateOf("c") == v1alpha1.ZoneClosed })
+				if test.deleted {
+					require.NoError(t, c.client.Tracker().Delete(nodes, "", "c1"))
+					c.pass(time.Minute)
+				}
+				// When: its first, small node is back.
+				c.addNodes("1", "c2")
+				c.pass(time.Minute)
+				require.Equal(t, v1alpha1.ZoneRecovering, c.stateOf("c"))
+				// Then: no scale-up waits for the zone.
+				start := c.clock.Now()
+				c.createPods(newPods(4, "more", "1")...)
+				c.eventuallyWithin(20*time.Minute, "all are bound", func() bool { return len(c.bound("more")) == 4 })
+				require.Less(t, c.clock.Since(start), 15*time.Second)
+				c.eventuallyWithin(10*time.Minute, "the window is over", func() bool { return c.stateOf("c") == v1alpha1.ZoneAvailable })
+			})
+		})
+	}
+}
+
+// TestMinZonesAndFailOver: a zone that leaves the comparison still counts for minZones.
+func TestMinZonesAndFailOver(t *testing.T) {
+	three := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }
+	t.Run("a zone is lost", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := newSpreadCluster(t)
+			c.addNodes("16", "a1", "b1", "c1")
+			c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute), three))
+			c.start()
+			c.setCordon("c1", true)
+			c.createPods(newPods(9, "web", "1")...)
+			c.eventuallyWithin(3*time.Minute, "the others take its share", func() bool { return len(c.bound("web")) == 9 })
+		})
+	})
+	for _, pods := range [][]string{{"a1", "a1", "b1", "b1", "c1", "c1"}, {"a1", "a1", "a1", "b1", "c1"}} {
+		t.Run(fmt.Sprint("a volume pins a pod beside ", pods), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				// Given: a pod whose volume is in zone a is replaced, and fails once, for want of room or by the policy.
+				c := newSpreadCluster(t)
+				c.addNodes(fmt.Sprint(len(pods)/2), "a1")
+				c.addNodes("16", "b1", "c1")
+				c.addVolume("data-0", v1.LabelTopologyZone, "a")
+				c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute), three))
+				for i, node := range pods {
+					if i < len(pods)/2 || node != "a1" {
+						c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
+					}
+				}
+				c.start()
+				c.pass(time.Minute)
+				c.finish("s-0")
+				c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
+				// Then: it comes back.
+				c.eventuallyWithin(30*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
+			})
+		})
+	}
+}
+
+// TestAVolumeBesideASmallNode: one node per zone that is too small for the pod makes no zone full that its volume excludes.
+func TestAVolumeBesideASmallNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "a2", "b1", "c1")
+		c.addNodes("500m", "b2", "c2")
+		c.addVolume("data-0", v1.LabelTopologyZone, "a")
+		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
+		for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
+			c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
+		}
+		c.start()
+		c.pass(time.Minute)
+		c.finish("s-0")
+		c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
+		c.eventuallyWithin(15*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
+		c.pass(time.Minute)
+		for _, zone := range c.status().Zones {
+			require.Empty(t, zone.Full, "zone %s refuses this pod alone", zone.Name)
+		}
+	})
+}
+
+// TestAttemptsDoNotGrowWithWorkloads: pods that wait for a full zone are tried no more often if pods of other workloads
+// wait for it too.
+func TestAttemptsDoNotGrowWithWorkloads(t *testing.T) {
+	tried := map[int]int{} // the most attempts of a pod of the last workload, by workloads
+	for _, workloads := range []int{1, 24} {
+		inBubble(t, func(t *testing.T) {
+			c := newSpreadCluster(t)
+			c.addNodes("640", "a1", "b1")
+			c.addNodes("1", "c1")
+			c.fillNodes("c1")
+			c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
+			c.start()
+			for i := range workloads {
+				name := fmt.Sprintf("w%02d", i)
+				c.createPods(newPods(4, name, "1", build.Label("pod-template-hash", name), ofWorkflow(name))...)
+				c.pass(12 * time.Second)
+			}
+			c.eventuallyWithin(30*time.Minute, "all are bound", func() bool { return len(c.bound("w")) == workloads*4 })
+			for i := range 4 {
+				tried[workloads] = max(tried[workloads], c.triedTimes(fmt.Sprintf("w%02d-%d", workloads-1, i)))
+			}
+		})
+	}
+	require.LessOrEqual(t, tried[24], tried[1], "each waits for its own time")
+}
+
+// TestBackoffOfTheConfiguration: no change of a policy takes a pod out of the backoff that kube-scheduler is configured with.
+func TestBackoffOfTheConfiguration(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.maxBackoff = 300
+		c.addNodes("640", "a1", "b1")
+		c.addNodes("1", "c1")
+		c.fillNodes("c1")
+		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Hour)))
+		c.start()
+		c.createPods(newPods(4, "web", "1")...)
+		c.waitBound("web", 2)
+		for i := range 60 {
+			c.policies.Put(newPolicy(failover(time.Hour, 5*time.Hour+time.Duration(i)*time.Second)))
+			c.pass(20 * time.Second)
+		}
+		for i := range 4 {
+			require.LessOrEqual(t, c.triedTimes(fmt.Sprint("web-", i)), 12, "1, 2, 4 ... 256, 300 and 300 s in 20 minutes")
+		}
+	})
+}
+
+// TestLastNodeOfAClosingZone: pods that wait for a closing zone are tried when the last node there that they could use goes.
+func TestLastNodeOfAClosingZone(t *testing.T) {
+	for name, other := range map[string]bool{"no other node": false, "another closed node that they cannot use": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("16", "a1", "b1", "c1")
+				if other {
+					c.addNodes("16", "c-cp")
+					c.setCordon("c-cp", true)
+					c.taintNode("c-cp")
+				}
+				c.policies.Put(newPolicy(failover(30*time.Minute, time.Hour)))
+				c.start()
+				c.createPods(newPods(3, "web", "1")...)
+				c.waitBound("web", 3)
+				c.setCordon("c1", true)
+				c.pass(10 * time.Second)
+				c.createPods(newPods(4, "more", "1")...)
+				c.pass(time.Minute)
+				require.Less(t, len(c.bound("more")), 4, "they wait for zone c")
+				require.NoError(t, c.client.Tracker().Delete(nodes, "", "c1"))
+				c.eventuallyWithin(12*time.Second, "they go elsewhere", func() bool { return len(c.bound("more")) == 4 })
+			})
+		})
+	}
+}
+
+// TestAZoneClosesByThePodsOwnNodes: an open node that the pods cannot use does not hide that those which they can are gone:
+// they have downAfter to come back.
+func TestAZoneClosesByThePodsOwnNodes(t *testing.T) {
+	for name, controlPlane := range map[string]bool{"workers only": false, "beside a node of the control plane": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("16", "a1", "b1", "c1")
+				if controlPlane {
+					c.addNodes("16", "c-cp")
+					c.taintNode("c-cp")
+				}
+				c.policies.Put(newPolicy(failover(2*time.Minute, 5*time.Minute)))
+				c.start()
+				c.createPods(newPods(3, "web", "1")...)
+				c.waitBound("web", 3)
+				c.setCordon("c1", true)
+				c.pass(10 * time.Second)
+				c.createPods(newPods(6, "more", "1")...)
+				c.pass(100 * time.Second)
+				require.Less(t, len(c.bound("more")), 6, "zone c is closing")
+				c.eventuallyWithin(30*time.Second, "it is closed", func() bool { return len(c.bound("more")) == 6 })
+			})
+		})
+	}
+}
+
+// TestStatusOfAZoneThatPodsCannotUse: what the scheduler itself does satisfies the policy.
+func TestStatusOfAZoneThatPodsCannotUse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1", "d1")
+		c.taintNode("d1")
+		c.policies.Put(newPolicy(failover(2*time.Minute, time.Hour)))
+		c.start()
+		c.createPods(newPods(9, "web", "1")...)
+		c.waitBound("web", 9)
+		require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone("web"))
+		c.pass(time.Minute)
+		status := c.status()
+		require.Zero(t, status.Skew)
+		for _, z := range status.Zones {
+			require.Equal(t, z.Pods, z.Desired, "zone %s", z.Name)
+		}
+	})
+}
+
+// TestRollouts: the caps of a Rollout's pods follow what its controller notes on its ReplicaSets, and its revisions are
+// spread each by itself.
+func TestRollouts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		stable, canary := rolloutRevision("stable"), rolloutRevision("canary")
+		c := newSpreadCluster(t, stable, canary)
+		c.addNodes("64", "a1", "b1", "c1")
+		c.policies.Put(newPolicy(failover(time.Hour, time.Hour), maxPerZone("40%", 1)))
+		for i := range 6 { // an outage of zone c has left them so
+			c.createPods(newPod(fmt.Sprint("stable-", i), "1", ofSet(stable), onNode([]string{"a1", "b1"}[i%2])))
+		}
+		c.start()
+		c.createPods(newPods(3, "canary", "1", ofSet(canary))...)
+		c.waitBound("canary", 3)
+		require.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, c.byZone("canary"), "a revision is spread by itself")
+		c.policies.Put(newPolicy(failover(time.Hour, time.Hour), maxPerZone("40%", 100)))
+		for i := range 7 {
+			c.createPods(newPod(fmt.Sprint("canary-more-", i), "1", ofSet(canary), prefersZone("a")))
+		}
+		c.waitBound("canary", 10)
+		for zone, n := range c.byZone("canary") {
+			require.LessOrEqual(t, n, 4, "40%% of 10 in zone %s", zone)
+		}
+	})
+}
+
+// rolloutRevision is a ReplicaSet of an Argo Rollout of 10 replicas, as its controller makes it.
+func rolloutRevision(hash string) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "web-" + hash, UID: types.UID("set-" + hash),
+			Annotations: map[string]string{"rollout.argoproj.io/desired-replicas": "10"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true),
+			}},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To[int32](10),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "rollouts-pod-template-hash": hash}},
+		},
+	}
+}
+
+// TestTooManyPolicies: a pod that too many policies select is refused, and says so, until there are fewer.
+func TestTooManyPolicies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1")
+		last := newPolicy()
+		for i := range 17 {
+			last = newPolicy()
+			last.Name = fmt.Sprintf("web-%02d", i)
+			c.policies.Put(last)
+		}
+		c.start()
+		c.createPods(newPod("web", "1"), newPod("other", "1", build.Label("app", "other")))
+		c.waitBound("other", 1)
+		c.pass(time.Minute)
+		require.Empty(t, c.bound("web"))
+		require.Contains(t, refusal(&c.listPods("web")[0]), "17 ZoneSpreadPolicies select the pod, at most 16 may")
+		c.policies.Delete(last)
+		c.waitBound("web", 1)
+	})
+}
