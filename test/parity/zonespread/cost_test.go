@@ -57,6 +57,7 @@ func TestAFullZoneCostsNoLookAtNodes(t *testing.T) {
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 		nodes, objects = append(nodes, n), append(objects, n)
 	}
+	objects = append(objects, incoming("foo")) // a run lasts as long as there are pods of its workload
 	snapshot := cache.NewSnapshot(pods(t, []string{"c foo"}), nodes)
 	lister := &countedNodes{SharedLister: snapshot, NodeInfoLister: snapshot.NodeInfos()}
 	handle, err := NewHandle(t.Context(), lister, objects...)
