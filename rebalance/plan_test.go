@@ -1,6 +1,7 @@
 package rebalance_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
