@@ -177,7 +177,8 @@ func TestSurvivalWants(t *testing.T) {
 		slots("web", "2", map[string][2]int64{"a": {3, 2}, "b": {3, 3}}), slots("db", "4", map[string][2]int64{"a": {1, 0}, "c": {2, 0}}),
 	}, cluster)
 	require.ElementsMatch(t, []Want{
-		{Zone: "a", Requests: cpu("2"), Placing: web, Pods: 1}, {Zone: "a", Requests: cpu("4"), Placing: db, Pods: 1},
+		{Zone: "a", Requests: cpu("2"), Placing: web, Pods: 1},
+		{Zone: "a", Requests: cpu("4"), Placing: db, Pods: 1},
 		{Zone: "c", Requests: cpu("4"), Placing: db, Pods: 2},
 	}, d.Wants, "each workload's slots that its pods do not use, where its pods may be")
 	require.Empty(t, d.Frozen)

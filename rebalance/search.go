@@ -154,7 +154,7 @@ func (s *Search) candidateOf(r *rule) *candidate {
 		}
 		for _, pod := range r.zones[zone].movable {
 			t := target{s.workload(pod.Pod), zone}
-			if s.refused[t] == "" && !(s.skipTryLast && s.options.TryLast(t.workload, zone)) {
+			if s.refused[t] == "" && (!s.skipTryLast || !s.options.TryLast(t.workload, zone)) {
 				out = append(out, pod.Pod)
 			}
 		}

@@ -36,7 +36,7 @@ func TestTraceZoneReturns(t *testing.T) {
 	require.Len(t, p.After.Rules, 331, "each service has one rule")
 	require.Less(t, float64(before), 0.8*331, "the cluster has drifted")
 	require.GreaterOrEqual(t, float64(after), 0.96*331, "services within maxSkew")
-	require.Equal(t, least(&p.Before)-least(&p.After), len(p.Moves), "as few moves as possible for what they come to")
+	require.Len(t, p.Moves, least(&p.Before)-least(&p.After), "as few moves as possible for what they come to")
 	carryOut(t, s, p)
 	require.Equal(t, pods, bound(s), "no pod waits")
 	for _, pod := range sim.List[*v1.Pod](s) {

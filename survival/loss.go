@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/sim"
 )

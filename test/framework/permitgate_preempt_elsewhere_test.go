@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 

@@ -349,8 +349,14 @@ func TestEventsByReporter(t *testing.T) {
 	c.Pod("p", "node-a", clitest.Plain("1", "1Gi"), nil)
 	var events []eventsv1.Event
 	for i, e := range [][2]string{
-		{"Scheduled", "default-scheduler"}, {"NotTriggerScaleUp", "cluster-autoscaler"}, {"Nominated", "karpenter"},
-		{"Pulling", "kubelet"}, {"Pulled", "kubelet"}, {"Created", "kubelet"}, {"Started", "kubelet"}, {"BackOff", "kubelet"},
+		{"Scheduled", "default-scheduler"},
+		{"NotTriggerScaleUp", "cluster-autoscaler"},
+		{"Nominated", "karpenter"},
+		{"Pulling", "kubelet"},
+		{"Pulled", "kubelet"},
+		{"Created", "kubelet"},
+		{"Started", "kubelet"},
+		{"BackOff", "kubelet"},
 		{"SuccessfulAttachVolume", "attachdetach-controller"},
 	} {
 		event := eventsv1.Event{Reason: e[0], Note: "of " + e[1], EventTime: metav1.NewMicroTime(clitest.Now.Add(time.Duration(i-20) * time.Second))}
