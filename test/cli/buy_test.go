@@ -310,6 +310,7 @@ func (w *world) testPolicyBuys(t *testing.T) {
 
 // testSurvivalBuys: what the losses need is asked for, and the two parts of the controller leave each other's words in the status.
 func (w *world) testSurvivalBuys(t *testing.T) {
+	w.StartScheduler(t) // which holds the slots
 	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
 	w.Make(t, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneSurvivalSpec{
 		Workloads: []v1alpha1.SurvivalWorkload{{Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},

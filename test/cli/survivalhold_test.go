@@ -32,7 +32,8 @@ func TestSurvivalHold(t *testing.T) {
 	require.NoError(t, yaml.UnmarshalStrict(content, asked))
 	w.Make(t, asked)
 	// Two displaced replicas of any zone need one slot in each of the others, beside the two that run there.
-	is := w.waitHeld(v1alpha1.ReasonRoomHeld)
+	w.waitHeld(v1alpha1.ReasonRoomHeld)
+	is := w.waitReason(v1alpha1.ReasonAllPlaced)
 	require.Len(t, is.Status.Reservations, 1)
 	name := is.Status.Reservations[0].Name
 	require.Equal(t, "3", is.Status.Held.Cpu().String())

@@ -96,7 +96,7 @@ zones: [{name: a}, {name: b, weight: 0}]`)
 	require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(obj), &got))
 	require.Equal(t, v1alpha1.ZoneSpreadPolicySpec{
 		PodSelector:        metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-		MatchLabelKeys:     []string{"pod-template-hash"},
+		MatchLabelKeys:     []string{"pod-template-hash", "rollouts-pod-template-hash"},
 		TopologyKey:        "topology.kubernetes.io/zone",
 		Zones:              []v1alpha1.ZoneSpreadZone{{Name: "a", Weight: ptr.To[int32](1)}, {Name: "b", Weight: ptr.To[int32](0)}},
 		DefaultWeight:      ptr.To[int32](1),
@@ -133,7 +133,7 @@ matchLabelKeys: []`)
 		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
 	require.NoError(t, c.Create(ctx, plain))
-	require.Equal(t, []string{"pod-template-hash"}, plain.Spec.MatchLabelKeys)
+	require.Equal(t, []string{"pod-template-hash", "rollouts-pod-template-hash"}, plain.Spec.MatchLabelKeys)
 	require.Equal(t, v1alpha1.RecoveryGradual, plain.Spec.UnavailableZones.Recovery)
 }
 

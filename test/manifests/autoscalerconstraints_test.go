@@ -82,7 +82,7 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 	even := corev1.TopologySpreadConstraint{
 		MaxSkew: 2, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
 		LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "even"}},
-		MatchLabelKeys: []string{"pod-template-hash"}, NodeAffinityPolicy: honor, NodeTaintsPolicy: honor,
+		MatchLabelKeys: []string{"pod-template-hash", "rollouts-pod-template-hash"}, NodeAffinityPolicy: honor, NodeTaintsPolicy: honor,
 	}
 	ofRevision := *even.DeepCopy() // the API server adds the value
 	ofRevision.LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pod-template-hash", Operator: metav1.LabelSelectorOpIn, Values: []string{"1"}}}

@@ -44,7 +44,9 @@ func TestRebalance(t *testing.T) {
 			if name == "return" {
 				s.Zones, s.Return = []string{"a"}, true
 			}
-			report := NewReport([]*Result{run(t, c, s)}, DefaultFailures)
+			result := run(t, c, s)
+			result.Passed = "" // of a return and a search for moves it depends on the machine
+			report := NewReport([]*Result{result}, DefaultFailures)
 			var text, wide bytes.Buffer
 			require.NoError(t, report.Text(&text, show.Style{}))
 			clitest.Golden(t, name+".txt", text.String())
