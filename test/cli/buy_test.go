@@ -252,7 +252,6 @@ func TestBuy(t *testing.T) {
 	w.waitAsked("v1beta1", map[string]int64{"foreign": 1})
 
 	t.Run("a ZoneSpreadPolicy", w.testPolicyBuys)
-	t.Run("a ZoneSurvival", w.testSurvivalBuys)
 	t.Run("bad objects", w.testBadBuys)
 	stop()
 }
@@ -306,26 +305,6 @@ func (w *world) testPolicyBuys(t *testing.T) {
 	for _, pod := range pods {
 		require.NoError(t, w.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	}
-}
-
-// testSurvivalBuys: what the losses need is asked for, and the two parts of the controller leave each other's words in the status.
-func (w *world) testSurvivalBuys(t *testing.T) {
-	w.StartScheduler(t) // which holds the slots
-	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
-	w.Make(t, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneSurvivalSpec{
-		Workloads: []v1alpha1.SurvivalWorkload{{Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
-		Survive:   v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)}, Hold: true, Buy: &v1alpha1.Buy{Namespace: buffers, Max: 10},
-	}})
-	w.waitAsked("v1beta1", map[string]int64{"foreign": 1, "a": 1, "b": 1, "c": 1})
-	w.run("batch", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
-	is := w.waitReason(v1alpha1.ReasonPodsWait)
-	w.touch()
-	w.until("both parts say what is", func() (bool, error) {
-		err := w.Get(t.Context(), client.ObjectKeyFromObject(is), is)
-		conditions := is.Status.Conditions
-		return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionBuying) && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionLimitedByQuotas) &&
-			meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionSurvives) && is.Status.Buy != nil && is.Status.Buy.Asked > 0, err
-	})
 }
 
 // testBadBuys: the API server refuses them, and names the field.
