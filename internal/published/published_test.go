@@ -18,10 +18,10 @@ func TestPodBackoff(t *testing.T) {
 	config, err := configz.New("componentconfig")
 	require.NoError(t, err)
 	t.Cleanup(func() { configz.Delete("componentconfig") })
-	config.Set(&unstructured.Unstructured{Object: map[string]any{
+	require.NoError(t, config.Set(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"podInitialBackoffSeconds": int64(0), "podMaxBackoffSeconds": int64(300),
-	}})
+	}}))
 	initial, longest = published.PodBackoff()
 	require.Equal(t, []time.Duration{0, 5 * time.Minute}, []time.Duration{initial, longest}, "as it is configured")
 }

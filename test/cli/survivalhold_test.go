@@ -42,7 +42,8 @@ func TestSurvivalHold(t *testing.T) {
 	slots, ready := r.Status.Slots, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady)
 	documented := rows(t, "services-web-4b8c2d1f09a37e65", 6) // a name ends with a hash
 	require.Len(t, documented, 1)
-	require.Equal(t, documented[0][1:], []string{string(r.Spec.Mode), fmt.Sprint(slots.Desired), fmt.Sprint(slots.Held), fmt.Sprint(slots.Used), string(ready.Status)})
+	shown := []string{string(r.Spec.Mode), fmt.Sprint(slots.Desired), fmt.Sprint(slots.Held), fmt.Sprint(slots.Used), string(ready.Status)}
+	require.Equal(t, documented[0][1:], shown)
 	require.True(t, metav1.IsControlledBy(r, is))
 	w.waitMetric(`zonewise_survival_held{resource="cpu",zonesurvival="services"} 3`)
 	w.waitMetric(`zonewise_survival_missing_pods{zone="a",zonesurvival="services"} 0`)

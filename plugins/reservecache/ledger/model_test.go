@@ -240,7 +240,7 @@ func (m *machine) Snapshot(t *rapid.T) {
 	for _, n := range m.kept.Nodes() {
 		w := want[n.Node.Name]
 		// A snapshot may have an older version of an object that says the same of where pods may go.
-		require.True(t, sameForPods(w.Node, n.Node))
+		require.True(t, SameForPods(w.Node, n.Node))
 		require.Same(t, m.kept.Node(n.Node.Name), n)
 		require.True(t, w.Requested.Equal(&n.Requested), "%v: want %v, got %v", n.Node.Name, w.Requested, n.Requested)
 		require.True(t, w.Allocatable.Equal(&n.Allocatable))

@@ -40,7 +40,7 @@ func (l *Ledger) AddNode(object *v1.Node) bool {
 	defer l.mu.Unlock()
 	n := l.nodes[object.Name]
 	if n != nil && !n.ghost() {
-		if sameForPods(n.object, object) && n.allocatable.Equal(&allocatable) {
+		if SameForPods(n.object, object) && n.allocatable.Equal(&allocatable) {
 			n.object = object
 			return false
 		}
@@ -67,8 +67,8 @@ func (l *Ledger) AddNode(object *v1.Node) bool {
 // UpdateNode records a newer version of a node. It is AddNode: a node whose Add was missed is added.
 func (l *Ledger) UpdateNode(object *v1.Node) bool { return l.AddNode(object) }
 
-// sameForPods reports whether two versions of a node, their allocatable resources aside, take the same pods.
-func sameForPods(a, b *v1.Node) bool {
+// SameForPods reports whether two versions of a node, their allocatable resources aside, take the same pods.
+func SameForPods(a, b *v1.Node) bool {
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && Ready(a) == Ready(b) &&
 		maps.Equal(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints)

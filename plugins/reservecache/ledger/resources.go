@@ -186,6 +186,16 @@ func (r *Resources) Slots(size *Resources) int64 {
 	return n
 }
 
+// Covering returns how many slots of a size it takes to have as much as r of each resource that both name.
+func (r *Resources) Covering(size *Resources) int {
+	n := int64(0)
+	for name := range size.Named() {
+		slot := size.Amount(name)
+		n = max(n, (r.Amount(name)+slot-1)/slot)
+	}
+	return int(n)
+}
+
 // Exceeds returns a resource that is more than 0 in r and of which r has more than limit, or nothing.
 func (r *Resources) Exceeds(limit *Resources) v1.ResourceName {
 	switch {

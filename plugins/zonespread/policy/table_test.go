@@ -115,13 +115,15 @@ func TestVerdicts(t *testing.T) {
 		{
 			"so does one that a volume excludes", compile(t, minZones(3)),
 			[]int64{3, 3, 0},
-			9, policy.ZoneAvailability{"c": policy.Excluded},
+			9,
+			policy.ZoneAvailability{"c": policy.Excluded},
 			[]string{"Pass", "Pass", "Pass"},
 		},
 		{
 			"one that never was open does not", compile(t, minZones(3)),
 			[]int64{3, 3, 0},
-			9, policy.ZoneAvailability{"c": policy.Absent},
+			9,
+			policy.ZoneAvailability{"c": policy.Absent},
 			[]string{"MinZones", "MinZones", "Pass"},
 		},
 		{

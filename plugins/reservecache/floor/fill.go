@@ -1,0 +1,158 @@
+package floor
+
+import (
+	"cmp"
+	"slices"
+)
+
+// candidate is a node with how many slots it has room for.
+type candidate struct {
+	*node
+	takes int
+}
+
+func (a candidate) compare(b candidate) int {
+	return cmp.Or(cmp.Compare(a.takes, b.takes), cmp.Compare(a.name, b.name))
+}
+
+// fill places slots in a zone, on the nodes with the least room for them. Where all nodes were searched before, it looks
+// at those alone that have got room since.
+func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) {
+	z, state := f.zones[zone], c.zone(zone)
+	if z == nil || more <= 0 || state.capped {
+		return
+	}
+	if allowed := f.allowed(c, z, more); allowed < more {
+		state.capped, z.capped[c] = true, true
+		f.touch(c)
+		if more = allowed; more <= 0 {
+			return
+		}
+	}
+	best := &selection{limit: more}
+	look := func(n *node) {
+		if takes := f.takes(c, n, more); takes > 0 {
+			best.add(candidate{n, takes})
+		}
+	}
+	if state.searched {
+		for _, n := range gained.nodes {
+			if n.zone == z && f.nodes[n.name] == n {
+				look(n)
+			}
+		}
+	} else {
+		for _, n := range z.nodes {
+			look(n)
+		}
+	}
+	for _, found := range best.sorted() {
+		if more <= 0 {
+			return
+		}
+		n := min(more, f.takes(c, found.node, more))
+		if n <= 0 {
+			continue
+		}
+		h := found.holding(c)
+		if h == nil {
+			h = f.newHolding(c, found.node)
+		}
+		fewer := h.exchanged(n)
+		f.change(h, func() {
+			h.slots += n
+			h.dropLastFormer(fewer)
+		})
+		more -= n
+	}
+	state.searched = more > 0 && !state.capped
+}
+
+// takes is how many more slots of a claim a node has room for, up to a limit.
+func (f *Floor) takes(c *claimState, n *node, limit int) int {
+	room := n.room()
+	h := n.holding(c)
+	if h == nil || len(h.former) == 0 {
+		limit = min(limit, int(min(room.Slots(&c.Slot), int64(limit))))
+		if limit == 0 {
+			return 0
+		}
+	}
+	if !c.Nodes.MetBy(n.object) {
+		return 0
+	}
+	if h == nil {
+		if c.PerNode > 0 {
+			limit = min(limit, c.PerNode)
+		}
+		return limit
+	}
+	if c.Inclusive && h.slots < h.used {
+		return 0 // first comes the rest of the slots that owners take up
+	}
+	if c.PerNode > 0 {
+		limit = min(limit, c.PerNode-h.slots-h.beside())
+	}
+	if len(h.former) == 0 {
+		return max(0, limit)
+	}
+	takes := 0
+	for takes < limit && h.hasRoom(h.slots+takes+1, h.exchanged(takes+1)) {
+		takes++
+	}
+	return takes
+}
+
+// allowed is how many of some slots the limit lets a claim have in a zone.
+func (f *Floor) allowed(c *claimState, z *zone, more int) int {
+	if f.fraction >= 1 {
+		return more
+	}
+	for name := range c.Slot.Named() {
+		spare := int64(f.fraction*float64(z.allocatable.Amount(name))) - z.held.Amount(name)
+		more = min(more, int(max(0, spare)/c.Slot.Amount(name)))
+	}
+	return more
+}
+
+// uncap has claims that the limit has kept from slots in a zone try again.
+func (f *Floor) uncap(z *zone) {
+	for c := range z.capped {
+		if f.allowed(c, z, 1) > 0 {
+			delete(z.capped, c)
+			c.zone(z.name).capped = false
+			f.markDue(c)
+		}
+	}
+}
+
+// selection keeps the first candidates of many in their order: as many as may be needed, since each takes one slot at
+// least.
+type selection struct {
+	limit int
+	found []candidate
+	// full means that found is sorted and has as many as may be needed.
+	full bool
+}
+
+func (s *selection) add(c candidate) {
+	const few = 16
+	switch {
+	case s.limit > few: // sorted by the caller's last call
+		s.found = append(s.found, c)
+	case !s.full:
+		s.found = append(s.found, c)
+		if s.full = len(s.found) == s.limit; s.full {
+			slices.SortFunc(s.found, candidate.compare)
+		}
+	case c.compare(s.found[len(s.found)-1]) < 0:
+		at, _ := slices.BinarySearchFunc(s.found, c, candidate.compare)
+		copy(s.found[at+1:], s.found[at:])
+		s.found[at] = c
+	}
+}
+
+func (s *selection) sorted() []candidate {
+	slices.SortFunc(s.found, candidate.compare)
+	return s.found
+}

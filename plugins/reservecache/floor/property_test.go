@@ -1,0 +1,215 @@
+package floor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"zonewise.dev/plugins/reservecache/floor"
+)
+
+// TestOneClaim: whatever comes and goes, a claim that may be in one zone has as many slots as it wants, or as many as
+// fit; no pod of others lowers that; and one that is derived from nothing has the same.
+func TestOneClaim(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, 8, 1)
+		c := drawClaim(t, "c", 1)
+		w.apply(c)
+		for range rapid.IntRange(20, 80).Draw(t, "steps") {
+			before, stranger := held(w.floor, c.UID)["a"], false
+			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+				w.leave(rapid.IntRange(0, 7).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+			} else {
+				p := drawPod(t)
+				if stranger = rapid.Bool().Draw(t, "stranger"); !stranger {
+					p = pod{request: c.Slot, own: c.UID}
+				}
+				w.place(drawOrder(t, 8), p)
+			}
+			now := held(w.floor, c.UID)["a"]
+			require.Equal(t, min(c.Zones["a"], w.most("a", &c)), now, "as many slots as are wanted, or as fit")
+			require.Equal(t, now, held(w.build(nil), c.UID)["a"], "a floor that is derived anew has the same")
+			if stranger {
+				require.Equal(t, before, now, "no pod of others lowers a floor")
+			}
+		}
+	})
+}
+
+// TestSlotsShift: a claim over several zones has as many slots in all as it wants, or as fit in all of its zones, and
+// those at home that have room there.
+func TestSlotsShift(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, 9, 3)
+		c := drawClaim(t, "c", 3)
+		w.apply(c)
+		for range rapid.IntRange(20, 60).Draw(t, "steps") {
+			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+				w.leave(rapid.IntRange(0, 8).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+			} else {
+				w.place(drawOrder(t, 9), drawPod(t))
+			}
+			wanted, fit, have := 0, 0, 0
+			now := held(w.floor, c.UID)
+			for zone, n := range c.Zones {
+				wanted, fit, have = wanted+n, fit+w.most(zone, &c), have+now[zone]
+				require.GreaterOrEqual(t, now[zone], min(n, w.most(zone, &c)), "home comes first, in zone %s: %v", zone, now)
+			}
+			require.Equal(t, min(wanted, fit), have, "%v", now)
+		}
+	})
+}
+
+// TestRestart: a floor that begins with what the status of the one before said has no slot less, for any of several
+// claims of several sizes and modes in a crowded cluster.
+func TestRestart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, 12, 3)
+		var claims []floor.Claim
+		for i := range 4 {
+			c := drawClaim(t, fmt.Sprint("c", i), 3)
+			c.Inclusive = rapid.Bool().Draw(t, "inclusive")
+			claims = append(claims, c)
+		}
+		w.apply(claims...)
+		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+				w.leave(rapid.IntRange(0, 11).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+			} else {
+				p := drawPod(t)
+				if i := rapid.IntRange(0, 7).Draw(t, "owner"); i < len(claims) {
+					p.own = claims[i].UID
+				}
+				w.place(drawOrder(t, 12), p)
+			}
+		}
+		after := w.build(w.seeds())
+		for _, c := range claims {
+			old, derived := held(w.floor, c.UID), held(after, c.UID)
+			sum := func(counts map[string]int) (n int) {
+				for _, k := range counts {
+					n += k
+				}
+				return n
+			}
+			require.GreaterOrEqual(t, sum(derived), sum(old), "claim %s had %v, and has %v", c.UID, old, derived)
+		}
+	})
+}
+
+// TestEdit: while an edit of any field has no room for its target, what was held is kept: no pod of others comes to
+// have room that it did not have before, unless fewer slots are wanted.
+func TestEdit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, 6, 2)
+		c := drawClaim(t, "c", 2)
+		c.PerNode = 0
+		c.Inclusive = rapid.Bool().Draw(t, "inclusive")
+		w.apply(c)
+		field := rapid.SampledFrom([]string{"slot", "selector", "zones", "per node"}).Draw(t, "edit")
+		for range 12 {
+			if c.Inclusive && field == "zones" {
+				break // owners in the zone that stays would count there
+			}
+			w.place(drawOrder(t, 6), pod{request: c.Slot, own: c.UID})
+		}
+		one := pod{request: size(1000, 1)}
+		fill := func() (n int) {
+			for w.place([]int{0, 1, 2, 3, 4, 5}, one) {
+				n++
+			}
+			return n
+		}
+		fill()
+		edited := c
+		switch field {
+		case "slot":
+			edited.Slot = size(c.Slot.MilliCPU+rapid.Int64Range(100, 2000).Draw(t, "more"), c.Slot.Memory>>30)
+		case "selector":
+			edited.Nodes = floor.NewNodeRequirements(map[string]string{"pool": "0"}, nil, false)
+		case "zones":
+			edited.Zones = map[string]int{"a": c.Zones["a"] + c.Zones["b"]}
+		case "per node":
+			edited.PerNode = 1
+		}
+		w.apply(edited)
+		require.Zero(t, fill(), "an edit opens room to others before its target has room: %+v", edited)
+
+		// Owners that leave come back.
+		for i := range w.pods {
+			for k, p := range w.pods[i] {
+				if p.own != "" && c.Inclusive && c.Zones[zoneName(i%2)] >= 12 {
+					w.leave(i, k)
+					require.Zero(t, fill(), "others get what an owner has left")
+					require.True(t, w.place([]int{0, 1, 2, 3, 4, 5}, p), "an owner of a guarantee comes back")
+					return
+				}
+			}
+		}
+	})
+}
+
+// TestMixedOwners: owners of several sizes that run in slots leave these as large as they were, also while others take
+// all room that is not held.
+func TestMixedOwners(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, 3, 1)
+		slots := rapid.IntRange(1, 6).Draw(t, "slots")
+		c := floor.Claim{UID: "c", Name: "c", Nodes: anyNode, Inclusive: true, Required: true, Slot: size(4000, 4), Zones: map[string]int{"a": slots}}
+		w.apply(c)
+		for range rapid.IntRange(5, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "kind") {
+			case 0:
+				w.leave(rapid.IntRange(0, 2).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+			case 1:
+				w.place(drawOrder(t, 3), drawPod(t))
+			default:
+				w.place(drawOrder(t, 3), pod{request: size(rapid.Int64Range(1, 4).Draw(t, "owner")*1000, 1), own: types.UID("c")})
+			}
+			for i := range w.nodes {
+				n := w.node(i)
+				free := n.Allocatable.Minus(&n.Requested)
+				require.False(t, free.Negative(&n.Allocatable))
+			}
+		}
+		for i := range w.pods { // all owners leave
+			for k := 0; k < len(w.pods[i]); {
+				if w.pods[i][k].own == "" {
+					k++
+					continue
+				}
+				w.leave(i, k)
+			}
+		}
+		require.Equal(t, slots, held(w.floor, "c")["a"], "owners leave the slots as large as they were")
+	})
+}
+
+// TestNominations: no slot is placed in the room of a nominated pod, and none is given up for it, since the victims whose
+// room it is to have may be there still.
+func TestNominations(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	c := floor.Claim{UID: "c", Name: "c", Nodes: anyNode, Slot: size(4000, 1), Zones: map[string]int{"a": 2}}
+	w.pods[0] = []pod{{request: size(8000, 1)}}
+	w.apply(c)
+	w.update(0)
+	require.Equal(t, 2, held(w.floor, "c")["a"])
+	nominate := func(amount int64) {
+		n := w.node(0)
+		n.Nominated = size(amount, 1)
+		w.floor.Update(n)
+		w.floor.Settle()
+	}
+	nominate(8000)
+	require.Equal(t, 2, held(w.floor, "c")["a"], "no slot is given up for a nomination")
+	c.Zones = map[string]int{"a": 3}
+	w.pods[0] = nil // the victim has left
+	w.apply(c)
+	nominate(8000)
+	require.Equal(t, 2, held(w.floor, "c")["a"], "the room is the nominated pod's")
+	nominate(4000)
+	require.Equal(t, 3, held(w.floor, "c")["a"])
+}
