@@ -16,7 +16,7 @@ import (
 // spec.minResources of a PodGroup is written by operators (KubeRay, Kubeflow Trainer, spark-operator). Where it is what the
 // members ask for, it says nothing new. Where it is more, members are to come that do not exist yet, as the executors of
 // a driver: the gang waits until the whole cluster has room for these too, and once it has been let in, other gangs leave
-// them that room, until they exist or the gang's timeout is over. On which nodes nobody says.
+// them that room, until they exist or the gang's timeout is over. It names no nodes.
 
 // awaited returns what a gang's PodGroup asks for beyond what the members ask for that exist.
 func (e *gangEntry) awaited() []proposal.Amount {

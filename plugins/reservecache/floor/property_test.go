@@ -31,7 +31,7 @@ func TestOneClaim(t *testing.T) {
 			}
 			now := held(w.floor, c.UID)["a"]
 			require.Equal(t, min(c.Zones["a"], w.most("a", &c)), now, "as many slots as are wanted, or as fit")
-			require.Equal(t, now, held(w.build(nil), c.UID)["a"], "a floor that is derived anew has the same")
+			require.Equal(t, now, held(w.build(nil), c.UID)["a"], "a new floor derives the same")
 			if stranger {
 				require.Equal(t, before, now, "no pod of others lowers a floor")
 			}

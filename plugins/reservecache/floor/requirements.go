@@ -60,6 +60,14 @@ func NewNodeRequirements(nodeSelector map[string]string, tolerations []v1.Tolera
 	return r
 }
 
+// Key is the same for equal requirements.
+func (r *NodeRequirements) Key() string { return r.key }
+
+// SelectsLike reports whether others have the same node selector.
+func (r *NodeRequirements) SelectsLike(other *NodeRequirements) bool {
+	return slices.Equal(r.selector, other.selector)
+}
+
 // MetBy reports whether a node may have slots.
 func (r *NodeRequirements) MetBy(n *v1.Node) bool { return r.Unmet(n) == "" }
 
@@ -70,7 +78,7 @@ func (r *NodeRequirements) Unmet(n *v1.Node) Unmet {
 			return NotSelected
 		}
 	}
-	if n.DeletionTimestamp != nil || unready(n) {
+	if n.DeletionTimestamp != nil || ledger.Unready(n) {
 		return NotReady
 	}
 	if n.Spec.Unschedulable && !r.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}) {
@@ -95,10 +103,4 @@ func (r *NodeRequirements) Unmet(n *v1.Node) Unmet {
 
 func (r *NodeRequirements) tolerates(taint *v1.Taint) bool {
 	return schedulingv1.TolerationsTolerateTaint(klog.Logger{}, r.tolerations, taint, r.comparisons)
-}
-
-// unready reports whether a node's Ready condition is False or Unknown. A node without the condition counts as ready.
-func unready(n *v1.Node) bool {
-	status := ledger.Ready(n)
-	return status != "" && status != v1.ConditionTrue
 }

@@ -84,6 +84,12 @@ func Ready(node *v1.Node) v1.ConditionStatus {
 	return ""
 }
 
+// Unready reports whether a node's Ready condition is False or Unknown. A node without the condition counts as ready.
+func Unready(node *v1.Node) bool {
+	status := Ready(node)
+	return status != "" && status != v1.ConditionTrue
+}
+
 // RemoveNode records that a node is gone. If pods are accounted to it, it stays as a ghost until they are
 // gone. It reports whether the node was there. If the ledger has another node of the same name with
 // another UID, that one stays.

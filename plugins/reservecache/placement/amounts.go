@@ -120,7 +120,7 @@ func (p *Planner) noteLacksLocked(d *draft) {
 	for name := range d.byName {
 		var has ledger.Resources
 		var found lack
-		if n := p.nodeLocked(name); n != nil && !unready(n.object) {
+		if n := p.nodeLocked(name); n != nil && !ledger.Unready(n.object) {
 			has, found = p.holds.StatusOn(c.UID, name).Amount, lack{zone: n.zone.name, usable: c.Requirements.MetBy(n.object)}
 		}
 		c.lacks[name] = found

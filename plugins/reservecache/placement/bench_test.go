@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -40,7 +41,7 @@ func benchTargets(size int64, selectors bool) []Target {
 		d := target(fmt.Sprintf("r%d", i), i, Zone{"a", 4}, Zone{"b", 3}, Zone{"c", 3})
 		d.Claim.Slot.MilliCPU = 1000 * size
 		if selectors {
-			d.Requirements = NewNodeRequirements(map[string]string{"pool": fmt.Sprint(i % 100)}, []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}, false)
+			d.Requirements = floor.NewNodeRequirements(map[string]string{"pool": fmt.Sprint(i % 100)}, []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}, false)
 		}
 		targets = append(targets, d)
 	}

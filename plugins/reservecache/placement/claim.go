@@ -84,7 +84,7 @@ func newClaim(target Target) *claimState {
 // and what pods took.
 func (c *claimState) inheritFrom(old *claimState) {
 	c.taken = old.taken
-	if !c.HasSlots() || !old.HasSlots() || !slices.Equal(c.Requirements.selector, old.Requirements.selector) {
+	if !c.HasSlots() || !old.HasSlots() || !c.Requirements.SelectsLike(old.Requirements) {
 		return
 	}
 	if slices.EqualFunc(c.Zones, old.Zones, func(a, b Zone) bool { return a.Name == b.Name }) {

@@ -122,7 +122,7 @@ func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result
 // last looked.
 func (d *draft) reopen(zones map[string]bool) {
 	c, reopened := d.claim, false
-	counts := maps.Clone(d.planner.nodeCounts[c.Requirements.key].zones)
+	counts := maps.Clone(d.planner.nodeCounts[c.Requirements.Key()].zones)
 	for zone := range zones {
 		if q := c.quota(zone); q == nil || q.lost {
 			counts[zone], reopened = &zoneCount{selected: 1, usable: 1}, true

@@ -77,7 +77,7 @@ func (d *draft) addNode(name string, before holds.NodeStatus) *draftNode {
 		}
 	}
 	if n != nil {
-		at.zone, at.ready, at.owned = n.zone.name, !unready(n.object), n.ownedBy(d.claim.UID)
+		at.zone, at.ready, at.owned = n.zone.name, !ledger.Unready(n.object), n.ownedBy(d.claim.UID)
 	}
 	at.unusedBefore = at.unused
 	d.byName[name] = at

@@ -24,7 +24,7 @@ type zone struct {
 
 // objectFrees reports whether a node may take slots, or pods, that it could not take before.
 func objectFrees(before, now *v1.Node) bool {
-	return before.Spec.Unschedulable && !now.Spec.Unschedulable || unready(before) && !unready(now) ||
+	return before.Spec.Unschedulable && !now.Spec.Unschedulable || ledger.Unready(before) && !ledger.Unready(now) ||
 		len(before.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints) ||
 		!maps.Equal(before.Labels, now.Labels)
 }

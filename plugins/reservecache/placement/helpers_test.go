@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/test/build"
@@ -16,7 +17,7 @@ import (
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // everywhere are the requirements of slots that select nothing and tolerate nothing.
-var everywhere = NewNodeRequirements(nil, nil, false)
+var everywhere = floor.NewNodeRequirements(nil, nil, false)
 
 func makeNode(name, zone, cpu string) *v1.Node {
 	return build.Node(name, zone, cpu, build.Capacity(v1.ResourceMemory, "64Gi"))
@@ -153,7 +154,7 @@ func target(name string, age int, zones ...Zone) Target {
 func targetOn(name string, age int, amounts map[string]ledger.Resources) Target {
 	d := target(name, age)
 	d.Claim.Slot, d.Nodes = ledger.Resources{}, amounts
-	d.Requirements = NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
+	d.Requirements = floor.NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
 	return d
 }
 

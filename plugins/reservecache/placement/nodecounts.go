@@ -13,11 +13,11 @@ type zoneCount struct{ selected, usable int }
 
 // countNodesLocked counts the nodes under requirements, unless that has been done.
 func (p *Planner) countNodesLocked(requirements *NodeRequirements) {
-	if p.nodeCounts[requirements.key] != nil {
+	if p.nodeCounts[requirements.Key()] != nil {
 		return
 	}
 	counts := &nodeCounts{requirements: requirements, zones: map[string]*zoneCount{}}
-	p.nodeCounts[requirements.key] = counts
+	p.nodeCounts[requirements.Key()] = counts
 	for _, n := range p.ledgerNodes.byName {
 		counts.add(n.countedAs, 1)
 	}
@@ -65,7 +65,7 @@ func (p *Planner) recountNodesLocked() {
 			continue
 		}
 		for _, c := range p.byAge {
-			c.needsReconcile = c.needsReconcile || c.Requirements.key == counts.requirements.key
+			c.needsReconcile = c.needsReconcile || c.Requirements.Key() == counts.requirements.Key()
 		}
 	}
 	for _, n := range changes.toRecount {

@@ -117,8 +117,8 @@ func (p *Planner) dropLocked(c *claimState) {
 	delete(p.claims, c.UID)
 	p.byAge = slices.DeleteFunc(p.byAge, func(other *claimState) bool { return other == c })
 	p.seekers.changed = p.seekers.changed || c.seeksRoom()
-	if !slices.ContainsFunc(p.byAge, func(other *claimState) bool { return other.Requirements.key == c.Requirements.key }) {
-		delete(p.nodeCounts, c.Requirements.key)
+	if !slices.ContainsFunc(p.byAge, func(other *claimState) bool { return other.Requirements.Key() == c.Requirements.Key() }) {
+		delete(p.nodeCounts, c.Requirements.Key())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -292,7 +293,7 @@ func (w *world) inOrder(t *rapid.T, name string) {
 	}
 	for _, n := range nodes {
 		i, there := at[n.Node]
-		require.True(t, there && !unready(view.Node(i)), "%s holds something on %s", name, n.Node)
+		require.True(t, there && !ledger.Unready(view.Node(i)), "%s holds something on %s", name, n.Node)
 		if !d.Claim.HasSlots() {
 			desired := d.Nodes[n.Node]
 			require.Empty(t, n.Amount.Exceeds(&desired), "%s holds too much on %s", name, n.Node)
@@ -554,9 +555,9 @@ func TestHeadroomOutlivesRollingUpdates(t *testing.T) {
 
 func TestKeysTellRequirementsApart(t *testing.T) {
 	tolerate := func(key string) []v1.Toleration { return []v1.Toleration{{Key: key, Operator: v1.TolerationOpExists}} }
-	same := NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), false)
-	require.Equal(t, same.key, NewNodeRequirements(map[string]string{"a": "b", "x": "y"}, tolerate("k"), false).key)
-	for _, other := range []*NodeRequirements{everywhere, NewNodeRequirements(map[string]string{"x": "y"}, tolerate("k"), false), NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("l"), false), NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), true)} {
-		require.NotEqual(t, same.key, other.key)
+	same := floor.NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), false)
+	require.Equal(t, same.Key(), floor.NewNodeRequirements(map[string]string{"a": "b", "x": "y"}, tolerate("k"), false).Key())
+	for _, other := range []*NodeRequirements{everywhere, floor.NewNodeRequirements(map[string]string{"x": "y"}, tolerate("k"), false), floor.NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("l"), false), floor.NewNodeRequirements(map[string]string{"x": "y", "a": "b"}, tolerate("k"), true)} {
+		require.NotEqual(t, same.Key(), other.Key())
 	}
 }

@@ -165,7 +165,7 @@ func (r *reporter) addNode(has *holds.NodeStatus) {
 	}
 	z.Missing.Add(&missing, 1)
 	r.MissingOn++
-	if n == nil || unready(n.object) {
+	if n == nil || ledger.Unready(n.object) {
 		r.Away = append(r.Away, has.Node)
 	}
 	r.addReason(z, n, &desired, &missing, 0)

@@ -1,101 +1,17 @@
 package placement
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
+import "zonewise.dev/plugins/reservecache/floor"
 
-	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
-
-	"zonewise.dev/plugins/reservecache/ledger"
-)
+// NodeRequirements say which nodes may have slots, whatever their room.
+type NodeRequirements = floor.NodeRequirements
 
 // Unmet is what keeps a node from having slots of a claim, whatever its room; empty for nothing.
-type Unmet string
+type Unmet = floor.Unmet
 
-// What may be unmet, as it reads after a number of nodes.
+// What may be unmet.
 const (
-	// NotSelected means that the node does not match the slots' node selector.
-	NotSelected Unmet = "not selected"
-	// Cordoned means that the node is unschedulable and the slots do not tolerate that.
-	Cordoned Unmet = "cordoned"
-	// NotReady means that the node's Ready condition is False or Unknown, or that the node is being deleted.
-	NotReady Unmet = "not ready"
-	// Tainted means that the node has a NoSchedule or NoExecute taint that the slots do not tolerate.
-	Tainted Unmet = "tainted"
+	NotSelected = floor.NotSelected
+	Cordoned    = floor.Cordoned
+	NotReady    = floor.NotReady
+	Tainted     = floor.Tainted
 )
-
-// NodeRequirements say which nodes may have slots, whatever their room: by the slots' node selector and tolerations,
-// and by the node being ready. Make them with NewNodeRequirements; they do not change.
-type NodeRequirements struct {
-	selector    []label
-	tolerations []v1.Toleration
-	comparisons bool
-	// key is the same for equal requirements, which share one count of the nodes.
-	key string
-}
-
-type label struct{ key, value string }
-
-// NewNodeRequirements returns those of slots with that node selector and those tolerations. comparisons tells whether
-// tolerations may compare numbers, which is the scheduler's feature gate TaintTolerationComparisonOperators.
-func NewNodeRequirements(nodeSelector map[string]string, tolerations []v1.Toleration, comparisons bool) *NodeRequirements {
-	r := &NodeRequirements{tolerations: slices.Clone(tolerations), comparisons: comparisons}
-	for _, name := range slices.Sorted(maps.Keys(nodeSelector)) {
-		r.selector = append(r.selector, label{name, nodeSelector[name]})
-	}
-	var key strings.Builder
-	fmt.Fprintf(&key, "%q %t", r.selector, r.comparisons)
-	for i := range r.tolerations {
-		t := &r.tolerations[i]
-		fmt.Fprintf(&key, " %q %q %q %q", t.Key, t.Operator, t.Value, t.Effect)
-	}
-	r.key = key.String()
-	return r
-}
-
-// MetBy reports whether a node may have slots.
-func (r *NodeRequirements) MetBy(n *v1.Node) bool { return r.Unmet(n) == "" }
-
-// Unmet returns the first requirement that a node does not meet, or nothing.
-func (r *NodeRequirements) Unmet(n *v1.Node) Unmet {
-	for i := range r.selector {
-		if value, has := n.Labels[r.selector[i].key]; !has || value != r.selector[i].value {
-			return NotSelected
-		}
-	}
-	if n.DeletionTimestamp != nil || unready(n) {
-		return NotReady
-	}
-	if n.Spec.Unschedulable && !r.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}) {
-		return Cordoned
-	}
-	if len(n.Spec.Taints) == 0 {
-		return ""
-	}
-	taint, found := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, r.tolerations, func(t *v1.Taint) bool {
-		return t.Effect != v1.TaintEffectPreferNoSchedule
-	}, r.comparisons)
-	switch {
-	case !found:
-		return ""
-	case taint.Key == v1.TaintNodeUnschedulable:
-		return Cordoned
-	case taint.Key == v1.TaintNodeNotReady || taint.Key == v1.TaintNodeUnreachable:
-		return NotReady
-	}
-	return Tainted
-}
-
-func (r *NodeRequirements) tolerates(taint *v1.Taint) bool {
-	return schedulingv1.TolerationsTolerateTaint(klog.Logger{}, r.tolerations, taint, r.comparisons)
-}
-
-// unready reports whether a node's Ready condition is False or Unknown. A node without the condition counts as ready.
-func unready(n *v1.Node) bool {
-	status := ledger.Ready(n)
-	return status != "" && status != v1.ConditionTrue
-}

@@ -13,7 +13,7 @@ import (
 func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) (looks int, recorded bool) {
 	p.countLocked(c)
 	looks, recorded = p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
-		c.apportion(p.nodeCounts[c.Requirements.key].zones)
+		c.apportion(p.nodeCounts[c.Requirements.Key()].zones)
 		d.giveUpMisplaced()
 		d.placeMissing()
 		d.giveUpSurplus()

@@ -16,6 +16,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/feature"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
@@ -71,7 +72,7 @@ func compile(obj *v1alpha1.ZoneReservation) (*spec, field.ErrorList) {
 		name:         obj.Name,
 		uid:          obj.UID,
 		created:      obj.CreationTimestamp.Time,
-		requirements: placement.NewNodeRequirements(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, feature.TolerationOperators()),
+		requirements: floor.NewNodeRequirements(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, feature.TolerationOperators()),
 		perNode:      int(ptr.Deref(obj.Spec.SlotsPerNode, 0)),
 		priority:     obj.Spec.Priority,
 		shift:        obj.Spec.OnZoneLoss != v1alpha1.ZoneLossKeep,
@@ -138,7 +139,7 @@ func (s *spec) readSlots(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 }
 
 // everyNode fits all nodes that are ready: a reservation of amounts names those that it means.
-var everyNode = placement.NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
+var everyNode = floor.NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
 
 // readNodes reads a reservation of amounts.
 func (s *spec) readNodes(nodes []v1alpha1.ReservationNode, path *field.Path) field.ErrorList {
