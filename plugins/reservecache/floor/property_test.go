@@ -152,6 +152,24 @@ func TestEdit(t *testing.T) {
 	})
 }
 
+// TestEditOfSlotsAwayFromHome: fewer slots for each node open nothing on a node of another zone, where an owner runs beside the slot
+// that is held there meanwhile.
+func TestEditOfSlotsAwayFromHome(t *testing.T) {
+	w := newWorld(t, 6, 2)
+	c := floor.Claim{UID: "c", Name: "c", Nodes: anyNode, Slot: size(5000, 1), Zones: map[string]int{"a": 0, "b": 10}, Inclusive: true}
+	w.apply(c)
+	owner, other := pod{request: c.Slot, own: c.UID}, pod{request: size(1000, 1)}
+	for range 11 {
+		w.place([]int{0, 1, 2, 3, 4, 5}, owner)
+	}
+	w.place([]int{4}, owner)
+	for w.place([]int{0, 1, 2, 3, 4, 5}, other) {
+	}
+	c.PerNode = 1
+	w.apply(c)
+	require.False(t, w.place([]int{0, 1, 2, 3, 4, 5}, other), "what was held is kept until the target has room")
+}
+
 // TestMixedOwners: owners of several sizes that run in slots leave these as large as they were, also while others take
 // all room that is not held.
 func TestMixedOwners(t *testing.T) {

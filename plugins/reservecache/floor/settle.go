@@ -144,7 +144,8 @@ func (f *Floor) thin(c *claimState) {
 			}
 		}
 		for _, h := range have {
-			if n := min(rests, h.covered()); n > 0 && h.free() == 0 {
+			// Its owners would take up former slots in place of these.
+			if n := min(rests, h.covered()); n > 0 && h.free() == 0 && len(h.former) == 0 {
 				rests -= n
 				f.change(h, func() { h.slots -= n })
 				f.markGained(h.node)
