@@ -51,6 +51,17 @@ type Options struct {
 
 func (o *Options) selects(pod *v1.Pod) bool { return o.Selects == nil || o.Selects(pod) }
 
+func (o *Options) stays(pod *v1.Pod) string {
+	if o.Stays == nil {
+		return ""
+	}
+	return o.Stays(pod)
+}
+
+func (o *Options) triedLast(workload, zone string) bool {
+	return o.TryLast != nil && o.TryLast(workload, zone)
+}
+
 func (o *Options) now() time.Time {
 	if o.Now == nil {
 		return time.Now()

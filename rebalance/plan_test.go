@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,7 +163,18 @@ func TestPlan(t *testing.T) {
 				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
 				c.Budget("web", 3)
 			},
-			after: 1, refused: "the eviction is refused: Cannot evict pod as it would violate the pod's disruption budget.",
+			after: 1, stay: map[string]int{"is covered by a PodDisruptionBudget that allows no eviction now": 2},
+		},
+		{
+			name: "two budgets, which the Eviction API does not support",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				c.Budget("web", 2)
+				second := snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0].DeepCopy()
+				second.Name = "web-too"
+				c.Add(second)
+			},
+			after: 1, stay: map[string]int{"is covered by more than one PodDisruptionBudget, which the Eviction API does not support": 2},
 		},
 		{
 			name: "a budget allows one at a time",

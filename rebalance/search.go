@@ -61,7 +61,7 @@ func SearchIn(ctx context.Context, copied *sim.Sim, options Options) (*Search, e
 	return &Search{
 		options: options, began: options.now(), before: before, moves: []Move{},
 		copy:    &copyState{sim: copied, options: options, standing: before, seed: copied.Options().Seed},
-		refused: map[target]string{}, alone: map[target]string{}, skipTryLast: options.TryLast != nil,
+		refused: map[target]string{}, alone: map[target]string{}, skipTryLast: true,
 	}, nil
 }
 
@@ -154,7 +154,7 @@ func (s *Search) candidateOf(r *rule) *candidate {
 		}
 		for _, pod := range r.zones[zone].movable {
 			t := target{s.workload(pod.Pod), zone}
-			if s.refused[t] == "" && (!s.skipTryLast || !s.options.TryLast(t.workload, zone)) {
+			if s.refused[t] == "" && (!s.skipTryLast || !s.options.triedLast(t.workload, zone)) {
 				out = append(out, pod.Pod)
 			}
 		}

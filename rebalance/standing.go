@@ -135,13 +135,15 @@ func (s *Standing) WhyNotMoved(moves []Move) string {
 	return ""
 }
 
-// MayMove reports whether there is a pod to try to move: one too many in its zone that nothing keeps there, neither the
-// function.
-func (s *Standing) MayMove(stays func(*v1.Pod) string) bool {
+// MayMove reports whether there is a pod to try to move: one too many in its zone that nothing keeps there, neither Stays
+// of the options nor, if it is to be tried now, TryLast.
+func (s *Standing) MayMove(options Options) bool {
 	for _, r := range s.rules {
 		for zone, pods := range r.zones {
 			if r.selected && r.table.Above(zone) > 0 && canMove(r.table, zone, r.takes) &&
-				slices.ContainsFunc(pods.movable, func(pod *census.Pod) bool { return stays(pod.Pod) == "" }) {
+				slices.ContainsFunc(pods.movable, func(pod *census.Pod) bool {
+					return options.stays(pod.Pod) == "" && !options.triedLast(s.census.Workload(pod.Pod), zone)
+				}) {
 				return true
 			}
 		}

@@ -51,15 +51,15 @@ type stayers struct {
 	missing map[types.UID]int32
 	// zonal are the claims, by "namespace/name", with a volume that not all nodes can have.
 	zonal map[string]bool
-	// budgets are the selectors of PodDisruptionBudgets, by namespace.
-	budgets map[string][]labels.Selector
+	// budgets are the PodDisruptionBudgets, by namespace.
+	budgets map[string][]budget
 }
 
 func newStayers(c *census.Census, s *sim.Sim, options Options) *stayers {
 	out := &stayers{
 		census: c, copy: s, options: options, roots: map[types.UID]types.UID{}, rollouts: map[types.UID]string{},
 		live: map[types.UID]int{}, unready: map[types.UID]int{}, missing: map[types.UID]int32{},
-		zonal: map[string]bool{}, budgets: map[string][]labels.Selector{},
+		zonal: map[string]bool{}, budgets: map[string][]budget{},
 	}
 	out.readControllers()
 	for _, pod := range c.Pods {
@@ -81,12 +81,21 @@ func newStayers(c *census.Census, s *sim.Sim, options Options) *stayers {
 	for _, claim := range snapshot.List[*v1.PersistentVolumeClaim](c.Snapshot) {
 		out.zonal[claim.Namespace+"/"+claim.Name] = tied[claim.Spec.VolumeName]
 	}
-	for _, budget := range snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot) {
-		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil {
-			out.budgets[budget.Namespace] = append(out.budgets[budget.Namespace], selector)
+	for _, b := range snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot) {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {
+			out.budgets[b.Namespace] = append(out.budgets[b.Namespace], budget{
+				selector: selector, exhausted: b.Status.ObservedGeneration < b.Generation || b.Status.DisruptionsAllowed <= 0,
+			})
 		}
 	}
 	return out
+}
+
+// budget is a PodDisruptionBudget.
+type budget struct {
+	selector labels.Selector
+	// exhausted: the Eviction API refuses to evict a ready pod by it now.
+	exhausted bool
 }
 
 // readControllers finds what controllers want, and rollouts: an owner of any kind with two ReplicaSets that want pods
@@ -157,10 +166,7 @@ func (s *stayers) why(pod *v1.Pod) string {
 			return "is not replaced: " + why
 		}
 	}
-	if s.options.Stays != nil {
-		return s.options.Stays(pod)
-	}
-	return ""
+	return s.options.stays(pod)
 }
 
 // whyByItself returns what of the pod itself keeps it where it is.
@@ -225,19 +231,23 @@ func (s *stayers) whyByWorkload(pod *v1.Pod) string {
 		return "is of a workload with a pod that is not ready"
 	case s.missing[controller] > 0:
 		return "is of a workload with fewer pods than it wants"
-	case s.live[root] == 1 && !s.hasBudget(pod):
+	}
+	covers := 0
+	for _, b := range s.budgets[pod.Namespace] {
+		if !b.selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if covers++; b.exhausted {
+			return "is covered by a PodDisruptionBudget that allows no eviction now"
+		}
+	}
+	switch {
+	case covers > 1:
+		return "is covered by more than one PodDisruptionBudget, which the Eviction API does not support"
+	case covers == 0 && s.live[s.rootOf(controller)] == 1:
 		return "is the only pod of its workload, and no PodDisruptionBudget covers it"
 	}
 	return ""
-}
-
-func (s *stayers) hasBudget(pod *v1.Pod) bool {
-	for _, selector := range s.budgets[pod.Namespace] {
-		if selector.Matches(labels.Set(pod.Labels)) {
-			return true
-		}
-	}
-	return false
 }
 
 // goingTaints are on nodes that an autoscaler is about to remove.

@@ -114,7 +114,7 @@ func (l *look) begin(ctx context.Context, s *subject) time.Duration {
 func (l *look) search(ctx context.Context, s *subject) (plan *rebalance.Plan, trial time.Duration, err error) {
 	began := l.now()
 	options := l.searchOptions(s)
-	if !s.standing.MayMove(options.Stays) { // a copy would say no more
+	if !s.standing.MayMove(rebalance.Options{Stays: options.Stays}) { // a copy would say no more
 		standing := rebalance.Read(l.census, options)
 		return &rebalance.Plan{Before: standing, After: standing, Complete: true}, 0, nil
 	}
@@ -201,10 +201,14 @@ func movedPod(m *rebalance.Move) v1alpha1.MovedPod {
 // what was answered.
 func (l *look) evictAll(ctx context.Context, s *subject, moves []rebalance.Move, written time.Time) {
 	fresh, why := l.readAgain(s, moves)
-	// A client that is told to ask again later does so by itself, and is not to do it after that time.
-	asks, cancel := context.WithTimeout(ctx, act.AskWithin-l.now().Sub(written))
+	// A client that is told to ask again later does so by itself, and is not to do it after that time. A request that is
+	// cut off may have used up a budget, for two minutes, without an eviction: the end of the process waits for it.
+	asks, cancel := context.WithTimeout(context.WithoutCancel(ctx), act.AskWithin-l.now().Sub(written))
 	defer cancel()
 	for i := range moves {
+		if ctx.Err() != nil {
+			return // the state Evicting of those that are left says that they may not have been asked for
+		}
 		m := &moves[i]
 		if why == "" && l.now().Sub(written) > act.AskWithin {
 			why = "the controller has stood still"
@@ -214,9 +218,6 @@ func (l *look) evictAll(ctx context.Context, s *subject, moves []rebalance.Move,
 			continue
 		}
 		err := l.evict(asks, fresh.Pod(m.Namespace, m.Name, m.UID))
-		if ctx.Err() != nil {
-			return // what the API server has answered is not known; the state Evicting says so
-		}
 		answer := answerOf(err)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("A pod is not evicted", "pod", klog.KRef(m.Namespace, m.Name), "err", err)

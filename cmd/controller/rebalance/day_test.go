@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/rebalance"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
@@ -21,7 +23,7 @@ type day struct {
 	*running
 	rand     *rand.Rand
 	replaced int    // pods of services every ten minutes
-	batchCPU string // of a pod of batch work
+	batchCPU string // of a pod of batch work: a node's
 	batch    int    // pods of batch work that there were
 	// empty are the nodes that were so when the autoscaler last looked. It has removed and added so many.
 	empty          map[string]bool
@@ -30,7 +32,15 @@ type day struct {
 
 func newDay(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance, replaced int) *day {
 	t.Helper()
-	return &day{running: run(t, c, r), rand: rand.New(rand.NewPCG(1, 24)), replaced: replaced, batchCPU: "16", empty: map[string]bool{}}
+	largest := resource.Quantity{}
+	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
+		if cpu := node.Status.Allocatable.Cpu(); cpu.Cmp(largest) > 0 {
+			largest = *cpu
+		}
+	}
+	return &day{
+		running: run(t, c, r), rand: rand.New(rand.NewPCG(1, 24)), replaced: replaced, batchCPU: largest.String(), empty: map[string]bool{},
+	}
 }
 
 // smallDay has nine nodes and ten services.

@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -180,6 +181,25 @@ func TestEvictionsAreAskedForAtOnce(t *testing.T) {
 	w.turn(6 * time.Minute)
 	require.Equal(t, []v1alpha1.RebalanceMoveState{v1alpha1.MoveEvicted, v1alpha1.MoveNotEvicted}, w.states())
 	require.Len(t, w.evicted, 1)
+}
+
+// TestTheEndOfTheProcessCutsOffNoEviction: the API server takes an eviction from the budget before it deletes the pod, so
+// a request that is cut off in between uses up the budget for two minutes without an eviction.
+func TestTheEndOfTheProcessCutsOffNoEviction(t *testing.T) {
+	w := newWorld(t)
+	ctx, end := context.WithCancel(t.Context())
+	w.asked = func(asks context.Context) {
+		end()
+		require.NoError(t, asks.Err(), "the request goes on")
+		_, limited := asks.Deadline()
+		require.True(t, limited)
+	}
+	w.turn(0)
+	w.now = w.now.Add(6 * time.Minute)
+	_, err := w.controller.Turn(ctx, w.readCluster)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, w.evicted, 1)
+	require.Equal(t, []v1alpha1.RebalanceMoveState{v1alpha1.MoveEvicting}, w.states(), "the next process sees what has become of it")
 }
 
 // TestAnswers: what an answer of the Eviction API says. Only Accepted says that the pod is evicted; what is none of the

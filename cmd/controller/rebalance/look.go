@@ -3,7 +3,6 @@ package rebalance
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -194,17 +193,12 @@ func (l *look) mayBegin(s *subject) bool {
 		return false
 	case balanced != nil && balanced.Reason == v1alpha1.ReasonNothingToMove && l.searchedLately(s):
 		// What a copy has refused it would refuse again. What had to stay by itself may be movable by now.
-		if triedInCopy(&s.Status) || !s.standing.MayMove(l.searchOptions(s).Stays) {
+		if !s.standing.MayMove(l.searchOptions(s)) {
 			s.wait = min(s.wait, stayInterval)
 			return false
 		}
 	}
 	return l.maySearch(s)
-}
-
-// triedInCopy reports whether the last search has refused a move.
-func triedInCopy(status *v1alpha1.ZoneRebalanceStatus) bool {
-	return slices.ContainsFunc(status.Stays, func(s v1alpha1.RebalanceStay) bool { return s.Workload != "" })
 }
 
 // maySearch reports whether this look may search, or says what that waits for.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -271,6 +272,34 @@ func TestBusyBudget(t *testing.T) {
 	w.live(30*time.Minute, nil)
 	require.Equal(t, 2, w.bound("web")["c"])
 	require.Zero(t, w.stored.Status.Moves[len(w.stored.Status.Moves)-1].Failures)
+}
+
+// TestBudgetIsFreeAgain: while a PodDisruptionBudget is exhausted, such as by an eviction that was cut off, nothing is
+// asked for and no workload rests; a minute after it allows an eviction again, one is made.
+func TestBudgetIsFreeAgain(t *testing.T) {
+	c := drifted(v1.DoNotSchedule)
+	addSpread(c, "stuck", "8", v1.DoNotSchedule, "a2", "a2", "b2") // the copy refuses its move, each time
+	for node, zone := range map[string]string{"a2": "a", "b2": "b"} {
+		c.Node(node, zone, "16", "64Gi")
+	}
+	c.Budget("web", 5)
+	w := run(t, c, newRebalance("web", "stuck"))
+	allow := func(pods int32) {
+		budget := sim.List[*policyv1.PodDisruptionBudget](w.sim)[0].DeepCopy()
+		budget.Status.DisruptionsAllowed = pods
+		w.put(budget)
+	}
+	w.put(occupant(w, "batch", "c", "1", nil))
+	allow(0)
+	w.live(8*time.Minute, nil)
+	require.Empty(t, w.evicted)
+	require.Empty(t, w.stored.Status.Moves)
+	require.Equal(t, v1alpha1.ReasonNothingToMove, w.reason(v1alpha1.ConditionBalanced))
+	w.restart()
+	w.live(2*time.Minute, nil) // another process has searched, too
+	allow(1)
+	w.live(stayInterval+time.Second, nil)
+	require.Len(t, w.evicted, 1)
 }
 
 // TestUndone: a consolidation takes the moved pods back each time. The workload rests longer each time, up to a day.

@@ -37,6 +37,8 @@ type server struct {
 	// evict, if not nil, evicts a pod of a cluster that runs.
 	evict   func(pod *v1.Pod) error
 	evicted []string
+	// asked, if not nil, is called with the context of a request to evict a pod.
+	asked func(ctx context.Context)
 	// forbidden: the role to evict is missing.
 	forbidden bool
 	// onWrite, if not nil, is called after a status is written.
@@ -92,8 +94,11 @@ type evictions struct {
 	server *server
 }
 
-func (e *evictions) Create(_ context.Context, pod, body client.Object, _ ...client.SubResourceCreateOption) error {
+func (e *evictions) Create(ctx context.Context, pod, body client.Object, _ ...client.SubResourceCreateOption) error {
 	e.server.evicted = append(e.server.evicted, pod.GetName())
+	if e.server.asked != nil {
+		e.server.asked(ctx)
+	}
 	eviction, ok := body.(*policyv1.Eviction)
 	if !ok || eviction.DeleteOptions == nil || eviction.DeleteOptions.Preconditions == nil || eviction.DeleteOptions.Preconditions.UID == nil ||
 		eviction.DeleteOptions.Preconditions.ResourceVersion == nil {
@@ -152,18 +157,23 @@ func (w *world) turn(after time.Duration, missing ...snapshot.Missing) time.Dura
 	w.t.Helper()
 	w.now = w.now.Add(after)
 	next, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
-		s := snapshot.New(w.now)
-		s.Add(w.cluster.Objects()...)
-		for _, r := range []*v1alpha1.ZoneRebalance{cmp.Or(w.lags, w.stored), w.second} {
-			if r != nil {
-				s.Add(r.DeepCopy())
-			}
-		}
+		s := w.readCluster()
 		s.Missing = missing
 		return s
 	})
 	require.NoError(w.t, err)
 	return next
+}
+
+func (w *world) readCluster() *snapshot.Snapshot {
+	s := snapshot.New(w.now)
+	s.Add(w.cluster.Objects()...)
+	for _, r := range []*v1alpha1.ZoneRebalance{cmp.Or(w.lags, w.stored), w.second} {
+		if r != nil {
+			s.Add(r.DeepCopy())
+		}
+	}
+	return s
 }
 
 func (s *server) reason(condition string) string {
