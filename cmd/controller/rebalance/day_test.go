@@ -3,6 +3,7 @@ package rebalance
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +26,9 @@ type day struct {
 	replaced int    // pods of services every ten minutes
 	batchCPU string // of a pod of batch work: a node's
 	batch    int    // pods of batch work that there were
-	// empty are the nodes that were so when the autoscaler last looked. It has removed and added so many.
-	empty          map[string]bool
+	// spare are the nodes that the autoscaler would remove if they still are so at its next look. It has removed and added
+	// so many.
+	spare          map[string]bool
 	removed, added int
 }
 
@@ -39,7 +41,7 @@ func newDay(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance, replace
 		}
 	}
 	return &day{
-		running: run(t, c, r), rand: rand.New(rand.NewPCG(1, 24)), replaced: replaced, batchCPU: largest.String(), empty: map[string]bool{},
+		running: run(t, c, r), rand: rand.New(rand.NewPCG(1, 24)), replaced: replaced, batchCPU: largest.String(), spare: map[string]bool{},
 	}
 }
 
@@ -96,27 +98,30 @@ func (d *day) churn() {
 	d.schedule()
 }
 
-// scaleNodes is an autoscaler: it removes nodes that have been empty for ten minutes, but for the last one of a zone, and adds one while pods wait.
+// scaleNodes is an autoscaler: it adds a node while pods wait, and removes nodes that have run nothing for ten minutes, or
+// that it has added and that have run no batch work for so long: their pods are evicted. The last node of a zone stays.
 func (d *day) scaleNodes() {
 	used, inZone, waits := map[string]bool{}, map[string]int{}, false
 	for _, pod := range sim.List[*v1.Pod](d.sim) {
-		used[pod.Spec.NodeName] = true
+		if pod.Labels["app"] == "batch" || !strings.Contains(pod.Spec.NodeName, "-added-") {
+			used[pod.Spec.NodeName] = true
+		}
 		waits = waits || pod.Spec.NodeName == ""
 	}
-	nodes, before := sim.List[*v1.Node](d.sim), d.empty
+	nodes, before := sim.List[*v1.Node](d.sim), d.spare
 	for _, node := range nodes {
 		inZone[node.Labels[v1.LabelTopologyZone]]++
 	}
-	d.empty = map[string]bool{}
+	d.spare = map[string]bool{}
 	for _, node := range nodes {
 		switch zone := node.Labels[v1.LabelTopologyZone]; {
 		case used[node.Name]:
 		case before[node.Name] && inZone[zone] > 1:
-			d.sim.RemoveNode(node.Name)
+			d.drain(node)
 			inZone[zone]--
 			d.removed++
 		default:
-			d.empty[node.Name] = true
+			d.spare[node.Name] = true
 		}
 	}
 	if waits {
@@ -124,6 +129,21 @@ func (d *day) scaleNodes() {
 		require.NoError(d.t, err)
 		d.added++
 	}
+}
+
+// drain evicts the pods of a node, and removes it.
+func (d *day) drain(node *v1.Node) {
+	d.t.Helper()
+	going := node.DeepCopy()
+	going.Spec.Unschedulable = true
+	d.put(going)
+	for _, pod := range sim.List[*v1.Pod](d.sim) {
+		if pod.Spec.NodeName == node.Name && pod.DeletionTimestamp == nil {
+			require.NoError(d.t, d.sim.Evict(pod))
+		}
+	}
+	d.schedule()
+	d.sim.RemoveNode(node.Name)
 }
 
 // largestNode names the first of the nodes with the most CPUs of which the autoscaler has added none like it yet.
@@ -192,7 +212,7 @@ func (d *day) last(balanced func()) {
 	require.Positive(d.t, d.removed)
 }
 
-// TestADay: for 24 hours pods are replaced, batch work comes and goes, and an autoscaler removes empty nodes and adds
+// TestADay: for 24 hours pods are replaced, batch work comes and goes, and an autoscaler removes spare nodes and adds
 // others. Nothing is moved but after a disturbance: a zone that returns, or a scale-down. Each of them ends in an empty
 // plan.
 func TestADay(t *testing.T) {
