@@ -93,9 +93,7 @@ const (
 	ReasonOrdered = "Ordered"
 	// ReasonNotObserved: no controller with --deletion-costs has looked at the policy.
 	ReasonNotObserved = "NotObserved"
-	// ReasonInProgress: costs are to be written, at most so many a minute as --deletion-cost-writes says, or once a rollout is over.
-	ReasonInProgress = "InProgress"
-	// ReasonOtherManager: some pods have a cost of somebody else, which the message names. Their ReplicaSet is left alone.
+	// ReasonOtherManager: some pods have a cost of another field manager, which the message names. Their ReplicaSet is left alone.
 	ReasonOtherManager = "OtherManager"
 	// ReasonOtherPolicy: another policy with KeepSpread selects the same pods. The first by name decides.
 	ReasonOtherPolicy = "OtherPolicy"

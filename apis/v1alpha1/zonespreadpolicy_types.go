@@ -204,7 +204,7 @@ type ZoneSpreadPolicySpec struct {
 	Buy *PolicyBuy `json:"buy,omitempty"`
 
 	// ScaleDownPolicy says which pods leave when a workload is made smaller. Ignore, the default: those that its controller
-	// chooses, which knows no zones. KeepSpread: those whose loss keeps the spread, the fullest zone first. The
+	// chooses, which knows no zones. KeepSpread: those of the fullest zone first, by the weights. The
 	// controller that runs with --deletion-costs tells this to the controllers of ReplicaSets and ReplicationControllers, by the
 	// annotation controller.kubernetes.io/pod-deletion-cost of the pods; other controllers do not look at it. Costs of anybody
 	// else stay. See the condition ScaleDownOrdered.

@@ -62,7 +62,7 @@ func TestDeletionCosts(t *testing.T) {
 	scale(9)
 	w.waitPods("a", "a", "a", "b", "b", "b", "c", "c", "c")
 
-	stop := w.startController("--deletion-costs", "--deletion-cost-writes=60000")
+	stop := w.startController("--deletion-costs")
 	w.waitOrdered(v1alpha1.ReasonOrdered)
 	w.waitPods("a", "a -1", "a -2", "b", "b -1", "b -2", "c", "c -1", "c -2")
 	w.waitMetric("zonewise_deletioncosts_pods 6")
@@ -71,7 +71,7 @@ func TestDeletionCosts(t *testing.T) {
 	scale(6)
 	w.waitPods("a", "a -1", "b", "b -1", "c", "c -1")
 	stop()
-	stop = w.restartController("--deletion-costs", "--deletion-cost-writes=60000")
+	stop = w.restartController("--deletion-costs")
 	w.waitReady(http.StatusOK, "ok")
 	w.waitMetric("zonewise_deletioncosts_pods 3")
 	scale(3)

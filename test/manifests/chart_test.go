@@ -115,7 +115,7 @@ var variants = map[string][]string{
 		"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--address=:9090", "tolerations[0].operator=Exists",
 		"controller.survival.replays=5", "controller.survival.refreshInterval=20m", "controller.rebalance.enabled=true", "controller.rebalance.seeds=2",
 		"controller.controllers[0]=RayCluster.ray.io", "controller.controllers[1]=Other.example.com",
-		"controller.settleTime=10s", "controller.callExtenders=true", "controller.deletionCosts.enabled=true", "controller.deletionCosts.writes=60",
+		"controller.settleTime=10s", "controller.callExtenders=true", "controller.deletionCosts.enabled=true",
 		"nativeGangs.enabled=true",
 	},
 	"walled": {
@@ -334,7 +334,7 @@ func (c *chart) testControllerFlags(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"controller", "--survival", "--rebalance", "--deletion-costs", "--config=/etc/zonewise/config.yaml", "--v=2", "--cpu-fraction=0.5", "--feature-gates=GenericWorkload=true",
-		"--call-extenders=true", "--controllers=RayCluster.ray.io,Other.example.com", "--deletion-cost-writes=60",
+		"--call-extenders=true", "--controllers=RayCluster.ray.io,Other.example.com",
 		"--rebalance-seeds=2", "--refresh-interval=20m", "--replays=5", "--settle-time=10s", "--address=:9090",
 	}, args)
 	binary, err := program.Scheduler(repository(t))

@@ -16,7 +16,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,49 +55,65 @@ func give(pod *v1.Pod, cost, manager string) {
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply}}
 }
 
-// follow makes the costs what is planned.
-func follow(p *plan) {
-	for i := range p.changes {
-		change := &p.changes[i]
-		change.pod.Annotations, change.pod.ManagedFields = nil, nil
-		if change.cost != 0 {
-			give(change.pod, strconv.Itoa(int(change.cost)), fieldManager)
-		}
-		change.written = true
+// changesIn are what is planned, by namespace.
+func changesIn(s *snapshot.Snapshot) (out []change) {
+	for _, p := range plansFor(s) {
+		out = append(out, p.changes...)
 	}
+	return out
+}
+
+// follow makes the costs what is planned, and returns the policies, by namespace and name.
+func follow(s *snapshot.Snapshot) (keepers []*keeper) {
+	for _, p := range plansFor(s) {
+		for _, change := range p.changes {
+			change.pod.Annotations, change.pod.ManagedFields = nil, nil
+			if change.cost != 0 {
+				give(change.pod, strconv.Itoa(int(change.cost)), fieldManager)
+			}
+			if change.keeper != nil {
+				change.keeper.unwritten--
+			}
+		}
+		keepers = append(keepers, p.policies...)
+	}
+	return keepers
 }
 
 func unready(pod *v1.Pod) {
 	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}
 }
 
-// changesOf are what is planned, as in "web-1-3 -1".
-func changesOf(p *plan) []string {
-	var out []string
-	for _, c := range p.changes {
+// planned is what is to be written, as in "web-1-3 -1".
+func planned(s *snapshot.Snapshot) (out []string) {
+	for _, c := range changesIn(s) {
 		out = append(out, fmt.Sprint(c.pod.Name, " ", c.cost))
 	}
 	return out
 }
 
 func TestPlan(t *testing.T) {
-	fullest := []string{"a1", "a1", "a2", "b1", "c1", "c2"} // web-1-1 to web-1-6
-	costs := []string{"web-1-2 -2", "web-1-3 -1", "web-1-6 -1"}
+	fullest := []string{"a1", "a1", "a2", "b1", "c1", "c2"} // web-1-1 to web-1-6, the oldest first
+	costs := []string{"web-1-3 -2", "web-1-2 -1", "web-1-6 -1"}
 	for name, tc := range map[string]struct {
 		change  func(c *cluster)
 		changes []string
 		reason  string
 		message string
 	}{
-		"the fullest zone, and there the second pod of a node": {changes: costs},
+		"the youngest pod of the fullest zone leaves first": {changes: costs},
 		"a policy that does not ask for it": {change: func(c *cluster) {
 			c.policy.Spec.ScaleDownPolicy = v1alpha1.ScaleDownIgnore
 		}},
-		"what is there already": {
-			change:  func(c *cluster) { give(c.Pods()[1], "-2", fieldManager); give(c.Pods()[5], "-1", fieldManager) },
+		"what is there already stays": {
+			change:  func(c *cluster) { give(c.Pods()[0], "-2", fieldManager); give(c.Pods()[5], "-1", fieldManager) },
 			changes: []string{"web-1-3 -1"},
 		},
-		"what nobody asks for any more": {
+		"a cost that another pod has as well": {
+			change:  func(c *cluster) { give(c.Pods()[0], "-1", fieldManager); give(c.Pods()[1], "-1", fieldManager) },
+			changes: []string{"web-1-2 -2", "web-1-6 -1"},
+		},
+		"what no policy asks for any more": {
 			change: func(c *cluster) {
 				c.policy.Spec.ScaleDownPolicy = v1alpha1.ScaleDownIgnore
 				give(c.Pods()[1], "-2", fieldManager)
@@ -106,13 +121,13 @@ func TestPlan(t *testing.T) {
 			},
 			changes: []string{"web-1-2 0"},
 		},
-		"a cost of somebody else": {
+		"a cost of another writer": {
 			change:  func(c *cluster) { give(c.Pods()[0], "7", "kubectl-annotate"); give(c.Pods()[1], "-2", fieldManager) },
 			changes: []string{"web-1-2 0"},
 			reason:  v1alpha1.ReasonOtherManager,
-			message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of kubectl-annotate",
+			message: "ReplicaSet web-1 is left alone: Pod web-1-1 has a deletion cost of kubectl-annotate",
 		},
-		"a cost that somebody else has, too": {
+		"a cost that another writer has, too": {
 			change: func(c *cluster) {
 				give(c.Pods()[0], "-2", fieldManager)
 				c.Pods()[0].ManagedFields = append(
@@ -121,20 +136,22 @@ func TestPlan(t *testing.T) {
 				)
 			},
 			reason:  v1alpha1.ReasonOtherManager,
-			message: "ReplicaSet shop/web-1 is left alone: Pod web-1-1 has a deletion cost of argocd",
+			message: "ReplicaSet web-1 is left alone: Pod web-1-1 has a deletion cost of argocd",
+		},
+		"costs of another writer on all pods": {
+			change: func(c *cluster) {
+				for i, pod := range c.Pods() {
+					give(pod, strconv.Itoa(i), "karpenter")
+				}
+			},
+			reason:  v1alpha1.ReasonOtherManager,
+			message: "ReplicaSet web-1 is left alone: Pod web-1-1 has a deletion cost of karpenter",
 		},
 		"pods that are not ready leave by themselves": {
 			change: func(c *cluster) { unready(c.Pods()[0]); unready(c.Pods()[1]) }, changes: []string{"web-1-6 -1"},
 		},
-		"a rollout": {
-			change: func(c *cluster) {
-				set := snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].DeepCopy()
-				set.Name, set.UID = "web-2", "other"
-				c.Add(set)
-				give(c.Pods()[0], "-5", fieldManager)
-			},
-			reason:  v1alpha1.ReasonInProgress,
-			message: "Deployment shop/web replaces its pods: their costs stay as they are until it has",
+		"pods that are not ready keep what they have": {
+			change: func(c *cluster) { unready(c.Pods()[1]); give(c.Pods()[1], "-7", fieldManager) }, changes: []string{"web-1-3 -1", "web-1-6 -1"},
 		},
 		"pods of a StatefulSet": {
 			change: func(c *cluster) {
@@ -145,26 +162,20 @@ func TestPlan(t *testing.T) {
 			reason:  v1alpha1.ReasonNothingToOrder,
 			message: "no pods of a ReplicaSet or ReplicationController are selected, and other controllers look at no costs",
 		},
-		"a node that is cordoned counts": {
+		"weights": {
 			change: func(c *cluster) {
-				node := snapshot.List[*v1.Node](c.Snapshot)[1]
-				node.Spec.Unschedulable, node.Spec.Taints = true, []v1.Taint{
-					{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule},
-				}
+				c.policy.Spec.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a", Weight: new(int32(2))}}
 			},
-			changes: costs,
+			changes: []string{"web-1-3 -10000", "web-1-6 -10000", "web-1-2 -5000"},
 		},
-		"a node that is not for the pods": {
+		"a zone where the policy allows none": {
 			change: func(c *cluster) {
-				snapshot.List[*v1.Node](c.Snapshot)[1].Spec.Taints = []v1.Taint{
-					{Key: "gpu", Effect: v1.TaintEffectNoSchedule},
-				}
+				c.policy.Spec.Zones = []v1alpha1.ZoneSpreadZone{{Name: "c", Weight: new(int32(0))}}
 			},
-			changes: []string{"web-1-3 -2", "web-1-2 -1", "web-1-6 -1"},
+			changes: []string{"web-1-6 -1000000001", "web-1-5 -1000000000", "web-1-3 -2", "web-1-2 -1"},
 		},
-		"no more than a number in a zone": {
-			change:  func(c *cluster) { c.policy.Spec.MaxPerZone = new(intstr.FromInt32(1)) },
-			changes: []string{"web-1-2 -2", "web-1-3 -1", "web-1-6 -1"},
+		"a pod whose node is gone": {
+			change: func(c *cluster) { c.Pods()[0].Spec.NodeName = "gone" }, changes: []string{"web-1-3 -1", "web-1-6 -1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,57 +183,36 @@ func TestPlan(t *testing.T) {
 			if tc.change != nil {
 				tc.change(c)
 			}
-			p := planFor(c.Snapshot, clitest.Now)
-			require.Equal(t, tc.changes, changesOf(p))
-			follow(p)
-			require.Empty(t, planFor(c.Snapshot, clitest.Now).changes, "then nothing is to be done")
+			require.Equal(t, tc.changes, planned(c.Snapshot))
+			keepers := follow(c.Snapshot)
+			require.Empty(t, planned(c.Snapshot), "then nothing is to be done")
 			if c.policy.Spec.ScaleDownPolicy == v1alpha1.ScaleDownIgnore {
-				require.Empty(t, p.answers())
+				require.Empty(t, keepers)
 				return
 			}
-			a := p.answers()[0]
 			if tc.reason == "" {
 				tc.reason, tc.message = v1alpha1.ReasonOrdered, "pods leave in the order that keeps the spread"
 			}
-			require.Equal(t, []string{tc.reason, tc.message}, []string{a.reason, a.message})
-			require.Equal(t, tc.reason == v1alpha1.ReasonOrdered, a.status == metav1.ConditionTrue)
+			condition := keepers[0].condition()
+			require.Equal(t, []string{tc.reason, tc.message}, []string{condition.Reason, condition.Message})
+			require.Equal(t, tc.reason == v1alpha1.ReasonOrdered, condition.Status == metav1.ConditionTrue)
 		})
 	}
 }
 
 // TestPodsThatDiffer: a label that was edited by hand, of the first pod by name, changes nothing about the others.
 func TestPodsThatDiffer(t *testing.T) {
-	label := func(pod *v1.Pod, key, value string) {
-		pod.Labels = maps.Clone(pod.Labels)
-		pod.Labels[key] = value
+	c := newCluster("a1", "a1", "a2", "b1", "c1", "c2")
+	c.policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
+		{Key: "quarantine", Operator: metav1.LabelSelectorOpDoesNotExist},
 	}
-	for name, change := range map[string]func(c *cluster){
-		"the policy does not select it any more": func(c *cluster) {
-			c.policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
-				{Key: "quarantine", Operator: metav1.LabelSelectorOpDoesNotExist},
-			}
-			label(c.Pods()[0], "quarantine", "yes")
-			give(c.Pods()[0], "-2", fieldManager)
-		},
-		"it counts as another revision": func(c *cluster) {
-			c.policy.Spec.MatchLabelKeys = []string{"track"}
-			for _, pod := range c.Pods() {
-				label(pod, "track", "stable")
-			}
-			label(c.Pods()[0], "track", "canary")
-			give(c.Pods()[0], "-2", fieldManager)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster("a1", "a1", "a2", "b1", "c1", "c2")
-			change(c)
-			p := planFor(c.Snapshot, clitest.Now)
-			require.Equal(t, []string{"web-1-1 0", "web-1-3 -1", "web-1-6 -1"}, changesOf(p))
-			follow(p)
-			require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
-			require.Equal(t, v1alpha1.ReasonOrdered, p.answers()[0].reason)
-		})
-	}
+	pod := c.Pods()[0]
+	pod.Labels = maps.Clone(pod.Labels)
+	pod.Labels["quarantine"] = "yes"
+	give(pod, "-2", fieldManager)
+	require.Equal(t, []string{"web-1-1 0", "web-1-3 -1", "web-1-6 -1"}, planned(c.Snapshot))
+	require.Equal(t, v1alpha1.ReasonOrdered, follow(c.Snapshot)[0].condition().Reason)
+	require.Empty(t, planned(c.Snapshot))
 }
 
 // TestTwoPolicies: the first by name decides, and the other one says so.
@@ -230,71 +220,70 @@ func TestTwoPolicies(t *testing.T) {
 	c := newCluster("a1", "a1", "b1")
 	other := c.Policy("web", keepSpread)
 	other.Name = "also"
-	p := planFor(c.Snapshot, clitest.Now)
-	require.Equal(t, []string{"web-1-2 -1"}, changesOf(p))
-	follow(p)
-	require.Equal(t, v1alpha1.ReasonOrdered, p.answers()[0].reason)
-	require.Equal(t, "ZoneSpreadPolicy shop/also decides for some of the pods", p.answers()[1].message)
+	require.Equal(t, []string{"web-1-2 -1"}, planned(c.Snapshot))
+	keepers := follow(c.Snapshot)
+	require.Equal(t, v1alpha1.ReasonOrdered, keepers[0].condition().Reason)
+	require.Equal(t, "ZoneSpreadPolicy shop/also decides for some of the pods", keepers[1].condition().Message)
 }
 
-// TestPodKeepsItsPlace: a pod that ceases to be ready for a short time changes no costs.
-func TestPodKeepsItsPlace(t *testing.T) {
-	c := newCluster("a1", "a2", "b1", "b2", "c1", "c2")
-	follow(planFor(c.Snapshot, clitest.Now))
-	oldest := c.Pods()[0] // its cost is 0
-	oldest.Status.Conditions = []v1.PodCondition{
-		{Type: v1.PodReady, Status: v1.ConditionFalse, LastTransitionTime: metav1.NewTime(clitest.Now)},
-		{
-			Type: v1.PodScheduled, Status: v1.ConditionTrue,
-			LastTransitionTime: metav1.NewTime(clitest.Now.Add(-time.Hour)),
-		},
+// TestReplicaSetsAlone: each ReplicaSet has ranks of its own, also while a Deployment replaces its pods, and one that is
+// left alone leaves the others as they are.
+func TestReplicaSetsAlone(t *testing.T) {
+	c := newCluster("a1", "a1", "b1")
+	second := *snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0]
+	second.Name, second.UID = "web-2", "second"
+	for i, pod := range c.Pods() {
+		made := pod.DeepCopy()
+		made.Name, made.UID = fmt.Sprint("web-2-", i+1), "second-"+pod.UID
+		made.OwnerReferences[0].Name, made.OwnerReferences[0].UID = second.Name, second.UID
+		c.Add(made)
 	}
-	p := planFor(c.Snapshot, clitest.Now.Add(placeKept-time.Second))
-	require.Empty(t, p.changes)
-	require.Equal(t, placeKept, p.next)
-	require.Equal(t, []string{"web-1-2 0"}, changesOf(planFor(c.Snapshot, clitest.Now.Add(placeKept))))
+	require.Equal(t, []string{"web-1-2 -1", "web-2-2 -1"}, planned(c.Snapshot))
+	give(c.Pods()[4], "3", "kubectl-annotate") // web-2-2
+	require.Equal(t, []string{"web-1-2 -1"}, planned(c.Snapshot))
+	require.Equal(
+		t, "ReplicaSet web-2 is left alone: Pod web-2-2 has a deletion cost of kubectl-annotate",
+		follow(c.Snapshot)[0].condition().Message,
+	)
 }
 
-// TestOnePodIsOneWrite: where pods may have their shares, one that comes is one write, and so is one that goes,
-// whichever it is.
+// TestOnePodIsOneWrite: one pod that comes is one write, one that goes is one at most, whichever it is, and a zone that
+// is lost is none.
 func TestOnePodIsOneWrite(t *testing.T) {
 	c := newCluster("a1", "a2", "b1", "b2", "c1", "c2", "a1", "b1", "c1")
-	follow(planFor(c.Snapshot, clitest.Now))
+	follow(c.Snapshot)
 	c.add("a2")
-	p := planFor(c.Snapshot, clitest.Now)
-	require.Equal(t, []string{"web-1-10 -3"}, changesOf(p))
-	follow(p)
+	require.Equal(t, []string{"web-1-10 -3"}, planned(c.Snapshot))
+	follow(c.Snapshot)
 	for _, gone := range c.Pods() {
 		gone.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
-		require.LessOrEqual(t, len(planFor(c.Snapshot, clitest.Now).changes), 1)
+		require.LessOrEqual(t, len(planned(c.Snapshot)), 1, "%s is gone", gone.Name)
 		gone.DeletionTimestamp = nil
 	}
-	for _, pod := range c.Pods() { // a zone is lost
+	for _, pod := range c.Pods() {
 		if pod.Spec.NodeName[0] == 'c' {
 			pod.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
 		}
 	}
-	require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
+	require.Empty(t, planned(c.Snapshot))
 }
 
 // server notes what is written. It refuses what it is told to.
 type server struct {
 	client.Client
-	wrote   []string
-	refuses error
-	// refused are the names of pods that are refused, by how they begin, and asked those that came.
-	refused string
-	asked   []string
-	reasons []string
+	// wrote has the costs that came, reasons and messages the conditions.
+	wrote, reasons, messages []string
+	refuses                  error
+	refused                  string // the names of pods that are refused, by how they begin
 }
 
 func (s *server) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 	pod := applied.(*corev1.PodApplyConfiguration) //nolint:forcetypeassert // nothing else is applied
-	s.asked = append(s.asked, *pod.Name)
 	if s.refuses != nil {
 		return s.refuses
 	}
 	if s.refused != "" && strings.HasPrefix(*pod.Name, s.refused) {
+		s.wrote = append(s.wrote, "refused "+*pod.Name)
 		return errors.New("a webhook refuses it")
 	}
 	s.wrote = append(s.wrote, fmt.Sprint(*pod.Name, " ", pod.Annotations[v1.PodDeletionCost]))
@@ -309,78 +298,69 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) Patch(_ context.Context, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-	w.server.reasons = append(w.server.reasons, obj.(*v1alpha1.ZoneSpreadPolicy).Status.Conditions[0].Reason) //nolint:forcetypeassert // nothing else is patched
+	condition := obj.(*v1alpha1.ZoneSpreadPolicy).Status.Conditions[0] //nolint:forcetypeassert // nothing else is patched
+	w.server.reasons, w.server.messages = append(w.server.reasons, condition.Reason), append(w.server.messages, condition.Message)
 	return nil
 }
 
-// TestTurn: no more is written in a minute than is allowed, what should leave first before all else, and nothing is
-// concluded from what cannot be read.
+// turn gives a controller its turn, and returns after how long it wants the next one.
+func turn(t *testing.T, c *Controller, cluster *cluster) time.Duration {
+	next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+	require.NoError(t, err)
+	return next
+}
+
+// newController returns one whose turns are an hour apart.
+func newController(to *server) *Controller {
+	c, now := New(parts.Shared{Client: to, CPUFraction: 1000}), clitest.Now
+	c.now = func() time.Time { now = now.Add(time.Hour); return now }
+	return c
+}
+
+// TestTurn: what is refused is tried again and said, and nothing is concluded from what cannot be read.
 func TestTurn(t *testing.T) {
-	to := &server{}
-	c := New(parts.Shared{Client: to, CPUFraction: 1000}, 6)
-	now := clitest.Now
-	c.now = func() time.Time { return now }
-	cluster := newCluster("a1", "a2", "b1", "b2", "a1", "a2", "c1")
-	turn := func() time.Duration {
-		next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
-		require.NoError(t, err)
-		return next
-	}
-	require.Equal(t, 10*time.Second, turn(), "a process that starts may write nothing yet")
-	require.Empty(t, to.wrote)
-	require.Equal(t, figures{waiting: 4}, c.figures)
-
-	now = now.Add(time.Hour)
-	require.Equal(t, 10*time.Second, turn(), "nor does it save up an hour")
-	require.Equal(t, []string{"web-1-6 -3"}, to.wrote)
-	give(cluster.Pods()[5], "-3", fieldManager)
-	require.Equal(t, []string{v1alpha1.ReasonInProgress, v1alpha1.ReasonInProgress}, to.reasons)
-
-	to.refuses = errors.New("may not")
-	now = now.Add(10 * time.Second)
-	turn()
-	require.Equal(t, v1alpha1.ReasonNotWritten, to.reasons[2])
+	to := &server{refuses: errors.New("may not")}
+	c, cluster := newController(to), newCluster("a1", "a2", "b1", "a1")
+	require.Equal(t, retryInterval, turn(t, c, cluster))
+	require.Equal(t, []string{v1alpha1.ReasonNotWritten}, to.reasons)
+	require.Equal(t, []string{"Pod web-1-4: may not"}, to.messages)
 
 	to.refuses = nil
 	cluster.Missing = []snapshot.Missing{{Resource: "zonespreadpolicies.zonewise.dev", Reason: snapshot.Forbidden}}
-	now = now.Add(10 * time.Second)
-	require.Equal(t, retryInterval, turn())
-	require.Len(t, to.wrote, 1, "whether a policy asks for costs is not known")
-	require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, to.reasons[3])
+	require.Equal(t, retryInterval, turn(t, c, cluster))
+	require.Empty(t, to.wrote, "whether a policy asks for costs is not known")
+	require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, to.reasons[1])
+
 	cluster.Missing[0].Reason = snapshot.NotInstalled
-	now = now.Add(10 * time.Second)
-	turn()
-	require.Len(t, to.wrote, 2)
+	require.Equal(t, idleInterval, turn(t, c, cluster))
+	require.Equal(t, []string{"web-1-4 -2", "web-1-2 -1"}, to.wrote)
+	require.Equal(t, v1alpha1.ReasonOrdered, to.reasons[2])
 }
 
-// TestRefusedWritesKeepNobodyWaiting: where a write is refused, the others of its ReplicaSet are not tried in the same
-// turn, and go last in the next one.
-func TestRefusedWritesKeepNobodyWaiting(t *testing.T) {
-	to := &server{refused: "web-"}
-	c := New(parts.Shared{Client: to, CPUFraction: 1000}, 6)
-	now := clitest.Now
-	c.now = func() time.Time { return now }
-	cluster := newCluster("a1", "a1", "a1", "a1")
-	cluster.Policy("api", keepSpread)
-	add := cluster.Deployment("api", 2, "1", "1Gi", nil)
-	add("b1")
-	add("b1")
-	for range 3 {
-		_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
-		require.NoError(t, err)
-		now = now.Add(10 * time.Second)
+// TestNamespacesTakeTurns: so many costs are written at once and no more, the lowest first, and neither the costs of
+// one namespace nor what is refused there keep another one waiting.
+func TestNamespacesTakeTurns(t *testing.T) {
+	to := &server{}
+	c, cluster := newController(to), newCluster()
+	for range 2*writesAtOnce + 1 {
+		cluster.add("a1")
 	}
-	require.Equal(t, []string{"web-1-4", "api-1-2"}, to.asked)
+	small := cluster.Policy("web", keepSpread)
+	small.Namespace = "zoo"
+	cluster.Deployment("web", 2, "1", "1Gi", nil)
+	for i := range 2 {
+		pod := cluster.Pods()[i].DeepCopy()
+		pod.Namespace, pod.Name = "zoo", fmt.Sprint("zoo-", i)
+		cluster.Add(pod)
+	}
+	require.Equal(t, retryInterval, turn(t, c, cluster))
+	require.Len(t, to.wrote, writesAtOnce)
+	require.Equal(t, "web-1-99 -200", to.wrote[0], "the youngest, of equal ones the last by name")
+	require.Equal(t, []string{"100 costs are still to be written"}, to.messages[:1])
 
-	c = New(parts.Shared{Client: to, CPUFraction: 1000}, 60_000)
-	c.now = func() time.Time { return now }
-	to.asked = nil
-	for range 2 {
-		_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
-		require.NoError(t, err)
-		now = now.Add(time.Minute)
-	}
-	require.Equal(t, []string{"web-1-4", "api-1-2"}, to.asked, "once for the ReplicaSet")
+	to.refused = "web-"
+	turn(t, c, cluster)
+	require.Equal(t, []string{"zoo-1 -1", "refused web-1-99"}, to.wrote[writesAtOnce:])
 }
 
 // TestUrgentFirst: a pod that has a cost that is too low is as urgent as one that lacks a low one.
@@ -388,21 +368,7 @@ func TestUrgentFirst(t *testing.T) {
 	c := newCluster("a1", "a1", "b1", "b1", "b1")
 	give(c.Pods()[0], "-3", fieldManager)
 	give(c.Pods()[1], "-4", fieldManager)
-	require.Equal(
-		t, []string{"web-1-2 -1", "web-1-1 0", "web-1-5 -2", "web-1-4 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)),
-	)
-}
-
-// TestElsewhereStays: pods that are where the policy would not have them leave first; how much lower their costs are
-// makes no difference.
-func TestElsewhereStays(t *testing.T) {
-	c := newCluster("a1", "a1", "a1", "b2", "c1")
-	snapshot.List[*v1.Node](c.Snapshot)[3].Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
-	p := planFor(c.Snapshot, clitest.Now)
-	require.Equal(t, []string{"web-1-4 -3", "web-1-3 -2", "web-1-2 -1"}, changesOf(p))
-	follow(p)
-	c.Pods()[2].DeletionTimestamp = &metav1.Time{Time: clitest.Now}
-	require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
+	require.Equal(t, []string{"web-1-2 -1", "web-1-1 0", "web-1-5 -2", "web-1-4 -1"}, planned(c.Snapshot))
 }
 
 // TestTrimmed: what is left of managed fields says whose a cost is.
@@ -427,33 +393,6 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
-// TestRolloutIsWrittenOnce: while a Deployment replaces its pods one by one nothing is written, and afterwards at most
-// one cost for each pod.
-func TestRolloutIsWrittenOnce(t *testing.T) {
-	c := newCluster("a1", "a2", "b1", "b2", "c1", "c2")
-	follow(planFor(c.Snapshot, clitest.Now))
-	old := snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0]
-	set := old.DeepCopy()
-	set.Name, set.UID = "web-2", "second"
-	set.Spec.Replicas = new(int32(0))
-	c.Add(set)
-	before := c.Pods()
-	for i, pod := range before {
-		made := pod.DeepCopy()
-		made.Name, made.UID, made.OwnerReferences[0].UID = fmt.Sprint("web-2-", i), "second-"+pod.UID, set.UID
-		made.Annotations, made.ManagedFields, made.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = nil, nil, "2"
-		c.Add(made)
-		*set.Spec.Replicas++
-		require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
-		pod.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
-		old.Spec.Replicas = new(int32(len(before) - i - 1))
-		if i < len(before)-1 {
-			require.Empty(t, planFor(c.Snapshot, clitest.Now).changes)
-		}
-	}
-	require.Equal(t, []string{"web-2-1 -1", "web-2-3 -1", "web-2-5 -1"}, changesOf(planFor(c.Snapshot, clitest.Now)))
-}
-
 // BenchmarkPlan looks at 5,000 nodes with 150,000 pods of 1,000 Deployments in one namespace, of which a hundred keep
 // their spread.
 func BenchmarkPlan(b *testing.B) {
@@ -462,6 +401,6 @@ func BenchmarkPlan(b *testing.B) {
 		keepSpread(&p.Spec)
 	}
 	for b.Loop() {
-		planFor(s, clitest.Now)
+		plansFor(s)
 	}
 }

@@ -2,25 +2,22 @@
 //
 // # Contract
 //
-// The controller of a ReplicaSet that is made smaller ranks its pods: those without a node first, then pending ones,
-// then those that are not ready, then by the annotation controller.kubernetes.io/pod-deletion-cost, the lowest first,
-// and only then by what shares a node and by age. It knows no zones. For each ReplicaSet and ReplicationController
-// whose pods a ZoneSpreadPolicy with scaleDownPolicy KeepSpread selects, this part gives the ready pods the costs by
-// which the fullest zone shrinks first, see policy.Table.DeletionCosts. 0 is what a pod without the annotation has:
-// such a cost is not written.
+// A ReplicaSet that is made smaller deletes first the pods that are not ready, then those with the lowest cost by the
+// annotation controller.kubernetes.io/pod-deletion-cost, 0 without it. For each ReplicaSet and ReplicationController
+// whose pods a ZoneSpreadPolicy with scaleDownPolicy KeepSpread selects, the n ready pods of a zone have the costs of the
+// ranks 0 to n-1, each once, see policy.Policy.DeletionCost. So the fullest zone shrinks first.
 //
-// Nothing is remembered: the costs are the state, and the managed fields of a pod say whose they are. A pod keeps a
-// cost that its zone still has use for, so that nothing is written while nothing changes, and one pod more or less is
-// one write. A ReplicaSet that has a pod with a cost of another field manager gets none, and loses those it has of
-// ours, since two orders mixed are none. Costs are written by server-side apply, without force and by UID. What no
-// policy asks for is taken away. While a Deployment replaces its pods, nothing is written for it.
-//
-// No more is written than a number of costs a minute, the lowest first, whether a pod has such a cost or is to have it:
-// who leaves next is put right before all else. What is refused keeps no other ReplicaSet waiting.
+// Nothing is remembered: the annotations are the state, and the managed fields of a pod say whose they are. A pod keeps
+// a rank below n, and the oldest of those without one gets the lowest that is free: one pod more or less is one write.
+// A ReplicaSet that has a pod with a cost of another field manager has none of ours, since two orders mixed are none.
+// Costs are written by server-side apply, without force and by UID, the lowest first, at most 100 in one look.
+// Namespaces take turns, and what the API server refuses in one keeps no other waiting. What no policy asks for is
+// taken away.
 //
 // The condition ScaleDownOrdered of a policy says whether that is done, and why not.
 //
 // # Non-goals
 //
-// The controllers of StatefulSets and Jobs do not look at costs. The part deletes no pod.
+// The controllers of StatefulSets and Jobs look at no costs. Caps, and pods of other workloads that a policy counts as
+// well, make no difference. The part deletes no pod.
 package deletioncosts

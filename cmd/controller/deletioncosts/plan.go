@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,195 +13,190 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/pods"
-	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// plan is what is to be written.
+// plan is what is to be written in a namespace.
 type plan struct {
-	changes []change // those first that have or get the lowest costs
-	// policies are those with KeepSpread, by namespace and name.
-	policies []*activePolicy
-	// have is how many pods have a cost of the part, and leftAlone how many ReplicaSets a cost of somebody else.
-	have, leftAlone int
-	// next is after how long to look again if nothing changes.
-	next time.Duration
+	namespace string
+	policies  []*keeper // by name
+	pods      []*v1.Pod // live ones
+	changes   []change  // those first that have or get the lowest costs
+	have      int       // pods that have a cost of the part
 }
 
-// change is a cost of a pod that is another one now.
-type change struct {
-	pod  *v1.Pod
-	cost int32
-	// set is what the pod belongs to; nil if no policy asks for its cost.
-	set     *podSet
-	written bool
-}
-
-// lowest is the lower one of the cost that the pod has and that which it is to have: a pod that would leave too soon is
-// as urgent as one that leaves too late.
-func (c *change) lowest() int32 {
-	current, _ := costOf(c.pod)
-	return min(current, c.cost)
-}
-
-// group names the changes that are refused together.
-func (c *change) group() string {
-	if c.set != nil {
-		return c.set.name
-	}
-	return c.pod.Namespace
-}
-
-// podSet is the live pods of a ReplicaSet or ReplicationController, by name, or a part of them.
-type podSet struct {
-	name  string
-	owner types.UID
-	pods  []*v1.Pod
-	// policy decides for a part, for which eligible nodes count. Nil of a whole set.
-	policy   *activePolicy
-	eligible counts.Eligibility
-	workload policy.Workload
-	// rollout names the Deployment that replaces the pods now.
-	rollout string
-	// foreign says who else has given one of the pods a cost.
-	foreign string
-	// failed is why a cost could not be written.
-	failed string
-}
-
-// activePolicy is a policy with KeepSpread.
-type activePolicy struct {
+// keeper is a policy with KeepSpread.
+type keeper struct {
 	*policy.Policy
-	object *v1alpha1.ZoneSpreadPolicy
-	zones  *policy.Zones
-	live   int64 // pods that it selects, if it asks for them (spec.replicas Matching)
-	sets   []*podSet
+	object  *v1alpha1.ZoneSpreadPolicy
+	ordered bool // it has pods of a ReplicaSet or ReplicationController
+	// foreign has the UIDs of those that have a pod with a cost of another writer; leftAlone names the first one.
+	foreign   map[types.UID]bool
+	leftAlone string
 	// overruled names another policy that decides for some pods.
 	overruled string
+	// unwritten is how many costs are still to be written, and failed why.
+	unwritten int
+	failed    string
 }
 
-// planFor returns what makes the costs what the policies ask for.
-func planFor(cluster *snapshot.Snapshot, now time.Time) *plan {
-	p := &plan{next: idleInterval}
-	r := newReader(cluster, now)
-	p.policies = r.policies
-	wanted := map[types.UID]bool{} // pods whose cost is decided
-	for _, set := range r.sets() {
-		parts := r.parts(set)
-		for _, part := range parts {
-			part.policy.sets = append(part.policy.sets, part)
-			for _, pod := range part.pods {
-				wanted[pod.UID] = true
-			}
-			if set.rollout == "" {
-				p.planPart(r, part)
-			}
-		}
-		if len(parts) > 0 && set.rollout == "" && set.foreign != "" {
-			p.leftAlone++
+// change is a cost that a pod does not have yet. The keeper is nil if no policy asks for one.
+type change struct {
+	pod    *v1.Pod
+	cost   int32
+	keeper *keeper
+}
+
+// lowest is the lower one of the costs that the pod has and is to have: a pod that would leave too soon is as urgent as
+// one that would leave too late.
+func (c *change) lowest() int32 { return min(costOf(c.pod), c.cost) }
+
+// policiesOf returns the policies with KeepSpread, by namespace and name.
+func policiesOf(cluster *snapshot.Snapshot) (out []*keeper) {
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "") {
+		p, errs := policy.Compile(object)
+		if len(errs) == 0 && p.KeepsSpread() && object.DeletionTimestamp == nil {
+			out = append(out, &keeper{Policy: p, object: object, foreign: map[types.UID]bool{}})
 		}
 	}
+	return out
+}
+
+// plansFor returns what makes the costs what the policies ask for, by namespace.
+func plansFor(cluster *snapshot.Snapshot) []*plan {
+	plans := map[string]*plan{}
+	in := func(namespace string) *plan {
+		if plans[namespace] == nil {
+			plans[namespace] = &plan{namespace: namespace}
+		}
+		return plans[namespace]
+	}
+	for _, k := range policiesOf(cluster) {
+		in(k.Namespace()).policies = append(in(k.Namespace()).policies, k)
+	}
 	for _, pod := range snapshot.List[*v1.Pod](cluster) {
-		if !pods.Live(pod) || !isOurs(pod) {
+		if pods.Live(pod) && (plans[pod.Namespace] != nil || isOurs(pod)) {
+			in(pod.Namespace).pods = append(in(pod.Namespace).pods, pod)
+		}
+	}
+	nodes := map[string]*v1.Node{}
+	for _, node := range snapshot.List[*v1.Node](cluster) {
+		nodes[node.Name] = node
+	}
+	out := make([]*plan, 0, len(plans))
+	for _, p := range plans {
+		p.decide(nodes)
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *plan) int { return strings.Compare(a.namespace, b.namespace) })
+	return out
+}
+
+// podSet is the pods of a ReplicaSet or ReplicationController for which a policy decides.
+type podSet struct {
+	keeper *keeper
+	owner  types.UID
+}
+
+// decide plans the changes.
+func (p *plan) decide(nodes map[string]*v1.Node) {
+	slices.SortFunc(p.pods, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	sets := map[podSet][]*v1.Pod{}
+	for _, pod := range p.pods {
+		if isOurs(pod) {
+			p.have++
+		}
+		keeper, owner := p.keeperOf(pod), metav1.GetControllerOfNoCopy(pod)
+		if keeper == nil || owner == nil || owner.Kind != "ReplicaSet" && owner.Kind != "ReplicationController" {
+			p.change(pod, 0, nil)
 			continue
 		}
-		p.have++
-		if !wanted[pod.UID] {
+		keeper.ordered = true
+		set := podSet{keeper, owner.UID}
+		sets[set] = append(sets[set], pod)
+		if foreign := foreignCost(pod); foreign != "" {
+			keeper.foreign[owner.UID] = true
+			keeper.leftAlone = cmp.Or(keeper.leftAlone, fmt.Sprintf("%s %s is left alone: %s", owner.Kind, owner.Name, foreign))
+		}
+	}
+	for set, members := range sets {
+		if !set.keeper.foreign[set.owner] {
+			p.order(set.keeper, members, nodes)
+			continue
+		}
+		for _, pod := range members {
 			p.change(pod, 0, nil)
 		}
 	}
 	slices.SortFunc(p.changes, func(a, b change) int {
-		return cmp.Or(
-			cmp.Compare(a.lowest(), b.lowest()), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
-			cmp.Compare(a.pod.Name, b.pod.Name),
-		)
+		return cmp.Or(cmp.Compare(a.lowest(), b.lowest()), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
-	return p
 }
 
-// planPart plans the costs of pods for which one policy decides alike, none where somebody else has given one.
-func (p *plan) planPart(r *reader, part *podSet) {
-	var costs map[*v1.Pod]int32
-	if part.foreign == "" {
-		costs = r.costs(part)
-	}
-	for _, pod := range part.pods {
-		if !pods.Ready(pod) && part.foreign == "" {
-			if keepsPlace(pod, r.now) {
-				p.next = min(p.next, placeKept)
-			}
-			continue // it leaves before those that are ready
-		}
-		p.change(pod, costs[pod], part)
-	}
-}
-
-// change plans a cost unless the pod has it, or has one of somebody else.
-func (p *plan) change(pod *v1.Pod, cost int32, set *podSet) {
-	if current, ok := costOf(pod); ok && current != cost {
-		p.changes = append(p.changes, change{pod: pod, cost: cost, set: set})
-	}
-}
-
-// waiting is how many costs are not written.
-func (p *plan) waiting() (pods int) {
-	for i := range p.changes {
-		if !p.changes[i].written {
-			pods++
+// order plans the costs of the ready pods of a ReplicaSet. The others leave before them, and keep what they have.
+func (p *plan) order(keeper *keeper, members []*v1.Pod, nodes map[string]*v1.Node) {
+	zones := map[string][]*v1.Pod{}
+	for _, pod := range members {
+		if node := nodes[pod.Spec.NodeName]; node != nil && pods.Ready(pod) {
+			zone := node.Labels[keeper.TopologyKey()]
+			zones[zone] = append(zones[zone], pod)
 		}
 	}
-	return pods
-}
-
-// answer is the condition ScaleDownOrdered of a policy.
-type answer struct {
-	policy          *v1alpha1.ZoneSpreadPolicy
-	status          metav1.ConditionStatus
-	reason, message string
-}
-
-// answers returns the conditions of all policies.
-func (p *plan) answers() []answer {
-	waits := map[*podSet]bool{}
-	for i := range p.changes {
-		if c := &p.changes[i]; !c.written {
-			waits[c.set] = true
+	for zone, ready := range zones {
+		costs := make([]int32, len(ready))
+		for rank := range costs {
+			costs[rank] = keeper.DeletionCost(zone, rank)
+		}
+		for pod, cost := range assign(ready, costs) {
+			p.change(pod, cost, keeper)
 		}
 	}
-	var out []answer
-	for _, a := range p.policies {
-		out = append(out, a.answer(waits))
-	}
-	return out
 }
 
-// answer returns the condition; waits has the sets of which not all costs are written.
-func (a *activePolicy) answer(waits map[*podSet]bool) answer {
-	out := answer{policy: a.object, status: metav1.ConditionFalse}
-	first := func(matches func(set *podSet) bool) *podSet {
-		if i := slices.IndexFunc(a.sets, matches); i >= 0 {
-			return a.sets[i]
+// change plans a cost unless the pod has it, or one of another writer.
+func (p *plan) change(pod *v1.Pod, cost int32, keeper *keeper) {
+	if costOf(pod) == cost {
+		return
+	}
+	p.changes = append(p.changes, change{pod: pod, cost: cost, keeper: keeper})
+	if keeper != nil {
+		keeper.unwritten++
+	}
+}
+
+// keeperOf returns the policy that decides for a pod, the first by name of those that select it; nil if none does.
+func (p *plan) keeperOf(pod *v1.Pod) (first *keeper) {
+	for _, k := range p.policies {
+		switch {
+		case !k.Selects(pod.Labels):
+		case first == nil:
+			first = k
+		default:
+			k.overruled = first.Key()
 		}
-		return nil
 	}
-	if set := first(func(set *podSet) bool { return set.failed != "" }); set != nil {
-		out.reason, out.message = v1alpha1.ReasonNotWritten, set.name+": "+set.failed
-	} else if set := first(func(set *podSet) bool { return set.foreign != "" }); set != nil {
-		out.reason, out.message = v1alpha1.ReasonOtherManager, set.name+" is left alone: "+set.foreign
-	} else if a.overruled != "" {
-		out.reason, out.message = v1alpha1.ReasonOtherPolicy, "ZoneSpreadPolicy "+a.overruled+" decides for some of the pods"
-	} else if len(a.sets) == 0 {
-		out.reason, out.message = v1alpha1.ReasonNothingToOrder, "no pods of a ReplicaSet or ReplicationController are selected, and other controllers look at no costs"
-	} else if set := first(func(set *podSet) bool { return set.rollout != "" }); set != nil {
-		out.reason, out.message = v1alpha1.ReasonInProgress, set.rollout+" replaces its pods: their costs stay as they are until it has"
-	} else if set := first(func(set *podSet) bool { return waits[set] }); set != nil {
-		out.reason, out.message = v1alpha1.ReasonInProgress, "costs of "+set.name+" are still to be written"
-	} else {
-		out.status, out.reason, out.message = metav1.ConditionTrue, v1alpha1.ReasonOrdered, "pods leave in the order that keeps the spread"
-	}
-	return out
+	return first
 }
 
-func nameOf(kind string, object metav1.Object) string {
-	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
+// condition returns the condition ScaleDownOrdered of a policy, without times.
+func (k *keeper) condition() metav1.Condition {
+	status, reason, message := metav1.ConditionFalse, "", ""
+	switch {
+	case k.failed != "":
+		reason, message = v1alpha1.ReasonNotWritten, k.failed
+	case k.leftAlone != "":
+		reason, message = v1alpha1.ReasonOtherManager, k.leftAlone
+	case k.overruled != "":
+		reason = v1alpha1.ReasonOtherPolicy
+		message = "ZoneSpreadPolicy " + k.overruled + " decides for some of the pods"
+	case !k.ordered:
+		reason = v1alpha1.ReasonNothingToOrder
+		message = "no pods of a ReplicaSet or ReplicationController are selected, and other controllers look at no costs"
+	case k.unwritten > 0:
+		reason, message = v1alpha1.ReasonNotWritten, fmt.Sprintf("%d costs are still to be written", k.unwritten)
+	default:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonOrdered
+		message = "pods leave in the order that keeps the spread"
+	}
+	return metav1.Condition{Status: status, Reason: reason, Message: message}
 }

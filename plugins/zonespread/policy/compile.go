@@ -33,6 +33,7 @@ type Policy struct {
 	declared      []declaredZone
 	declaredIndex map[string]int
 	defaultWeight int64
+	unequal       bool // weights above 0 differ
 
 	maxSkew    int64
 	minZones   int64
@@ -117,7 +118,18 @@ func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 		p.declared = append(p.declared,
 			declaredZone{name: z.Name, weight: atLeast(0, z.Weight, 1), maxPods: atLeast(1, z.MaxPods, Unlimited)})
 	}
+	p.unequal = p.hasUnequalWeights()
 	return p, nil
+}
+
+// hasUnequalWeights reports whether zones that pods may go to differ in weight.
+func (p *Policy) hasUnequalWeights() bool {
+	weights := map[int64]bool{p.defaultWeight: true}
+	for i := range p.declared {
+		weights[p.declared[i].weight] = true
+	}
+	delete(weights, 0)
+	return len(weights) > 1
 }
 
 // atLeast reads a number that may be left out.
@@ -163,7 +175,7 @@ func (p *Policy) GroupBy() string {
 // Hard reports whether the policy may refuse nodes: a soft one (ScheduleAnyway) does not.
 func (p *Policy) Hard() bool { return !p.soft }
 
-// KeepsSpread reports whether pods are to leave in the order of DeletionCosts (spec.scaleDownPolicy).
+// KeepsSpread reports whether pods are to leave in the order of their DeletionCost (spec.scaleDownPolicy).
 func (p *Policy) KeepsSpread() bool { return p.keepSpread }
 
 // HonorsAffinity reports whether nodes that the pod's node selector and required affinity exclude are left out of the

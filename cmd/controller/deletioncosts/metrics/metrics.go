@@ -14,15 +14,11 @@ const Prefix = metrics.Namespace + "_" + subsystem + "_"
 
 // The metrics of the part.
 var (
-	Pods = metrics.NewGaugeDesc(subsystem, "pods",
-		"Pods that have a deletion cost of the controller, as last seen.",
-		nil, compbasemetrics.ALPHA)
-	Waiting = metrics.NewGaugeDesc(subsystem, "waiting_pods",
-		"Pods whose deletion cost is to be written or taken away, and was not yet when the controller last looked.",
-		nil, compbasemetrics.ALPHA)
-	LeftAlone = metrics.NewGaugeDesc(subsystem, "left_alone_replicasets",
-		"ReplicaSets of policies with scaleDownPolicy KeepSpread that have pods with a deletion cost of somebody else.",
-		nil, compbasemetrics.ALPHA)
+	Pods = metrics.NewGauge(&compbasemetrics.GaugeOpts{
+		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "pods",
+		Help:           "Pods that have a deletion cost of the controller, as last seen.",
+		StabilityLevel: compbasemetrics.ALPHA,
+	})
 	Writes = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "writes_total",
 		Help:           "Deletion costs that were written or taken away, by what the API server has answered: accepted or refused.",
