@@ -57,7 +57,7 @@ func give(pod *v1.Pod, cost, manager string) {
 
 // changesIn are what is planned, by namespace.
 func changesIn(s *snapshot.Snapshot) (out []change) {
-	for _, p := range plansFor(s) {
+	for _, p := range planNamespaces(s) {
 		out = append(out, p.changes...)
 	}
 	return out
@@ -65,7 +65,7 @@ func changesIn(s *snapshot.Snapshot) (out []change) {
 
 // follow makes the costs what is planned, and returns the policies, by namespace and name.
 func follow(s *snapshot.Snapshot) (keepers []*keeper) {
-	for _, p := range plansFor(s) {
+	for _, p := range planNamespaces(s) {
 		for _, change := range p.changes {
 			change.pod.Annotations, change.pod.ManagedFields = nil, nil
 			if change.cost != 0 {
@@ -387,9 +387,9 @@ func TestTrimmed(t *testing.T) {
 			Annotations: map[string]string{v1.PodDeletionCost: "-1"}, ManagedFields: slices.Clone(managers),
 		}}
 		snapshot.Trim(pod)
-		require.Equal(t, want, isOurs(pod))
+		require.Equal(t, want, hasOwnCost(pod))
 		snapshot.Trim(pod)
-		require.Equal(t, want, isOurs(pod), "once more")
+		require.Equal(t, want, hasOwnCost(pod), "once more")
 	}
 }
 
@@ -401,6 +401,6 @@ func BenchmarkPlan(b *testing.B) {
 		keepSpread(&p.Spec)
 	}
 	for b.Loop() {
-		plansFor(s)
+		planNamespaces(s)
 	}
 }

@@ -4,8 +4,8 @@
 //
 // A ReplicaSet that is made smaller deletes first the pods that are not ready, then those with the lowest cost by the
 // annotation controller.kubernetes.io/pod-deletion-cost, 0 without it. For each ReplicaSet and ReplicationController
-// whose pods a ZoneSpreadPolicy with scaleDownPolicy KeepSpread selects, the n ready pods of a zone have the costs of the
-// ranks 0 to n-1, each once, see policy.Policy.DeletionCost. So the fullest zone shrinks first.
+// whose pods a ZoneSpreadPolicy with scaleDownPolicy KeepSpread selects, the n ready pods of a zone have the costs of
+// the ranks 0 to n-1, each once, see policy.Policy.DeletionCost. So the fullest zone shrinks first.
 //
 // Nothing is remembered: the annotations are the state, and the managed fields of a pod say whose they are. A pod keeps
 // a rank below n, and the oldest of those without one gets the lowest that is free: one pod more or less is one write.

@@ -78,7 +78,7 @@ func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unrea
 		}
 		return retryInterval
 	}
-	plans := plansFor(cluster)
+	plans := planNamespaces(cluster)
 	done := c.writeCosts(ctx, plans)
 	have := 0
 	for _, p := range plans {

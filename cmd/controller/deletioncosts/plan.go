@@ -47,9 +47,9 @@ type change struct {
 	keeper *keeper
 }
 
-// lowest is the lower one of the costs that the pod has and is to have: a pod that would leave too soon is as urgent as
-// one that would leave too late.
-func (c *change) lowest() int32 { return min(costOf(c.pod), c.cost) }
+// lowestCost is the lower one of the costs that the pod has and is to have: a pod that would leave too soon is as
+// urgent as one that would leave too late.
+func (c *change) lowestCost() int32 { return min(currentCost(c.pod), c.cost) }
 
 // policiesOf returns the policies with KeepSpread, by namespace and name.
 func policiesOf(cluster *snapshot.Snapshot) (out []*keeper) {
@@ -62,21 +62,21 @@ func policiesOf(cluster *snapshot.Snapshot) (out []*keeper) {
 	return out
 }
 
-// plansFor returns what makes the costs what the policies ask for, by namespace.
-func plansFor(cluster *snapshot.Snapshot) []*plan {
+// planNamespaces returns what makes the costs what the policies ask for, by namespace.
+func planNamespaces(cluster *snapshot.Snapshot) []*plan {
 	plans := map[string]*plan{}
-	in := func(namespace string) *plan {
+	planOf := func(namespace string) *plan {
 		if plans[namespace] == nil {
 			plans[namespace] = &plan{namespace: namespace}
 		}
 		return plans[namespace]
 	}
 	for _, k := range policiesOf(cluster) {
-		in(k.Namespace()).policies = append(in(k.Namespace()).policies, k)
+		planOf(k.Namespace()).policies = append(planOf(k.Namespace()).policies, k)
 	}
 	for _, pod := range snapshot.List[*v1.Pod](cluster) {
-		if pods.Live(pod) && (plans[pod.Namespace] != nil || isOurs(pod)) {
-			in(pod.Namespace).pods = append(in(pod.Namespace).pods, pod)
+		if pods.Live(pod) && (plans[pod.Namespace] != nil || hasOwnCost(pod)) {
+			planOf(pod.Namespace).pods = append(planOf(pod.Namespace).pods, pod)
 		}
 	}
 	nodes := map[string]*v1.Node{}
@@ -85,7 +85,7 @@ func plansFor(cluster *snapshot.Snapshot) []*plan {
 	}
 	out := make([]*plan, 0, len(plans))
 	for _, p := range plans {
-		p.decide(nodes)
+		p.planChanges(nodes)
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b *plan) int { return strings.Compare(a.namespace, b.namespace) })
@@ -98,17 +98,17 @@ type podSet struct {
 	owner  types.UID
 }
 
-// decide plans the changes.
-func (p *plan) decide(nodes map[string]*v1.Node) {
+// planChanges plans what is to be written.
+func (p *plan) planChanges(nodes map[string]*v1.Node) {
 	slices.SortFunc(p.pods, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	sets := map[podSet][]*v1.Pod{}
 	for _, pod := range p.pods {
-		if isOurs(pod) {
+		if hasOwnCost(pod) {
 			p.have++
 		}
 		keeper, owner := p.keeperOf(pod), metav1.GetControllerOfNoCopy(pod)
 		if keeper == nil || owner == nil || owner.Kind != "ReplicaSet" && owner.Kind != "ReplicationController" {
-			p.change(pod, 0, nil)
+			p.addChange(pod, 0, nil)
 			continue
 		}
 		keeper.ordered = true
@@ -121,20 +121,20 @@ func (p *plan) decide(nodes map[string]*v1.Node) {
 	}
 	for set, members := range sets {
 		if !set.keeper.foreign[set.owner] {
-			p.order(set.keeper, members, nodes)
+			p.orderPods(set.keeper, members, nodes)
 			continue
 		}
 		for _, pod := range members {
-			p.change(pod, 0, nil)
+			p.addChange(pod, 0, nil)
 		}
 	}
 	slices.SortFunc(p.changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.lowest(), b.lowest()), cmp.Compare(a.pod.Name, b.pod.Name))
+		return cmp.Or(cmp.Compare(a.lowestCost(), b.lowestCost()), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 }
 
-// order plans the costs of the ready pods of a ReplicaSet. The others leave before them, and keep what they have.
-func (p *plan) order(keeper *keeper, members []*v1.Pod, nodes map[string]*v1.Node) {
+// orderPods plans the costs of the ready pods of a ReplicaSet. The others leave before them, and keep what they have.
+func (p *plan) orderPods(keeper *keeper, members []*v1.Pod, nodes map[string]*v1.Node) {
 	zones := map[string][]*v1.Pod{}
 	for _, pod := range members {
 		if node := nodes[pod.Spec.NodeName]; node != nil && pods.Ready(pod) {
@@ -147,15 +147,15 @@ func (p *plan) order(keeper *keeper, members []*v1.Pod, nodes map[string]*v1.Nod
 		for rank := range costs {
 			costs[rank] = keeper.DeletionCost(zone, rank)
 		}
-		for pod, cost := range assign(ready, costs) {
-			p.change(pod, cost, keeper)
+		for pod, cost := range assignCosts(ready, costs) {
+			p.addChange(pod, cost, keeper)
 		}
 	}
 }
 
-// change plans a cost unless the pod has it, or one of another writer.
-func (p *plan) change(pod *v1.Pod, cost int32, keeper *keeper) {
-	if costOf(pod) == cost {
+// addChange plans a cost unless the pod has it, or one of another writer.
+func (p *plan) addChange(pod *v1.Pod, cost int32, keeper *keeper) {
+	if currentCost(pod) == cost {
 		return
 	}
 	p.changes = append(p.changes, change{pod: pod, cost: cost, keeper: keeper})
@@ -180,7 +180,8 @@ func (p *plan) keeperOf(pod *v1.Pod) (first *keeper) {
 
 // condition returns the condition ScaleDownOrdered of a policy, without times.
 func (k *keeper) condition() metav1.Condition {
-	status, reason, message := metav1.ConditionFalse, "", ""
+	status := metav1.ConditionFalse
+	var reason, message string
 	switch {
 	case k.failed != "":
 		reason, message = v1alpha1.ReasonNotWritten, k.failed

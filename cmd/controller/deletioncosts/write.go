@@ -68,7 +68,9 @@ func (c *Controller) writeCost(ctx context.Context, change *change) bool {
 
 // writeCondition writes the condition ScaleDownOrdered of a policy if it is another one, and reports whether the API
 // server has accepted it.
-func (c *Controller) writeCondition(ctx context.Context, p *v1alpha1.ZoneSpreadPolicy, condition metav1.Condition) bool {
+func (c *Controller) writeCondition(
+	ctx context.Context, p *v1alpha1.ZoneSpreadPolicy, condition metav1.Condition,
+) bool {
 	condition.Type, condition.Message = v1alpha1.ConditionScaleDownOrdered, crd.Shortened(condition.Message)
 	condition.ObservedGeneration, condition.LastTransitionTime = p.Generation, metav1.NewTime(c.now()).Rfc3339Copy()
 	changed := p.DeepCopy()

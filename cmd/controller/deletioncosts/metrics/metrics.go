@@ -21,7 +21,8 @@ var (
 	})
 	Writes = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "writes_total",
-		Help:           "Deletion costs that were written or taken away, by what the API server has answered: accepted or refused.",
+		Help: "Deletion costs that were written or taken away, by what the API server has answered: accepted or refused.",
+
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"result"})
 )
