@@ -7,6 +7,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -38,7 +39,7 @@ func gangOf(pod *v1.Pod) string {
 
 // nativeGangOf returns the name of a pod's PodGroup of scheduling.k8s.io, empty without one.
 func nativeGangOf(pod *v1.Pod) string {
-	group, _ := native.GroupOf(pod)
+	group, _ := podgroup.NativeOf(pod)
 	return group.Name
 }
 

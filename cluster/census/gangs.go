@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -107,7 +107,7 @@ func (g *Gang) Missing() int { return max(0, g.MinMember()-g.Bound-g.Done) }
 // GangOf returns the key of a pod's gang, empty if it is in none.
 func (c *Census) GangOf(pod *v1.Pod) string {
 	if pod.Spec.SchedulingGroup != nil {
-		group, named := native.GroupOf(pod)
+		group, named := podgroup.NativeOf(pod)
 		if !named {
 			return ""
 		}

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/barrier"
@@ -18,17 +17,17 @@ import (
 
 // gangEntry is a gang with the plugin's state of it. The lock of gangs guards it.
 type gangEntry struct {
-	key  types.NamespacedName
+	id   gangID
 	gang *gang.Gang
 
-	group    *v1alpha1.PodGroup // nil if it does not exist
-	settings settings           // what the PodGroup asks for besides a quorum
-	pods     map[types.UID]*member
-	// priorities counts the pods by priority, foreign those without a node by their scheduler if it lacks the plugin;
-	// unbound is how many have no node.
+	group *podgroup.Group // nil if it does not exist
+	pods  map[types.UID]*member
+	// priorities counts the pods by priority; unbound is how many have no node.
 	priorities map[int32]int
-	foreign    map[string]int
 	unbound    int
+	// labelled are pods of a native group that came without a node and have the label of the other API, until it is known
+	// whether to say that the label makes them no members of a gang.
+	labelled []*v1.Pod
 	// lostNodes are the nodes of bound members that the gang has lost and not replaced.
 	lostNodes map[string]struct{}
 	// awaitedUntil is until when other gangs leave room for members that the PodGroup asks for and that do not exist.
@@ -55,6 +54,9 @@ type gangEntry struct {
 	unnominated    []*v1.Pod
 	failedSearches int       // for victims, since one has found some
 	searchAfter    time.Time // before when it does not search for victims, because it has done so in vain; else zero
+
+	cycle     groupCycle // of a native gang, from its first PreFilter until the group is placed or back in the queue
+	lastCycle vainCycle  // of a native gang; zero if members have been placed since
 }
 
 // member is a live pod of a gang.
@@ -63,8 +65,6 @@ type member struct {
 	// signature identifies what the member asks of a node (see proposal.Signature), amounts is what it takes from it.
 	signature string
 	amounts   []proposal.Amount
-	// foreign is true if the pod names a scheduler without the plugin.
-	foreign bool
 	// absent is a claim of the pod that does not exist; zero without one.
 	absent claimRef
 }
@@ -72,14 +72,6 @@ type member struct {
 // template tells which members are its copies: those of the same controller that ask for the same.
 func (m *member) template() gang.Template {
 	return gang.Template{Controller: pods.ControllerUID(m.pod), Needs: m.signature}
-}
-
-// settings is what a PodGroup asks for besides a quorum.
-type settings struct {
-	topology     podgroup.Topology
-	minResources v1.ResourceList
-	// preemptionDelay is nil if the PodGroup does not say.
-	preemptionDelay *time.Duration
 }
 
 // preemption is a gang's preemption.
@@ -117,11 +109,38 @@ func (e *gangEntry) membersAlike() bool {
 }
 
 func (e *gangEntry) rank() podgroup.Rank {
-	r := podgroup.Rank{Priority: e.lowestPriority(), Key: e.key}
+	r := podgroup.Rank{Priority: e.lowestPriority(), ID: e.id}
 	if e.group != nil {
-		r.Created = e.group.CreationTimestamp.Time
+		r.Created = e.group.GetCreationTimestamp().Time
 	}
 	return r
+}
+
+// guarded reports whether the members are bound whole or not at all.
+func (e *gangEntry) guarded() bool { return e.group != nil && e.group.Gang != nil }
+
+// topology is how to pack the gang.
+func (e *gangEntry) topology() podgroup.Topology {
+	if e.group == nil {
+		return podgroup.Topology{}
+	}
+	return e.group.Topology
+}
+
+// keeps returns the members that are bound, or whose binds nothing stops, and how many of them must stay unless all go.
+func (e *gangEntry) keeps() (atLeast int, bound []*v1.Pod) {
+	for uid, m := range e.pods {
+		if e.gang.Committed(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
+			bound = append(bound, m.pod)
+		}
+	}
+	switch {
+	case e.group == nil:
+		return 0, nil
+	case e.group.KeepsAll:
+		return len(bound), bound
+	}
+	return e.gang.MinMember() - e.gang.Succeeded(), bound // what is left of the quorum goes only as a whole
 }
 
 // add stores the current state of a live pod.
@@ -174,12 +193,6 @@ func (e *gangEntry) countPod(m *member, n int) {
 	if m.pod.Status.NominatedNodeName != "" {
 		e.nominated += n
 	}
-	if name := m.pod.Spec.SchedulerName; m.foreign {
-		e.foreign[name] += n
-		if e.foreign[name] == 0 {
-			delete(e.foreign, name)
-		}
-	}
 }
 
 // lowestPriority returns the lowest priority of the members, which is that of the gang; 0 without members.
@@ -191,15 +204,6 @@ func (e *gangEntry) lowestPriority() (lowest int32) {
 		}
 	}
 	return lowest
-}
-
-// highestPriority returns the highest priority of the members.
-func (e *gangEntry) highestPriority() int32 {
-	highest := e.lowestPriority()
-	for priority := range e.priorities {
-		highest = max(highest, priority)
-	}
-	return highest
 }
 
 // absentClaim says which claim of a member does not exist; empty if all do.

@@ -41,12 +41,12 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 	if changed, ok := newObj.(*v1.Pod); ok {
 		pod = changed
 	}
-	key, ok := podgroup.Of(pod)
+	id, ok := podgroup.Of(pod)
 	if !ok {
 		return fwk.Queue, nil
 	}
 	hint := fwk.QueueSkip
-	p.gangs.read(key, func(e *gangEntry) {
+	p.gangs.read(id, func(e *gangEntry) {
 		if reason, _ := e.gang.Refusal(pod.UID); reason == gang.ReasonNone {
 			hint = fwk.Queue
 		}

@@ -15,7 +15,7 @@ func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		if p.keptOff.Swap(c) == nil && state.IsPodGroupSchedulingCycle() { // which has no PostFilter for pods
 			p.noteKeptOff(pod)
 		}
-		return fwk.NewStatus(fwk.Unschedulable, "the gang "+c.gang.key.String()+" keeps this node") // victims may help
+		return fwk.NewStatus(fwk.Unschedulable, "the gang "+c.gang.String()+" keeps this node") // victims may help
 	}
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang must be in one domain of "+a.confined.key)

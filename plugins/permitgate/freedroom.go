@@ -8,9 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
-
-	"zonewise.dev/plugins/permitgate/native"
 )
 
 // Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then
@@ -21,18 +18,17 @@ import (
 // again only then.
 const freedAgain = 100 * time.Millisecond
 
-// clusterKey is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
-var clusterKey = types.NamespacedName{}
+// noGang is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
+var noGang = gangID{}
 
 // freedRoom is the room that has become free. Its methods may be called from several goroutines.
 type freedRoom struct {
 	gangs *gangs
-	// native hears of it too; nil without native gangs.
-	native *native.Gangs
 	// count says how often there was some.
 	count atomic.Int64
 
 	mu      sync.Mutex // guards everything below
+	notedAt time.Time  // when there was some last
 	pending freedBy    // since the gangs were woken
 	// recent and later are what they were woken for but once. They are woken again for recent at a time, and for later
 	// then comes the next.
@@ -44,7 +40,7 @@ type freedRoom struct {
 // preempt alone may be helped.
 type freedBy struct {
 	others, preemptors bool
-	gangs              map[types.NamespacedName]bool
+	gangs              map[gangID]bool
 }
 
 func (f *freedBy) empty() bool { return !f.others && !f.preemptors && len(f.gangs) == 0 }
@@ -52,28 +48,35 @@ func (f *freedBy) empty() bool { return !f.others && !f.preemptors && len(f.gang
 func (f *freedBy) add(more freedBy) {
 	f.others, f.preemptors = f.others || more.others, f.preemptors || more.preemptors
 	if f.gangs == nil {
-		f.gangs = map[types.NamespacedName]bool{}
+		f.gangs = map[gangID]bool{}
 	}
 	maps.Copy(f.gangs, more.gangs)
 }
 
 // concerns reports whether somebody else than a gang has left room.
-func (f *freedBy) concerns(gang types.NamespacedName) bool {
+func (f *freedBy) concerns(gang gangID) bool {
 	return f.others || len(f.gangs) > 1 || len(f.gangs) == 1 && !f.gangs[gang]
 }
 
-// note takes in that room has become free. gang is the one that has given it back, or zero.
-func (r *freedRoom) note(gang types.NamespacedName) {
+// note takes in that room has become free. id is the one that has given it back, or zero.
+func (r *freedRoom) note(id gangID) {
 	r.count.Add(1)
-	r.native.RoomFreed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if gang == clusterKey {
+	r.notedAt = r.gangs.clock.Now()
+	if id == noGang {
 		r.pending.add(freedBy{others: true})
 	} else {
-		r.pending.add(freedBy{gangs: map[types.NamespacedName]bool{gang: true}})
+		r.pending.add(freedBy{gangs: map[gangID]bool{id: true}})
 	}
-	r.gangs.agenda.Add(clusterKey)
+	r.gangs.agenda.Add(noGang)
+}
+
+// last returns when room has become free last.
+func (r *freedRoom) last() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notedAt
 }
 
 // notePreemptors has nominated pods tried again that preempt alone.
@@ -81,19 +84,19 @@ func (r *freedRoom) notePreemptors() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending.add(freedBy{preemptors: true})
-	r.gangs.agenda.Add(clusterKey)
+	r.gangs.agenda.Add(noGang)
 }
 
-// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again;
-// zero means not by time.
-func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again time.Time) {
+// take returns what gangs are to be woken for now, whether that is for the first time, whether preemptors are to be tried
+// again, and when to ask again; zero means not by time.
+func (r *freedRoom) take(now time.Time) (room freedBy, first, preemptors bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.recent.empty() && !now.Before(r.again) {
 		room, r.recent, r.later = r.recent, r.later, freedBy{}
 		preemptors, r.again = room.preemptors, now.Add(freedAgain)
 	}
-	if !r.pending.empty() {
+	if first = !r.pending.empty(); first {
 		room.add(r.pending)
 		if r.recent.empty() {
 			r.recent, r.again = r.pending, now.Add(freedAgain)
@@ -105,20 +108,23 @@ func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again ti
 	if !r.recent.empty() {
 		again = r.again
 	}
-	return room, preemptors, again
+	return room, first, preemptors, again
 }
 
 // wake has the gangs looked at again that were refused for lack of room. It returns whether preemptors are to be tried
 // again, and when to ask again; zero means not by time.
 func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
-	room, preemptors, again := r.take(now)
+	room, first, preemptors, again := r.take(now)
 	if room.empty() {
 		return preemptors, again
+	}
+	if first {
+		r.gangs.wakeVain(now)
 	}
 	r.gangs.mu.Lock()
 	defer r.gangs.mu.Unlock()
 	for e := range r.gangs.lackRoom {
-		if room.concerns(e.key) && e.waitsForRoom() {
+		if room.concerns(e.id) && e.waitsForRoom() {
 			r.gangs.wakeLocked(e, room.others, now)
 		}
 	}

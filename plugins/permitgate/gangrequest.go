@@ -23,7 +23,6 @@ type gangRequest struct {
 	proposal  proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
 	minMember int
-	settings  settings
 	// readySince is when the quorum came to exist; running is true if a member has a node.
 	readySince time.Time
 	running    bool
@@ -41,18 +40,17 @@ type gangRequest struct {
 }
 
 // requestOf collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
-func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangRequest {
-	req := &gangRequest{gangID: gangID{key: key}, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
+func (p *proposer) requestOf(id gangID, scout *v1.Pod) *gangRequest {
+	req := &gangRequest{gangID: id, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
-	p.gangs.read(key, func(e *gangEntry) {
-		var missing []types.UID
-		missing, req.proposal.Need = e.gang.Missing(), e.gang.Lacking()
-		req.minMember, req.rank, req.settings = e.gang.MinMember(), e.rank(), e.settings
-		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced()
+	p.gangs.read(id, func(e *gangEntry) {
+		req.proposal.Need, req.minMember, req.rank = e.gang.Lacking(), e.gang.MinMember(), e.rank()
+		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced() && (e.group == nil || !e.group.Constrained)
 		if e.preempting != nil {
 			req.victims = e.preempting.victims
 		}
-		req.proposal.Topology = proposal.Topology{Key: e.settings.topology.Key, Required: e.settings.topology.Required, Tried: e.tried}
+		topology := e.topology()
+		req.proposal.Topology = proposal.Topology{Key: topology.Key, Required: topology.Required, Tried: e.domainsTried()}
 		req.boundOn, req.awaited = e.nodesInUse(), e.awaited()
 		if req.running {
 			req.lostNodes = slices.Sorted(maps.Keys(e.lostNodes))
@@ -60,17 +58,17 @@ func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangReque
 		for uid := range e.pods {
 			req.members[uid] = true
 		}
-		for _, uid := range missing {
+		for _, uid := range e.gang.Missing() {
 			m := e.pods[uid]
 			if m == nil {
 				continue
 			}
 			pod := m.pod
-			if scout != nil && uid == scout.UID {
+			if uid == scout.UID {
 				pod = scout
 			}
 			req.pods[uid], refused[uid] = pod, e.gang.BindRefused(uid)
-			if node := e.knownNode(uid); node != "" {
+			if node := e.knownNode(uid); node != "" && !id.Native {
 				req.knownNodes[uid] = node
 			}
 			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {

@@ -20,11 +20,14 @@ type gangs struct {
 	clock  clock.WithTicker
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
-	agenda  *agenda.Agenda[types.NamespacedName]
+	agenda  *agenda.Agenda[gangID]
 	keeping *keeping
+	freed   *freedRoom
+	// natives are the PodGroups and pods of scheduling.k8s.io; nil if their gangs are not guarded.
+	natives *nativeObjects
 
 	mu             sync.Mutex // guards everything below, the gangs included
-	byKey          map[types.NamespacedName]*gangEntry
+	byID           map[gangID]*gangEntry
 	planning       map[*gangEntry]struct{} // those with plans for members, or that preempt
 	lackRoom       map[*gangEntry]struct{} // those that were refused for it
 	lackClaims     map[*gangEntry]struct{} // those with members whose claims do not exist
@@ -32,29 +35,35 @@ type gangs struct {
 	awaiting       map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
-	// roomLeft is called when a gang's round has ended without all of its members, for whose room other gangs may wait.
-	roomLeft func(key types.NamespacedName)
+	cycling   map[*gangEntry]struct{} // native gangs whose cycle has not ended
+	vain      map[*gangEntry]struct{} // native gangs whose last cycle was in vain, and that are back in the queue
 	// abandon ends a gang's preemption.
-	abandon func(key types.NamespacedName)
-	// missing says why a PodGroup is not known.
+	abandon func(id gangID)
+	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
 	missing func() (gang.Reason, string)
 }
 
+// gangID names a gang of either API.
+type gangID = podgroup.ID
+
 func newGangs(c clock.WithTicker) *gangs {
-	a := agenda.New[types.NamespacedName](c)
-	return &gangs{
+	a := agenda.New[gangID](c)
+	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
+		byID: map[gangID]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
 		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
+		cycling: map[*gangEntry]struct{}{}, vain: map[*gangEntry]struct{}{},
 	}
+	g.freed = &freedRoom{gangs: g}
+	return g
 }
 
 // read runs f on the gang if it exists. f changes nothing, and must not call anything that blocks or takes another
 // lock.
-func (g *gangs) read(key types.NamespacedName, f func(e *gangEntry)) bool {
+func (g *gangs) read(id gangID, f func(e *gangEntry)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e, ok := g.byKey[key]
+	e, ok := g.byID[id]
 	if ok {
 		f(e)
 	}
@@ -63,10 +72,10 @@ func (g *gangs) read(key types.NamespacedName, f func(e *gangEntry)) bool {
 
 // update runs f on the gang if it exists, and does what follows from the change. f must not call anything that blocks
 // or takes another lock, but for those of informers' stores.
-func (g *gangs) update(key types.NamespacedName, f func(e *gangEntry, now time.Time)) bool {
+func (g *gangs) update(id gangID, f func(e *gangEntry, now time.Time)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e, ok := g.byKey[key]
+	e, ok := g.byID[id]
 	if ok {
 		f(e, g.clock.Now())
 		g.afterChangeLocked(e)
@@ -75,30 +84,31 @@ func (g *gangs) update(key types.NamespacedName, f func(e *gangEntry, now time.T
 }
 
 // change is update for a gang that is made if it does not exist. The worker acts on it.
-func (g *gangs) change(key types.NamespacedName, f func(e *gangEntry, now time.Time)) {
+func (g *gangs) change(id gangID, f func(e *gangEntry, now time.Time)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e, ok := g.byKey[key]
+	e, ok := g.byID[id]
 	if !ok {
+		config := g.config
+		config.Native = id.Native
 		e = &gangEntry{
-			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{},
-			priorities: map[int32]int{}, foreign: map[string]int{}, plan: newRoundPlan(0),
+			id: id, gang: gang.New(config), pods: map[types.UID]*member{}, priorities: map[int32]int{}, plan: newRoundPlan(0),
 		}
 		e.barrier = barrier.New(e.gang)
-		g.byKey[key] = e
+		g.byID[id] = e
 	}
 	f(e, g.clock.Now())
 	g.afterChangeLocked(e)
-	g.agenda.Add(key)
+	g.agenda.Add(id)
 }
 
 // preemptsAlone reports whether a pod is in no gang, or a member that is scheduled like any pod.
 func (g *gangs) preemptsAlone(pod *v1.Pod) (alone bool) {
-	key, member := podgroup.Of(pod)
-	if !member {
+	id, member := podgroup.IDOf(pod)
+	if !member || id.Native {
 		return true
 	}
-	g.read(key, func(e *gangEntry) { alone = e.schedulesAlone() })
+	g.read(id, func(e *gangEntry) { alone = e.schedulesAlone() })
 	return alone
 }
 
@@ -106,24 +116,24 @@ func (g *gangs) preemptsAlone(pod *v1.Pod) (alone bool) {
 func (g *gangs) each(f func(e *gangEntry)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, e := range g.byKey {
+	for _, e := range g.byID {
 		f(e)
 	}
 }
 
-// keysWithout lists the gangs with members that wait for a claim.
-func (g *gangs) keysWithout(claim claimRef) (keys []types.NamespacedName) {
+// lacking lists the gangs with members that wait for a claim.
+func (g *gangs) lacking(claim claimRef) (ids []gangID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for e := range g.lackClaims {
 		for _, m := range e.pods {
 			if m.absent == claim {
-				keys = append(keys, e.key)
+				ids = append(ids, e.id)
 				break
 			}
 		}
 	}
-	return keys
+	return ids
 }
 
 // loseNode has members lose a node that is gone or, if not, that a gang's preemption lose it which waits for it: it may
@@ -132,10 +142,10 @@ func (g *gangs) loseNode(node string, gone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	for _, e := range g.byKey {
+	for _, e := range g.byID {
 		lost := gone && e.gang.LoseNode(node, now)
 		if e.preemptsOn(node) {
-			g.abandon(e.key)
+			g.abandon(e.id)
 			e.endPreemption()
 			e.searchAfter = time.Time{}
 			e.gang.RoomFreed(false, now)
@@ -143,20 +153,20 @@ func (g *gangs) loseNode(node string, gone bool) {
 		}
 		if lost {
 			g.afterChangeLocked(e)
-			g.agenda.Add(e.key)
+			g.agenda.Add(e.id)
 		}
 	}
 }
 
 // actAt has the worker look at a gang at a time; zero means never.
-func (g *gangs) actAt(key types.NamespacedName, at time.Time) {
+func (g *gangs) actAt(id gangID, at time.Time) {
 	if !at.IsZero() {
-		g.agenda.AddAt(key, at)
+		g.agenda.AddAt(id, at)
 	}
 }
 
 // actOnAll has the worker look at all gangs.
-func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) }
+func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.id) }) }
 
 // afterChangeLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the
 // barrier, ends what does not match the gang's state any more, and notes what the gang waits for.
@@ -164,7 +174,7 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.settlePlanLocked(e)
 	setIn(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
-	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
+	lacksRoom := !e.id.Native && e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 	e.woken, e.awaitsHint = e.woken && lacksRoom, e.awaitsHint && lacksRoom
 	setIn(g.lackRoom, e, lacksRoom)
 	setIn(g.lackClaims, e, e.claimless > 0)
@@ -204,7 +214,7 @@ func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
 func (g *gangs) settlePlanLocked(e *gangEntry) {
 	if round := e.gang.RoundNumber(); round != e.plan.round {
 		if len(e.plan.members) > 0 {
-			g.roomLeft(e.key) // members without a node leave room that was planned for them
+			g.freed.note(e.id) // members without a node leave room that was planned for them
 		}
 		e.plan = newRoundPlan(round)
 		if round == 0 {
@@ -216,9 +226,9 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 	switch until := e.keepsRoomUntil(); {
 	case e.preempting == nil || lacks:
 	case now.Before(until):
-		g.agenda.AddAt(e.key, until)
+		g.agenda.AddAt(e.id, until)
 	default:
-		g.abandon(e.key)
+		g.abandon(e.id)
 		if e.gang.RoundNumber() == 0 {
 			e.endPreemption()
 		}
@@ -228,7 +238,7 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		if phase != gang.Pending {
 			e.lostNodes = nil
 		}
-		g.keeping.stop(gangID{key: e.key})
+		g.keeping.stop(e.id)
 	}
 }
 
@@ -238,15 +248,17 @@ func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
 	e.woken = e.woken || sure
 	e.gang.RoomFreed(!sure, now)
 	g.afterChangeLocked(e)
-	g.agenda.Add(e.key)
+	g.agenda.Add(e.id)
 }
 
 // forgetLocked drops a gang without a PodGroup and pods.
 func (g *gangs) forgetLocked(e *gangEntry) bool {
-	if !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
+	if e.group != nil || !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
 		return false
 	}
-	delete(g.byKey, e.key)
-	delete(g.awaiting, e) // it is in none of the other sets
+	delete(g.byID, e.id)
+	for _, set := range []map[*gangEntry]struct{}{g.awaiting, g.cycling, g.vain} { // it is in none of the others
+		delete(set, e)
+	}
 	return true
 }

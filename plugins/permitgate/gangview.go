@@ -1,8 +1,6 @@
 package permitgate
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,30 +18,29 @@ var (
 )
 
 // Get implements serve.Gangs.
-func (g *gangs) Get(key types.NamespacedName) (state serve.Gang, known bool) {
+func (g *gangs) Get(id gangID) (state serve.Gang, known bool) {
 	now := g.clock.Now()
-	known = g.read(key, func(e *gangEntry) {
+	known = g.read(id, func(e *gangEntry) {
 		state.Group, state.Phase, state.Last, state.MinMember = e.group, e.gang.Phase(), e.gang.LastRollback(), e.gang.MinMember()
 		state.Reason, state.Detail = e.gang.BlockedBy()
 		state.Live, _, state.Bound = e.gang.Counts()
 		state.Unbound, state.ShortSince, state.Nominated = e.unbound, e.gang.ShortSince(), e.nominated
-		state.PartlyBound = e.gang.PartlyBound(now)
-		state.Preempting = e.preempting != nil
-		state.LowestPriority, state.HighestPriority = e.lowestPriority(), e.highestPriority()
+		state.PartlyBound, state.Lacking = e.gang.PartlyBound(now), e.gang.Lacking()
+		state.Preempting, state.RolledBack = e.preempting != nil, e.gang.RolledBack()
+		state.Vain, state.Refused = e.lastCycle.happened, e.lastCycle.refused
 		if state.Reason == gang.ReasonTooFew {
 			state.Detail += e.absentClaim()
 		}
-		state.Foreign = slices.Sorted(maps.Keys(e.foreign))
 	})
-	if known && state.Reason == gang.ReasonNotFound {
+	if known && state.Reason == gang.ReasonNotFound && !id.Native {
 		state.Reason, state.Detail = g.missing()
 	}
 	return state, known
 }
 
 // Members implements serve.Gangs.
-func (g *gangs) Members(key types.NamespacedName) (members []serve.Member) {
-	g.read(key, func(e *gangEntry) {
+func (g *gangs) Members(id gangID) (members []serve.Member) {
+	g.read(id, func(e *gangEntry) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
 		for _, uid := range e.gang.Missing() {
@@ -60,29 +57,29 @@ func (g *gangs) Members(key types.NamespacedName) (members []serve.Member) {
 	return members
 }
 
-// Keys implements serve.Gangs.
-func (g *gangs) Keys() (keys []types.NamespacedName) {
-	g.each(func(e *gangEntry) { keys = append(keys, e.key) })
-	return keys
+// IDs implements serve.Gangs.
+func (g *gangs) IDs() (ids []gangID) {
+	g.each(func(e *gangEntry) { ids = append(ids, e.id) })
+	return ids
 }
 
 // SetSucceeded implements serve.Gangs.
-func (g *gangs) SetSucceeded(key types.NamespacedName, pods sets.Set[types.UID]) {
+func (g *gangs) SetSucceeded(id gangID, pods sets.Set[types.UID]) {
 	set := func(e *gangEntry, now time.Time) {
 		if e.gang.SetSucceeded(pods, now) {
-			g.agenda.Add(key)
+			g.agenda.Add(id)
 		}
 	}
 	if len(pods) > 0 {
-		g.change(key, set)
+		g.change(id, set)
 	} else {
-		g.update(key, set)
+		g.update(id, set)
 	}
 }
 
 // Rehearsing implements rehearse.Gangs.
-func (g *gangs) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string) {
-	g.read(key, func(e *gangEntry) {
+func (g *gangs) Rehearsing(id gangID, r gang.Rehearsal) (pod *v1.Pod, node string) {
+	g.read(id, func(e *gangEntry) {
 		if m := e.pods[r.UID]; m != nil && e.gang.Rehearsing(r) {
 			pod, node = m.pod, e.gang.Node(r.UID)
 		}
@@ -91,6 +88,6 @@ func (g *gangs) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.
 }
 
 // Rehearsed implements rehearse.Gangs.
-func (g *gangs) Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string) {
-	g.change(key, func(e *gangEntry, now time.Time) { e.gang.Rehearsed(r, refused, now) })
+func (g *gangs) Rehearsed(id gangID, r gang.Rehearsal, refused string) {
+	g.change(id, func(e *gangEntry, now time.Time) { e.gang.Rehearsed(r, refused, now) })
 }

@@ -1,8 +1,6 @@
 package permitgate
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,13 +23,12 @@ import (
 // eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type eventHandlers struct {
 	gangs       *gangs
-	freed       *freedRoom
 	nominations *nominations
 	claims      *claims
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
 	ours func(schedulerName string) bool
 	// nominatedMember is called for gangs with members that are nominated in the API.
-	nominatedMember func(key types.NamespacedName)
+	nominatedMember func(id gangID)
 	// keepNomination is called for members of ours that come with a nomination, as after a restart.
 	keepNomination func(pod *v1.Pod)
 	// gone is called for pods that have left their nodes.
@@ -43,17 +40,17 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) {
 			f.podSeen(pod)
-			if _, member := podgroup.Of(pod); member && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.ours(pod.Spec.SchedulerName) {
+			if id, member := f.memberOf(pod); member && !id.Native && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.ours(pod.Spec.SchedulerName) {
 				f.keepNomination(pod)
 			}
 		},
 		Update: func(before, after *v1.Pod) {
-			old, _ := podgroup.Of(before)
-			if key, _ := podgroup.Of(after); key != old {
+			old, _ := f.memberOf(before)
+			if id, _ := f.memberOf(after); id != old {
 				f.memberGone(before)
 			}
 			if before.Spec.NodeName != "" && shrinks(before, after) {
-				f.freed.note(clusterKey)
+				f.gangs.freed.note(noGang)
 			}
 			f.podSeen(after)
 		},
@@ -63,16 +60,16 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 		return nil, err
 	}
 	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
-		Add: func(*v1.Node, bool) { f.freed.note(clusterKey) },
+		Add: func(*v1.Node, bool) { f.gangs.freed.note(noGang) },
 		Update: func(before, after *v1.Node) {
 			if nodeMayFitMore(before, after) {
-				f.freed.note(clusterKey)
+				f.gangs.freed.note(noGang)
 			}
 			if gone := after.DeletionTimestamp != nil; gone && before.DeletionTimestamp == nil || nodeCloses(before, after) {
-				f.loseNode(after.Name, gone)
+				f.gangs.loseNode(after.Name, gone)
 			}
 		},
-		Delete: func(node *v1.Node) { f.loseNode(node.Name, true) },
+		Delete: func(node *v1.Node) { f.gangs.loseNode(node.Name, true) },
 	})
 	if err != nil {
 		return nil, err
@@ -80,14 +77,6 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 	synced := []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}
 	watched, err := f.claims.watch(factory, f.claimCreated)
 	return append(synced, watched...), err
-}
-
-// loseNode handles a node that is gone, or at least takes no new pods.
-func (f *eventHandlers) loseNode(name string, gone bool) {
-	f.gangs.loseNode(name, gone)
-	if gone {
-		f.freed.native.LoseNode(name)
-	}
 }
 
 // nodeCloses reports whether a node has been cordoned or has got a taint that keeps pods off.
@@ -102,8 +91,8 @@ func nodeCloses(before, after *v1.Node) bool {
 
 // claimCreated has members looked at again that lacked a claim.
 func (f *eventHandlers) claimCreated(ref claimRef) {
-	for _, key := range f.gangs.keysWithout(ref) {
-		f.gangs.change(key, func(e *gangEntry, now time.Time) {
+	for _, id := range f.gangs.lacking(ref) {
+		f.gangs.change(id, func(e *gangEntry, now time.Time) {
 			for _, m := range e.pods {
 				if m.absent == ref {
 					f.updateMember(e, m.pod, now)
@@ -128,11 +117,17 @@ func shrinks(before, after *v1.Pod) bool {
 	return false
 }
 
+// memberOf returns the gang that a pod is a member of, as far as this scheduler has to do with it.
+func (f *eventHandlers) memberOf(pod *v1.Pod) (gangID, bool) {
+	id, member := podgroup.IDOf(pod)
+	return id, member && (!id.Native || f.gangs.natives != nil)
+}
+
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *eventHandlers) podSeen(pod *v1.Pod) {
-	key, ok := podgroup.Of(pod)
+	id, ok := f.memberOf(pod)
 	if f.nominations.set(pod) {
-		f.freed.note(key)
+		f.gangs.freed.note(id)
 	}
 	if !ok {
 		return
@@ -142,36 +137,51 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		return
 	}
 	kept := ""
-	f.gangs.change(key, func(e *gangEntry, now time.Time) {
+	f.gangs.change(id, func(e *gangEntry, now time.Time) {
 		f.updateMember(e, pod, now)
 		kept = e.keptNode(pod.UID)
 	})
 	if pod.Spec.NodeName == "" && (pod.Status.NominatedNodeName != "" || kept != "") {
-		f.nominatedMember(key)
+		f.nominatedMember(id)
 	}
 }
 
 // updateMember takes the current state of a live pod into its gang. Its claims are looked at on the lock, so that the
-// event of one that is created now finds the member.
+// event of one that is created now finds the member. Whether members of a native gang have claims, and which scheduler
+// they name, is for kube-scheduler, which keeps the whole group then.
 func (f *eventHandlers) updateMember(e *gangEntry, pod *v1.Pod, now time.Time) {
-	m := &member{pod: pod, foreign: !f.ours(pod.Spec.SchedulerName), absent: f.claims.absentOf(pod)}
+	m := &member{pod: pod}
+	held := len(pod.Spec.SchedulingGates) > 0
+	if !e.id.Native {
+		m.absent = f.claims.absentOf(pod)
+		held = held || m.absent != (claimRef{}) || !f.ours(pod.Spec.SchedulerName)
+	}
+	e.updateMember(m, held && pod.Spec.NodeName == "", now)
+}
+
+// updateMember takes the current state of a live pod. A held one cannot be awaited.
+func (e *gangEntry) updateMember(m *member, held bool, now time.Time) {
+	pod := m.pod
 	switch old := e.pods[pod.UID]; {
 	case old == nil:
 		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
 		e.inheritNode(pod.UID, m)
+		if e.id.Native && pod.Spec.NodeName == "" && pod.Labels[v1alpha1.PodGroupLabel] != "" {
+			e.labelled = append(e.labelled, pod)
+		}
 	case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
 		m.signature, m.amounts = old.signature, old.amounts
 	default:
 		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
-		if old.signature != m.signature {
+		if old.signature != m.signature && !e.id.Native {
 			e.gang.Changed(now)
 		}
 	}
 	e.add(pod.UID, m)
-	e.gang.SetPod(pod.UID, gang.Pod{
-		Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || m.foreign || m.absent != (claimRef{}), Template: m.template(),
-	}, now)
-	e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
+	e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: held, Template: m.template()}, now)
+	if !e.id.Native {
+		e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
+	}
 }
 
 // whyNotScheduled returns what kube-scheduler says of a pod; empty if it says nothing.
@@ -187,12 +197,12 @@ func whyNotScheduled(pod *v1.Pod) string {
 // podGone handles the end of a pod: its node has room.
 func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if f.nominations.delete(pod.UID) || pod.Spec.NodeName != "" {
-		f.freed.note(clusterKey)
+		f.gangs.freed.note(noGang)
 	}
 	// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until
 	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then.
-	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
-		f.freed.notePreemptors()
+	if id, ok := f.memberOf(pod); ok && !id.Native && pod.Spec.NodeName == "" {
+		f.gangs.freed.notePreemptors()
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)
@@ -200,45 +210,49 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
-	key, ok := podgroup.Of(pod)
-	if ok && f.gangs.update(key, func(e *gangEntry, now time.Time) {
+	id, ok := f.memberOf(pod)
+	if ok && f.gangs.update(id, func(e *gangEntry, now time.Time) {
 		e.awaitReplacement(pod.UID)
 		e.noteLost(pod)
 		e.remove(pod.UID)
 		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)
+		e.lastCycle.happened = e.lastCycle.happened && e.unbound > 0
 	}) {
-		f.gangs.agenda.Add(key)
+		f.gangs.agenda.Add(id)
 	}
 }
 
 // groupSeen handles the current state of a PodGroup. A terminating one still counts: its finalizers may take
 // long, and no other can have its name meanwhile.
-func (f *eventHandlers) groupSeen(group *v1alpha1.PodGroup) {
-	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember), Awaits: len(group.Spec.MinResources) > 0}
-	spec.Timeout, _ = podgroup.TimeoutOf(group)
-	settings, revision := settingsOf(group)
-	spec.Revision = revision
-	f.gangs.change(podgroup.Key(group), func(e *gangEntry, now time.Time) {
-		if e.group == nil || e.group.UID != group.UID || e.settings.topology != settings.topology {
-			e.tried = nil
+func (f *eventHandlers) groupSeen(group *podgroup.Group) {
+	f.gangs.change(group.ID, func(e *gangEntry, now time.Time) {
+		if e.setGroup(group, now) && e.id.Native {
+			e.cycle.changedAt = now
+			f.gangs.wakeVainLocked(e)
 		}
-		e.group, e.settings = group, settings
-		e.gang.SetGroup(spec, now)
 	})
 }
 
-func (f *eventHandlers) groupGone(group *v1alpha1.PodGroup) {
-	f.gangs.change(podgroup.Key(group), func(e *gangEntry, now time.Time) {
-		e.group, e.settings = nil, settings{}
+// setGroup takes the current state of the PodGroup, and reports whether what it asks for has changed.
+func (e *gangEntry) setGroup(group *podgroup.Group, now time.Time) (changed bool) {
+	before := e.group
+	e.group = group
+	changed = before != nil && (before.GetUID() != group.GetUID() || before.Topology != group.Topology || before.GetGeneration() != group.GetGeneration())
+	if before == nil || before.GetUID() != group.GetUID() || before.Topology != group.Topology || e.id.Native && changed {
+		e.tried = nil
+	}
+	if group.Gang == nil {
+		e.gang.DeleteGroup(now)
+	} else {
+		e.gang.SetGroup(*group.Gang, now)
+	}
+	return changed
+}
+
+func (f *eventHandlers) groupGone(group *podgroup.Group) {
+	f.gangs.change(group.ID, func(e *gangEntry, now time.Time) {
+		e.group = nil
 		e.gang.DeleteGroup(now)
 	})
-}
-
-func settingsOf(group *v1alpha1.PodGroup) (w settings, revision string) {
-	w.topology, _ = podgroup.TopologyOf(group)
-	w.preemptionDelay, _ = podgroup.PreemptionDelayOf(group)
-	w.minResources = group.Spec.MinResources
-	resources, _ := json.Marshal(w.minResources) // it was read as JSON
-	return w, fmt.Sprint(w.topology, string(resources))
 }

@@ -60,22 +60,20 @@ func (s *Shared) collect(send metrics.Send) {
 			oldest = max(oldest, now.Sub(since))
 		}
 	}
-	s.gangs.each(func(e *gangEntry) { count(e.gang) })
-	s.mu.Lock()
-	server, natives, strandedNatives := s.server, s.native, 0
-	s.mu.Unlock()
-	natives.Each(func(g *gang.Gang) {
-		count(g)
-		if g.Stranded(now) {
-			strandedNatives++
+	s.gangs.each(func(e *gangEntry) {
+		if !e.id.Native || e.guarded() {
+			count(e.gang)
 		}
 	})
+	s.mu.Lock()
+	server := s.server
+	s.mu.Unlock()
 	for _, phase := range gang.Phases {
 		send(gangsByPhase, float64(phases[phase]), phase.String())
 	}
 	send(waitingMembers, float64(waiting))
 	send(oldestWaiting, oldest.Seconds())
 	if server != nil {
-		send(partlyBound, float64(server.PartlyBound()+strandedNatives))
+		send(partlyBound, float64(server.PartlyBound()))
 	}
 }

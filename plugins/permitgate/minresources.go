@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/internal/amount"
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -21,7 +20,10 @@ import (
 // awaited returns what a gang's PodGroup asks for beyond what the members ask for that exist.
 func (e *gangEntry) awaited() []proposal.Amount {
 	var awaited []proposal.Amount
-	for name, quantity := range e.settings.minResources {
+	if e.group == nil {
+		return nil
+	}
+	for name, quantity := range e.group.MinResources {
 		awaited = append(awaited, proposal.Amount{Name: name, Value: amount.Of(name, quantity)})
 	}
 	for _, m := range e.pods {
@@ -43,7 +45,7 @@ func (g *gangs) awaitMembersLocked(e *gangEntry, now time.Time) {
 }
 
 // awaitedBy lists what gangs of the same or a higher priority await, but for one of them.
-func (g *gangs) awaitedBy(key types.NamespacedName, priority int32) (awaited []proposal.Amount) {
+func (g *gangs) awaitedBy(id gangID, priority int32) (awaited []proposal.Amount) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
@@ -51,7 +53,7 @@ func (g *gangs) awaitedBy(key types.NamespacedName, priority int32) (awaited []p
 		amounts := e.awaited()
 		if len(amounts) == 0 || !now.Before(e.awaitedUntil) {
 			delete(g.awaiting, e)
-		} else if e.key != key && e.lowestPriority() >= priority {
+		} else if e.id != id && e.lowestPriority() >= priority {
 			awaited = append(awaited, amounts...)
 		}
 	}
@@ -61,7 +63,7 @@ func (g *gangs) awaitedBy(key types.NamespacedName, priority int32) (awaited []p
 // lackingResource describes the resource of which the cluster has too little for a gang and the members that it and other
 // gangs await; empty if there is none, or no members are awaited.
 func (p *proposer) lackingResource(req *gangRequest, v *clusterView) string {
-	others := p.gangs.awaitedBy(req.key, req.rank.Priority)
+	others := p.gangs.awaitedBy(req.gangID, req.rank.Priority)
 	if len(req.awaited)+len(others) == 0 {
 		return ""
 	}

@@ -3,15 +3,13 @@ package permitgate
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
@@ -29,10 +27,11 @@ type nativePlan struct {
 // Clone returns the plan itself, which does not change.
 func (n *nativePlan) Clone() fwk.StateData { return n }
 
-// preFilterNative refuses a member of a native gang if the gang provably does not fit, and confines it to the gang's domain. The first member of
-// a run decides for all, by the nodes of that run: for a preemption these are without the victims.
+// preFilterNative refuses a member of a native gang if the gang provably does not fit, and confines it to the gang's
+// domain. The first member of a run decides for all, by the nodes of that run: for a preemption these are without the
+// victims.
 func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.native.PreFilter(pod) {
+	if !p.gangs.noteTried(pod) {
 		p.groupNodes = nil
 		return nil, p.skipFilter(pod)
 	}
@@ -53,54 +52,64 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 	return &fwk.PreFilterResult{NodeNames: plan.nodes}, nil
 }
 
-// planNative makes the plan for a run. A gang that need not be packed is tried once before it has to be proved that it fits.
+// groupRun is a run of a pod-group cycle.
+type groupRun struct {
+	topology podgroup.Topology
+	// prove is true if the gang is to be refused if it provably does not fit: its last cycle was in vain, or a member runs.
+	prove bool
+	// preempting is true on a cluster without the pods that the group may preempt. movesOn is true if that is not to be,
+	// because the run before was for one domain only, and the next one is tried first.
+	preempting, movesOn bool
+}
+
+// beginRun begins a run of a native gang's cycle.
+func (g *gangs) beginRun(id gangID) (run groupRun) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.byID[id]
+	if e == nil || !e.guarded() {
+		return run
+	}
+	e.cycle.runs++
+	run = groupRun{topology: e.group.Topology, prove: !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())}
+	run.preempting = e.cycle.runs > 1
+	run.movesOn = run.preempting && e.cycle.plan.domain != ""
+	return run
+}
+
+// planNative makes the plan for a run. A gang that need not be packed is tried once before it has to be proved that it
+// fits.
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
-	ask, ok := p.native.Request(pod)
-	if !ask.Preempting {
+	id, _ := podgroup.IDOf(pod)
+	run := p.gangs.beginRun(id)
+	if !run.preempting {
 		p.groupNodes = nil
-	}
-	if !ok {
-		return &nativePlan{}
-	}
-	if ask.MovesOn {
-		return &nativePlan{refused: p.refusal(gangID{ask.Key, true}, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
-	}
-	if !ask.Preempting {
 		if c := p.gangs.keeping.claim.Load(); c != nil && c.concerns(pod) {
 			p.groupNodes = keptNodes(c, nodes)
 		}
 	}
-	plan, answer := &nativePlan{}, native.Plan{}
+	if run.movesOn {
+		return &nativePlan{refused: p.refusal(id, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
+	}
+	plan, answer, req := &nativePlan{}, groupPlan{}, p.proposer.requestOf(id, pod)
 	// With fewer members than the quorum lacks, kube-scheduler has seen some that are not known here yet.
-	if (ask.Again || ask.Running || ask.Topology.Key != "") && ask.Need > 0 && len(ask.Missing) >= ask.Need {
+	if (run.prove || run.topology.Key != "") && req.proposal.Need > 0 && len(req.pods) >= req.proposal.Need {
 		began := p.gangs.clock.Now()
-		req := nativeRequest(&ask, pod)
 		result := p.proposer.makeProposal(ctx, state, req, nodes)
 		p.proposer.observe(ctx, req, result, began)
-		if !ask.Preempting {
+		if !run.preempting {
 			p.keeper.keepForStarving(ctx, req, result, false)
 		}
-		switch {
-		case result.proposal.Verdict == proposal.Exhausted:
-			answer.Exhausted = true
-			answer.Refusal = gang.Rollback{
-				Cause:  gang.CauseUnschedulable,
-				Detail: fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it", len(ask.Tried), req.proposal.Topology.Key),
-			}
-		case result.refusal.Cause != "":
-			answer.Refusal = result.refusal
-		default:
-			answer.Domain = result.proposal.Domain
-			plan.confined = domain{req.proposal.Topology.Key, answer.Domain}
-		}
-	} else if ask.Topology.Required {
-		plan.confined = domainOf(p.handle.SnapshotSharedLister().NodeInfos(), ask.Topology.Key, ask.PlacedOn)
+		answer = answerOf(req, result)
+		plan.confined = domain{req.proposal.Topology.Key, answer.domain}
+	} else if run.topology.Required {
+		plan.confined = domainOf(p.handle.SnapshotSharedLister().NodeInfos(), run.topology.Key, req.boundOn)
 	}
-	if !ask.Preempting {
-		p.native.Planned(ask.Key, &answer)
+	if !run.preempting {
+		p.gangs.update(id, func(e *gangEntry, _ time.Time) { e.cycle.plan = answer })
 	}
-	if answer.Refusal.Cause != "" {
-		return &nativePlan{refused: p.refusal(gangID{ask.Key, true}, gang.ReasonBackoff, answer.Refusal.ConditionMessage())}
+	if answer.refusal.Cause != "" {
+		return &nativePlan{refused: p.refusal(id, gang.ReasonBackoff, answer.refusal.ConditionMessage())}
 	}
 	if plan.confined.value == "" {
 		return &nativePlan{}
@@ -109,21 +118,16 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 	return plan
 }
 
-// nativeRequest is the input of a proposal for a native gang. pod is the member in the cycle.
-func nativeRequest(ask *native.Request, pod *v1.Pod) *gangRequest {
-	req := &gangRequest{
-		gangID: gangID{ask.Key, true}, readySince: ask.ReadySince, running: ask.Running, pods: ask.Missing, members: ask.Members, boundOn: ask.PlacedOn, lostNodes: ask.LostNodes,
-		minMember: ask.MinMember, rank: podgroup.Rank{Priority: corev1.PodPriority(pod), Created: ask.Created, Key: ask.Key},
+// answerOf returns the plan for a run after its proposal.
+func answerOf(req *gangRequest, result *proposalResult) groupPlan {
+	switch {
+	case result.proposal.Verdict == proposal.Exhausted:
+		return groupPlan{exhausted: true, refusal: gang.Rollback{
+			Cause:  gang.CauseUnschedulable,
+			Detail: fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it", len(req.proposal.Topology.Tried), req.proposal.Topology.Key),
+		}}
+	case result.refusal.Cause != "":
+		return groupPlan{refusal: result.refusal}
 	}
-	req.proposal.Need = ask.Need
-	req.proposal.Topology = proposal.Topology{Key: ask.Topology.Key, Required: ask.Topology.Required, Tried: ask.Tried}
-	classes := map[string][]*v1.Pod{}
-	for uid, missing := range ask.Missing {
-		if uid == pod.UID {
-			missing = pod
-		}
-		classes[ask.Needs[uid]] = append(classes[ask.Needs[uid]], missing)
-	}
-	req.setClasses(classes, pod, func(uid types.UID) bool { return ask.Refused[uid] })
-	return req
+	return groupPlan{domain: result.proposal.Domain}
 }

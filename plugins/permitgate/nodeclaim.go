@@ -14,25 +14,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/agenda"
-	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
-
-// gangID names a gang: two PodGroups, one of each API, may have one name.
-type gangID struct {
-	key    types.NamespacedName
-	native bool // of scheduling.k8s.io
-}
-
-// gangOf returns the gang that a pod says it is a member of.
-func gangOf(pod *v1.Pod) (gangID, bool) {
-	if key, ok := native.GroupOf(pod); ok {
-		return gangID{key, true}, true
-	}
-	key, ok := podgroup.Of(pod)
-	return gangID{key, false}, ok
-}
 
 // nodeClaim is the nodes that a starving gang keeps. It does not change, and may be used by several goroutines.
 type nodeClaim struct {
@@ -60,7 +44,7 @@ func (c *nodeClaim) concerns(pod *v1.Pod) bool {
 	if corev1.PodPriority(pod) > c.rank.Priority || comesBack(pod) {
 		return false
 	}
-	gang, ok := gangOf(pod)
+	gang, ok := podgroup.IDOf(pod)
 	return !ok || gang != c.gang
 }
 
@@ -124,7 +108,7 @@ func (p *PermitGate) isNominated(pod *v1.Pod, node string) bool {
 type keeping struct {
 	// claim is what that gang keeps, nil if none does. Scheduling cycles read it without the lock.
 	claim  atomic.Pointer[nodeClaim]
-	agenda *agenda.Agenda[types.NamespacedName]
+	agenda *agenda.Agenda[gangID]
 
 	mu sync.Mutex // guards everything below, and changes of claim
 	// rests are the times until which gangs do not begin to keep nodes.
@@ -135,7 +119,7 @@ type keeping struct {
 	ended   bool
 }
 
-func newKeeping(a *agenda.Agenda[types.NamespacedName]) *keeping {
+func newKeeping(a *agenda.Agenda[gangID]) *keeping {
 	return &keeping{agenda: a, rests: map[gangID]time.Time{}, refused: map[types.UID]*v1.Pod{}}
 }
 
@@ -164,7 +148,7 @@ func (k *keeping) keep(claim *nodeClaim) {
 		k.noteEndLocked()
 	}
 	k.claim.Store(claim)
-	k.agenda.AddAt(clusterKey, claim.until)
+	k.agenda.AddAt(noGang, claim.until)
 }
 
 // rest keeps a gang from beginning to keep nodes for a time, and has it keep none.
@@ -195,7 +179,7 @@ func (k *keeping) stop(gang gangID) {
 
 func (k *keeping) noteEndLocked() {
 	k.ended = true
-	k.agenda.Add(clusterKey)
+	k.agenda.Add(noGang)
 }
 
 // noteRefused remembers a pod that a claim of a gang kept off.

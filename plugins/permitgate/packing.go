@@ -1,6 +1,7 @@
 package permitgate
 
 import (
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,11 +31,11 @@ func (d domain) nodes(infos []fwk.NodeInfo) sets.Set[string] {
 }
 
 // needsDomain reports whether the next member that is placed decides the domain of a packed gang.
-func (e *gangEntry) needsDomain() bool { return e.settings.topology.Required && e.confined == domain{} }
+func (e *gangEntry) needsDomain() bool { return e.topology().Required && e.confined == domain{} }
 
 // chooseDomain keeps a packed gang in the domain of the first of the nodes that is in one.
 func (e *gangEntry) chooseDomain(infos fwk.NodeInfoLister, nodes ...string) {
-	if d := domainOf(infos, e.settings.topology.Key, nodes); d != (domain{}) {
+	if d := domainOf(infos, e.topology().Key, nodes); d != (domain{}) {
 		e.confined = d
 	}
 }
@@ -53,20 +54,39 @@ func domainOf(infos fwk.NodeInfoLister, key string, nodes []string) domain {
 
 // domainOfMembers returns the domain that a member may not leave now.
 func (e *gangEntry) domainOfMembers() domain {
-	if e.gang.RoundNumber() == 0 && !e.settings.topology.Required {
+	if e.gang.RoundNumber() == 0 && !e.topology().Required {
 		return domain{}
 	}
 	return e.confined
 }
 
-// nodesInUse returns the nodes of bound members.
+// nodesInUse returns the nodes of members that are bound, or have a node.
 func (e *gangEntry) nodesInUse() (nodes []string) {
-	for _, m := range e.pods {
-		if m.pod.Spec.NodeName != "" {
+	for uid, m := range e.pods {
+		switch {
+		case m.pod.Spec.NodeName != "":
 			nodes = append(nodes, m.pod.Spec.NodeName)
+		case e.gang.HasNode(uid):
+			nodes = append(nodes, e.gang.Node(uid))
 		}
 	}
 	return nodes
+}
+
+// domainsTried returns the domains that are left out of the next proposal, nil after all of them have been tried.
+func (e *gangEntry) domainsTried() map[string]bool {
+	if e.cycle.plan.exhausted {
+		return nil
+	}
+	return maps.Clone(e.tried)
+}
+
+// noteTried notes that the gang was tried in a domain in vain.
+func (e *gangEntry) noteTried(domain string) {
+	if e.tried == nil {
+		e.tried = map[string]bool{}
+	}
+	e.tried[domain] = true
 }
 
 // noteTriedDomain is called when a round has ended: if it has failed, its domain has been tried.
@@ -77,10 +97,7 @@ func (e *gangEntry) noteTriedDomain(now time.Time) {
 	switch e.gang.LastRollback().Cause {
 	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
 		if e.confined != (domain{}) {
-			if e.tried == nil {
-				e.tried = map[string]bool{}
-			}
-			e.tried[e.confined.value] = true
+			e.noteTried(e.confined.value)
 			e.gang.RetryAfterPause(now) // in the next domain
 		}
 	default:

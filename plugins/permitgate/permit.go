@@ -12,18 +12,15 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// step runs f on the gang of a member that takes a step of its way, of either API. placed says that it has been given a
-// node. It reports false, and runs nothing, for a pod that is in no gang.
+// step runs f on the gang of a member that takes a step of its way. placed says that it has been given a node. It
+// reports false, and runs nothing, for a pod that is in no gang.
 func (p *PermitGate) step(pod *v1.Pod, placed bool, f func(g *gang.Gang, b *barrier.Barrier, now time.Time)) (id gangID, ok bool) {
-	id, ok = gangOf(pod)
-	switch {
-	case !ok:
-	case id.native:
-		ok = p.native.Step(pod, placed, f)
-	default:
-		p.gangs.change(id.key, func(e *gangEntry, now time.Time) { f(e.gang, &e.barrier, now) })
-	}
-	return id, ok
+	return p.gangs.step(pod, func(e *gangEntry, now time.Time) {
+		if placed {
+			p.gangs.notePlacedLocked(e)
+		}
+		f(e.gang, &e.barrier, now)
+	})
 }
 
 // Permit makes a member wait for the quorum. The member that completes it waits like the others: the
@@ -41,7 +38,7 @@ func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		return status, 0
 	}
 	if wait {
-		return fwk.NewStatus(fwk.Wait, "PodGroup "+id.key.String()+": waits for the other members"), podgroup.MaxTimeout
+		return fwk.NewStatus(fwk.Wait, "PodGroup "+id.String()+": waits for the other members"), podgroup.MaxTimeout
 	}
 	return nil, 0
 }

@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -28,6 +27,7 @@ import (
 	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
@@ -44,8 +44,6 @@ type Shared struct {
 	holds  Holds // nil without
 
 	gangs       *gangs
-	native      *native.Gangs // nil if they are not guarded; set when the first profile starts
-	freed       *freedRoom
 	nominations *nominations
 	profiles    *profiles
 	server      *serve.Server
@@ -80,8 +78,6 @@ func NewShared(options ...Option) *Shared {
 		o(s)
 	}
 	s.gangs = newGangs(s.clock)
-	s.freed = &freedRoom{gangs: s.gangs}
-	s.gangs.roomLeft = s.freed.note
 	return s
 }
 
@@ -114,9 +110,9 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	runner := newFilterRunner(h)
 	p := &PermitGate{
-		handle: h, shared: s, gangs: s.gangs, native: s.native,
+		handle: h, shared: s, gangs: s.gangs,
 		victims: &victimSearch{
-			handle: h, gangs: s.gangs, native: s.native, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
+			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
 		proposer: &proposer{
@@ -126,19 +122,8 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	}
 	p.keeper = &keeper{
 		keeping: s.gangs.keeping, proposer: p.proposer, after: s.args.StarvationAfter.Duration,
-		whileKnown: func(gang gangID, f func()) {
-			if gang.native {
-				s.native.Change(gang.key, f)
-			} else {
-				s.gangs.update(gang.key, func(*gangEntry, time.Time) { f() })
-			}
-		},
-		event: func(ctx context.Context, gang gangID, reason, note string) {
-			if gang.native {
-				s.native.SendEvent(ctx, gang.key, reason, note)
-			} else {
-				s.server.SendEvent(ctx, gang.key, nil, reason, note)
-			}
+		event: func(ctx context.Context, id gangID, reason, note string) {
+			s.server.SendEvent(ctx, id, nil, reason, note)
 		},
 	}
 	return p
@@ -171,16 +156,17 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
 	f := &eventHandlers{
-		gangs: s.gangs, freed: s.freed, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
+		gangs: s.gangs, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.CheckNominations, gone: s.preemptor.Gone,
 		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, preempt.NewPodInfo(pod)) },
 	}
 	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
-		natives, synced, err := native.Watch(ctx, s.nativeConfig(), factory)
+		groups, synced, err := native.Watch(factory, f.groupSeen, f.groupGone)
 		if err != nil {
 			return err
 		}
-		s.native, s.freed.native, s.synced = natives, natives, synced
+		s.gangs.natives = &nativeObjects{groups, factory.Core().V1().Pods().Lister()}
+		s.synced = append(s.synced, synced)
 	}
 	synced, err := f.watch(factory)
 	if err != nil {
@@ -188,17 +174,20 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	}
 	s.synced = append(s.synced, synced...)
 	if s.source != nil {
-		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.actOnAll() })
+		groups, err := crd.Watch(ctx, s.source, informer.Latest(
+			func(group *v1alpha1.PodGroup) { f.groupSeen(podgroup.Read(group)) },
+			func(group *v1alpha1.PodGroup) { f.groupGone(podgroup.Read(group)) },
+		), func(bool) { s.gangs.actOnAll() })
 		if err != nil {
 			return fmt.Errorf("watching PodGroups: %w", err)
 		}
 		s.groups = groups
 	}
 	w := &worker{
-		executor: s.executor(), gangs: s.gangs, freed: s.freed, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
+		executor: s.executor(), gangs: s.gangs, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
 		report: s.server.Report,
 	}
-	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.act(ctx, key) })
+	go s.gangs.agenda.Run(ctx, 1, func(id gangID) { w.act(ctx, id) })
 	s.takeLead = sync.OnceFunc(func() { s.lead(ctx, h) })
 	go func() {
 		select {
@@ -210,13 +199,6 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
-func (s *Shared) nativeConfig() native.Config {
-	return native.Config{
-		Clock: s.clock, Gang: s.gangs.config, Executor: s.executor(),
-		Pause: lookPause, NeedsNoRoom: func(key types.NamespacedName) { s.gangs.keeping.stop(gangID{key, true}) },
-	}
-}
-
 func (s *Shared) executor() execute.Executor {
 	return execute.Executor{Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all, Rehearse: s.rehearser.Begin, Observe: observe}
 }
@@ -225,7 +207,7 @@ func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Lister()
 	config := preempt.Config{
 		Clock: s.clock, Client: h.ClientSet(), Handles: s.profiles.all, Plugin: Name,
-		Gangs: preemptionResults{s.gangs, s.freed}, Event: s.server.SendEvent,
+		Gangs: preemptionResults{s.gangs}, Event: s.server.SendEvent,
 		Exists: func(pod *v1.Pod) bool {
 			found, err := pods.Pods(pod.Namespace).Get(pod.Name)
 			return err == nil && found.UID == pod.UID
@@ -254,7 +236,6 @@ func (s *Shared) connectLocked(h fwk.Handle) error {
 func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.server.Lead(ctx, h)
 	s.rehearser.Lead(ctx, h.ClientSet())
-	s.native.Lead(ctx, h)
 	go s.preemptor.Run(ctx)
 	s.gangs.actOnAll() // what could not be done or said before
 }
@@ -293,9 +274,9 @@ func (s *Shared) missing() (gang.Reason, string) {
 // Idle reports whether the plugin's workers have nothing to do until an event comes or the clock moves.
 func (s *Shared) Idle() bool {
 	s.mu.Lock()
-	started, natives := s.server != nil, s.native
+	started := s.server != nil
 	s.mu.Unlock()
-	return s.gangs.agenda.Idle() && natives.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
+	return s.gangs.agenda.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
 }
 
 // New is the factory for a scheduler that does not use the pack: the plugins of all profiles of one scheduler
@@ -310,7 +291,6 @@ type PermitGate struct {
 	handle   fwk.Handle
 	shared   *Shared
 	gangs    *gangs
-	native   *native.Gangs // nil if they are not guarded
 	proposer *proposer
 	victims  *victimSearch
 	keeper   *keeper

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
@@ -21,19 +20,19 @@ import (
 // it is tried on all nodes next; otherwise the gang is rolled back if the quorum cannot be reached without it.
 // PostFilter keeps members from preempting while their gang lacks others too, so it must come before DefaultPreemption.
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	key, ok := podgroup.Of(pod)
+	id, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() { // Kubernetes 1.36 asks in these too
 		p.noteKeptOff(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	a := attemptOf(state)
 	if a != nil && a.refused {
-		return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+		return p.nominationOf(id, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
 	hinted := a != nil && len(a.hinted) > 0
 	mayPreempt, preempted, failed := false, false, gang.Rollback{}
-	p.gangs.change(key, func(e *gangEntry, now time.Time) {
+	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
 		e.plan.addCost(a, now)
 		round, packed, onPreempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.preempted
@@ -50,27 +49,27 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		}
 	})
 	p.nominateAgain(a)
-	if preempted && p.hasRoom(ctx, state, key, pod) {
+	if preempted && p.hasRoom(ctx, state, id, pod) {
 		// The filters refuse what a search took for room: it asks about one member's devices at a time.
-		p.gangs.update(key, func(e *gangEntry, now time.Time) { e.searchAfter = now.Add(searchAtMost) })
+		p.gangs.update(id, func(e *gangEntry, now time.Time) { e.searchAfter = now.Add(searchAtMost) })
 	}
 	if failed.Cause == gang.CauseUnschedulable {
-		p.preempt(ctx, state, key, pod, failed)
+		p.preempt(ctx, state, id, pod, failed)
 	}
 	if mayPreempt {
 		p.noteKeptOff(pod)
-		p.keepForReplacement(ctx, state, key, pod)
+		p.keepForReplacement(ctx, state, id, pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if hinted {
 		hintedMembers.WithLabelValues("refused").Inc()
 	}
-	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
+	return p.nominationOf(id, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": members do not preempt one by one")
 }
 
 // hasRoom reports whether a node has room for a member, as far as the proposal knows: otherwise another pod has taken it.
-func (p *PermitGate) hasRoom(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod) bool {
-	req, result := p.proposer.requestAfterFailure(ctx, state, key, pod)
+func (p *PermitGate) hasRoom(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod) bool {
+	req, result := p.proposer.requestAfterFailure(ctx, state, id, pod)
 	if result.view == nil || len(req.proposal.Classes) == 0 {
 		return false
 	}
@@ -91,34 +90,34 @@ func (p *PermitGate) noteKeptOff(pod *v1.Pod) {
 }
 
 // keepForReplacement lets a running gang keep nodes whose quorum lacks only this member, which fits nowhere.
-func (p *PermitGate) keepForReplacement(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod) {
+func (p *PermitGate) keepForReplacement(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod) {
 	lacksOne := false
-	p.gangs.read(key, func(e *gangEntry) { lacksOne = e.awaitsReplacement() })
+	p.gangs.read(id, func(e *gangEntry) { lacksOne = e.awaitsReplacement() })
 	if !lacksOne {
 		return
 	}
-	req, result := p.proposer.requestAfterFailure(ctx, state, key, pod)
+	req, result := p.proposer.requestAfterFailure(ctx, state, id, pod)
 	result.refusal.Cause = gang.CauseNoRoom
 	p.keeper.keepForStarving(ctx, req, result, true)
 }
 
 // nominationOf returns the nomination of a member that found no node: to the node that is kept for it, or else to none,
 // because its present one belongs to an earlier attempt.
-func (p *PermitGate) nominationOf(key types.NamespacedName, pod *v1.Pod) *fwk.PostFilterResult {
+func (p *PermitGate) nominationOf(id gangID, pod *v1.Pod) *fwk.PostFilterResult {
 	node := ""
-	p.gangs.read(key, func(e *gangEntry) { node = e.keptNode(pod.UID) })
+	p.gangs.read(id, func(e *gangEntry) { node = e.keptNode(pod.UID) })
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}}
 }
 
 // preempt looks for victims for a gang that was rolled back because this member fits nowhere.
-func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, failed gang.Rollback) {
-	req, result := p.proposer.requestAfterFailure(ctx, state, key, pod)
+func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod, failed gang.Rollback) {
+	req, result := p.proposer.requestAfterFailure(ctx, state, id, pod)
 	if result.view == nil {
 		return
 	}
 	result.refusal = failed
 	if victims, found := p.victims.find(ctx, state, req, result); found {
-		p.victims.begin(ctx, key, &victims)
+		p.victims.begin(ctx, id, &victims)
 	}
 }
 

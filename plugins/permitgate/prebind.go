@@ -13,8 +13,10 @@ import (
 
 // PreBindPreFlight returns Skip for pods that are not members.
 func (p *PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	id, ok := gangOf(pod)
-	if !ok || state.IsPodGroupSchedulingCycle() || id.native && !p.native.Guards(pod) {
+	if state.IsPodGroupSchedulingCycle() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if _, ok := p.step(pod, false, func(*gang.Gang, *barrier.Barrier, time.Time) {}); !ok {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -30,7 +32,7 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 	if !ok {
 		return nil
 	}
-	return barrier.Wait(ctx, id.key, answer, func() {
+	return barrier.Wait(ctx, id.NamespacedName, answer, func() {
 		p.step(pod, false, func(_ *gang.Gang, b *barrier.Barrier, _ time.Time) { b.Leave(pod.UID) })
 	})
 }

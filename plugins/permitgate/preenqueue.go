@@ -8,26 +8,31 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // PreEnqueue keeps a member out of the queue until its PodGroup and minMember live members exist, and it is the gang's
 // scout or part of its round. It runs under the scheduling queue's lock and looks only at memory.
 func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	id, ok := gangOf(pod)
+	id, ok := podgroup.IDOf(pod)
 	if !ok || pod.Spec.NodeName != "" {
 		return nil
 	}
-	if id.native {
-		reason, detail := p.native.PreEnqueue(pod)
+	if id.Native {
+		reason, detail := gang.ReasonNone, ""
+		p.gangs.step(pod, func(e *gangEntry, now time.Time) {
+			p.gangs.endCycleLocked(e, now)
+			reason, detail, _ = e.gang.Enqueue(pod.UID, now)
+		})
 		return p.refusal(id, reason, detail)
 	}
-	key, reason, detail := id.key, gang.ReasonNotFound, ""
-	p.gangs.update(key, func(e *gangEntry, now time.Time) {
+	reason, detail := gang.ReasonNotFound, ""
+	p.gangs.update(id, func(e *gangEntry, now time.Time) {
 		var failed bool
 		reason, detail, failed = e.gang.Enqueue(pod.UID, now)
 		if failed {
 			e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
-			p.gangs.agenda.Add(key)
+			p.gangs.agenda.Add(id)
 			return
 		}
 		if last := e.gang.LastRollback(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
@@ -37,7 +42,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			p.gangs.wakeLocked(e, false, now)
 		} else if reason == gang.ReasonBackoff && last.Cause == gang.CauseCycleFailed && last.Member == pod.UID {
 			e.gang.Changed(now)
-			p.gangs.agenda.Add(key)
+			p.gangs.agenda.Add(id)
 		}
 	})
 	return p.refusal(id, reason, detail)
@@ -48,8 +53,8 @@ func (p *PermitGate) refusal(id gangID, reason gang.Reason, detail string) *fwk.
 	if reason == gang.ReasonNone {
 		return nil
 	}
-	if reason == gang.ReasonNotFound && !id.native {
+	if reason == gang.ReasonNotFound && !id.Native {
 		_, detail = p.gangs.missing()
 	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.key.String()+": "+detail)
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": "+detail)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -60,7 +59,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	if p.proposer.runner.hypothetical {
 		return nil, fwk.NewStatus(fwk.Skip) // a hypothetical question, see filterRunner
 	}
-	key, ok := podgroup.Of(pod)
+	id, ok := podgroup.Of(pod)
 	p.startCycle(ctx)
 	if state.IsPodGroupSchedulingCycle() {
 		return p.preFilterNative(ctx, state, pod, nodes)
@@ -69,7 +68,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 		return nil, p.skipFilter(pod)
 	}
 	began := p.gangs.clock.Now()
-	a, status := p.beginAttempt(ctx, state, key, pod, nodes)
+	a, status := p.beginAttempt(ctx, state, id, pod, nodes)
 	a.began = began
 	state.Write(attemptKey, a)
 	if status != nil {
@@ -123,15 +122,15 @@ func (p *PermitGate) nominateAgain(a *attempt) {
 
 // beginAttempt returns what a member is tried on, or why it is refused. If it is the scout, it proposes for all members
 // first, and then enters once more, as one of the round that has begun.
-func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
-	scout, a, status := p.enterCycle(key, pod)
+func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
+	scout, a, status := p.enterCycle(id, pod)
 	if scout {
-		status = p.propose(ctx, state, key, pod, nodes)
+		status = p.propose(ctx, state, id, pod, nodes)
 		if status == nil {
-			scout, a, status = p.enterCycle(key, pod)
+			scout, a, status = p.enterCycle(id, pod)
 		}
 		if status == nil && scout {
-			status = p.refusal(gangID{key: key}, gang.ReasonQueued, "has changed while its proposal was made")
+			status = p.refusal(id, gang.ReasonQueued, "has changed while its proposal was made")
 		}
 	}
 	if status != nil {
@@ -142,15 +141,15 @@ func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key
 
 // enterCycle records that a member is in its cycle, and returns what it is tried on, or why it is refused. Neither if
 // it is the scout.
-func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (scout bool, a *attempt, refused *fwk.Status) {
+func (p *PermitGate) enterCycle(id gangID, pod *v1.Pod) (scout bool, a *attempt, refused *fwk.Status) {
 	reason, detail := gang.ReasonNotFound, ""
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.update(key, func(e *gangEntry, now time.Time) {
+	p.gangs.update(id, func(e *gangEntry, now time.Time) {
 		scout, reason, detail = e.gang.Enter(pod.UID, now)
 		if scout || reason != gang.ReasonNone {
 			return
 		}
-		if e.gang.RoundNumber() == 0 && (e.confined.key != e.settings.topology.Key || !e.gang.AnyPlaced()) {
+		if e.gang.RoundNumber() == 0 && (e.confined.key != e.topology().Key || !e.gang.AnyPlaced()) {
 			e.confined = domain{} // no member is there any more, or the PodGroup names another label
 		}
 		if e.needsDomain() {
@@ -159,20 +158,20 @@ func (p *PermitGate) enterCycle(key types.NamespacedName, pod *v1.Pod) (scout bo
 		a = &attempt{confined: e.domainOfMembers(), hinted: e.plan.nodesFor(pod.UID)}
 		a.lifted = e.siblingsOn(a.hinted, pod.UID)
 	})
-	return scout, a, p.refusal(gangID{key: key}, reason, detail)
+	return scout, a, p.refusal(id, reason, detail)
 }
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
-func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	began, freed, changes := p.gangs.clock.Now(), p.shared.freed.count.Load(), 0
-	p.gangs.read(key, func(e *gangEntry) { changes = e.gang.Changes() })
-	req, result := p.proposer.propose(ctx, state, key, pod, nodes)
+func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	began, freed, changes := p.gangs.clock.Now(), p.gangs.freed.count.Load(), 0
+	p.gangs.read(id, func(e *gangEntry) { changes = e.gang.Changes() })
+	req, result := p.proposer.propose(ctx, state, id, pod, nodes)
 	switch {
 	case result.refusal.Cause != "":
 	case result.proposal.Verdict == proposal.Exhausted:
-		result.refusal = p.exhausted(key, req)
+		result.refusal = p.exhausted(id, req)
 	default:
-		p.gather(key, req, result)
+		p.gather(id, req, result)
 	}
 	if result.refusal.Cause == "" {
 		return nil
@@ -185,13 +184,13 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 		}
 	}
 	took := p.gangs.clock.Since(began)
-	p.gangs.change(key, func(e *gangEntry, now time.Time) {
+	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		if result.proposal.Verdict == proposal.Exhausted {
 			e.tried = nil // the next time it starts over
 		}
 		result.refusal.Member = pod.UID
 		e.gang.Refuse(result.refusal, lookPause(took, len(p.gangs.lackRoom)+1), now)
-		if p.shared.freed.count.Load() != freed { // perhaps too late for this look
+		if p.gangs.freed.count.Load() != freed { // perhaps too late for this look
 			p.gangs.wakeLocked(e, true, now)
 		}
 		if e.gang.Changes() != changes { // a member that has come since is not in the plan
@@ -199,16 +198,16 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 		}
 	})
 	if preempts {
-		p.victims.begin(ctx, key, &victims)
+		p.victims.begin(ctx, id, &victims)
 	}
-	return p.refusal(gangID{key: key}, gang.ReasonBackoff, result.refusal.ConditionMessage())
+	return p.refusal(id, gang.ReasonBackoff, result.refusal.ConditionMessage())
 }
 
 // gather begins the gang's round, if it may.
-func (p *PermitGate) gather(key types.NamespacedName, req *gangRequest, result *proposalResult) {
+func (p *PermitGate) gather(id gangID, req *gangRequest, result *proposalResult) {
 	round := req.roundOf(result)
 	var astray []*v1.Pod
-	p.gangs.change(key, func(e *gangEntry, now time.Time) {
+	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		e.defers = !result.planned() && p.gangs.defersLocked(e)
 		if e.defers {
 			result.refusal = gang.Rollback{
@@ -232,8 +231,8 @@ func (p *PermitGate) gather(key types.NamespacedName, req *gangRequest, result *
 }
 
 // exhausted returns the refusal of a gang after every domain that could hold it has been tried.
-func (p *PermitGate) exhausted(key types.NamespacedName, req *gangRequest) (r gang.Rollback) {
-	p.gangs.read(key, func(e *gangEntry) {
+func (p *PermitGate) exhausted(id gangID, req *gangRequest) (r gang.Rollback) {
+	p.gangs.read(id, func(e *gangEntry) {
 		r = e.gang.LastRollback()
 		r.Rejected, r.Backoff, r.Cause = 0, 0, gang.CauseUnschedulable
 		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it; in the last one: %s", len(e.tried), req.proposal.Topology.Key, r.Detail)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -40,9 +39,9 @@ type proposalResult struct {
 func (r *proposalResult) planned() bool { return r.proposal.Verdict == proposal.Proposed }
 
 // propose makes the proposal for a gang whose scout is in its cycle.
-func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, scout *v1.Pod, nodes []fwk.NodeInfo) (*gangRequest, *proposalResult) {
+func (p *proposer) propose(ctx context.Context, state fwk.CycleState, id gangID, scout *v1.Pod, nodes []fwk.NodeInfo) (*gangRequest, *proposalResult) {
 	began := p.gangs.clock.Now()
-	req := p.requestOf(key, scout)
+	req := p.requestOf(id, scout)
 	result := p.refuseSharedClaims(req)
 	if result == nil {
 		result = p.makeProposal(ctx, state, req, nodes)
@@ -58,7 +57,7 @@ func (p *proposer) observe(ctx context.Context, req *gangRequest, result *propos
 	}[result.proposal.Verdict]
 	took := p.gangs.clock.Since(began)
 	proposalDuration.WithLabelValues(verdict).Observe(took.Seconds())
-	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", req.key, "result", verdict, "detail", result.refusal.Detail,
+	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", req.gangID, "native", req.Native, "result", verdict, "detail", result.refusal.Detail,
 		"members", len(result.proposal.Slots), "domain", result.proposal.Domain, "nodes", result.proposal.Nodes, "took", took)
 }
 
@@ -72,8 +71,8 @@ func (p *proposer) refuseSharedClaims(req *gangRequest) *proposalResult {
 }
 
 // requestAfterFailure returns what a gang asks for, and the nodes of the cycle, after a member has failed.
-func (p *proposer) requestAfterFailure(ctx context.Context, state fwk.CycleState, key types.NamespacedName, failed *v1.Pod) (*gangRequest, *proposalResult) {
-	req := p.requestOf(key, failed)
+func (p *proposer) requestAfterFailure(ctx context.Context, state fwk.CycleState, id gangID, failed *v1.Pod) (*gangRequest, *proposalResult) {
+	req := p.requestOf(id, failed)
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil || len(nodes) == 0 {
 		return req, &proposalResult{}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -55,58 +53,58 @@ func searchPause(took time.Duration, failed int) time.Duration {
 // worker uses it.
 type gangQueue struct {
 	lines map[int32]*line // by priority
-	ranks map[types.NamespacedName]podgroup.Rank
+	ranks map[gangID]podgroup.Rank
 }
 
 // line has the gangs of one priority.
 type line struct {
-	ready    []podgroup.Rank                    // those that wait, in order
-	admitted map[types.NamespacedName]time.Time // the others, with the time
+	ready    []podgroup.Rank      // those that wait, in order
+	admitted map[gangID]time.Time // the others, with the time
 }
 
 func newGangQueue() *gangQueue {
-	return &gangQueue{lines: map[int32]*line{}, ranks: map[types.NamespacedName]podgroup.Rank{}}
+	return &gangQueue{lines: map[int32]*line{}, ranks: map[gangID]podgroup.Rank{}}
 }
 
 // update records a gang that is ready. admitted is true if it still is: since it was admitted it may have been refused,
 // and have become ready again by a change.
 func (q *gangQueue) update(rank podgroup.Rank, admitted bool) {
-	if known, ok := q.ranks[rank.Key]; ok {
-		_, admittedBefore := q.lines[known.Priority].admitted[rank.Key]
+	if known, ok := q.ranks[rank.ID]; ok {
+		_, admittedBefore := q.lines[known.Priority].admitted[rank.ID]
 		if admittedBefore && admitted || !admittedBefore && known == rank {
 			return
 		}
-		q.remove(rank.Key)
+		q.remove(rank.ID)
 	}
 	l := q.lines[rank.Priority]
 	if l == nil {
-		l = &line{admitted: map[types.NamespacedName]time.Time{}}
+		l = &line{admitted: map[gangID]time.Time{}}
 		q.lines[rank.Priority] = l
 	}
-	q.ranks[rank.Key] = rank
+	q.ranks[rank.ID] = rank
 	at, _ := slices.BinarySearchFunc(l.ready, rank, podgroup.Rank.Compare)
 	l.ready = slices.Insert(l.ready, at, rank)
 }
 
 // remove drops a gang that is not ready any more.
-func (q *gangQueue) remove(key types.NamespacedName) {
-	rank, ok := q.ranks[key]
+func (q *gangQueue) remove(id gangID) {
+	rank, ok := q.ranks[id]
 	if !ok {
 		return
 	}
-	delete(q.ranks, key)
+	delete(q.ranks, id)
 	l := q.lines[rank.Priority]
 	if at, found := slices.BinarySearchFunc(l.ready, rank, podgroup.Rank.Compare); found {
 		l.ready = slices.Delete(l.ready, at, at+1)
 	}
-	delete(l.admitted, key)
+	delete(l.admitted, id)
 	if len(l.ready)+len(l.admitted) == 0 {
 		delete(q.lines, rank.Priority)
 	}
 }
 
 // next returns the gangs to be admitted now, and when to ask again; zero means not by time.
-func (q *gangQueue) next(now time.Time) (keys []types.NamespacedName, again time.Time) {
+func (q *gangQueue) next(now time.Time) (ids []gangID, again time.Time) {
 	wait := func(at time.Time) {
 		if again.IsZero() || at.Before(again) {
 			again = at
@@ -123,11 +121,11 @@ func (q *gangQueue) next(now time.Time) (keys []types.NamespacedName, again time
 		if busy || len(l.ready) == 0 {
 			continue
 		}
-		first := l.ready[0].Key
+		first := l.ready[0].ID
 		l.ready = slices.Delete(l.ready, 0, 1)
 		l.admitted[first] = now
-		keys = append(keys, first)
+		ids = append(ids, first)
 		wait(now.Add(admitLimit))
 	}
-	return keys, again
+	return ids, again
 }

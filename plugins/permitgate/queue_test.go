@@ -11,14 +11,17 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
+func gangNamed(name string) gangID {
+	return gangID{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+}
+
 // TestGangsTakeTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the
 // others for a moment only.
 func TestGangsTakeTurns(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	key := func(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 	of := func(name string, priority int32, age int) podgroup.Rank {
-		return podgroup.Rank{Priority: priority, Created: after(-age), Key: key(name)}
+		return podgroup.Rank{Priority: priority, Created: after(-age), ID: gangNamed(name)}
 	}
 	queue := newGangQueue()
 	queue.update(of("young", 0, 1), false)
@@ -39,12 +42,12 @@ func TestGangsTakeTurns(t *testing.T) {
 	next(1)
 	queue.update(of("old", 0, 100), true) // it is still queued
 	next(2)
-	queue.remove(key("old")) // it was proposed
+	queue.remove(gangNamed("old")) // it was proposed
 	next(3, "young")
 	queue.update(of("young", 0, 1), false) // it was refused, and changed at once
 	next(4, "young")
-	queue.remove(key("young"))
-	queue.remove(key("urgent"))
+	queue.remove(gangNamed("young"))
+	queue.remove(gangNamed("urgent"))
 
 	// A scout that does not come.
 	queue.update(of("stuck", 0, 100), false)
@@ -52,8 +55,8 @@ func TestGangsTakeTurns(t *testing.T) {
 	next(10, "stuck")
 	next(259)
 	next(260, "young")
-	queue.remove(key("stuck"))
-	queue.remove(key("young"))
+	queue.remove(gangNamed("stuck"))
+	queue.remove(gangNamed("young"))
 	require.Empty(t, queue.ranks)
 	require.Empty(t, queue.lines)
 }
@@ -85,35 +88,35 @@ func TestPauses(t *testing.T) {
 func TestRoomIsNoticedTwice(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	clock := clocktesting.NewFakeClock(start)
-	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
-	r := &freedRoom{gangs: newGangs(clock)}
-	room, _, again := r.take(start)
+	a, b := gangNamed("a"), gangNamed("b")
+	r := newGangs(clock).freed
+	room, _, _, again := r.take(start)
 	require.True(t, room.empty())
 	require.Zero(t, again)
 
 	r.note(a)
-	room, _, again = r.take(start)
+	room, _, _, again = r.take(start)
 	require.False(t, room.concerns(a))
 	require.True(t, room.concerns(b))
 	require.Equal(t, start.Add(freedAgain), again)
 
-	r.note(clusterKey)
+	r.note(noGang)
 	r.notePreemptors()
 	half := start.Add(freedAgain / 2)
-	room, preemptors, again := r.take(half)
+	room, _, preemptors, again := r.take(half)
 	require.True(t, room.concerns(a))
 	require.False(t, preemptors)
 	require.Equal(t, start.Add(freedAgain), again, "a stream of events does not put it off")
 
-	room, preemptors, again = r.take(again)
+	room, _, preemptors, again = r.take(again)
 	require.False(t, room.concerns(a), "what came later is not old enough")
 	require.True(t, room.concerns(b))
 	require.False(t, preemptors)
 	require.Equal(t, start.Add(2*freedAgain), again)
-	room, preemptors, again = r.take(again)
+	room, _, preemptors, again = r.take(again)
 	require.True(t, room.concerns(a))
 	require.True(t, preemptors)
 	require.Zero(t, again)
-	room, _, _ = r.take(start.Add(time.Second))
+	room, _, _, _ = r.take(start.Add(time.Second))
 	require.True(t, room.empty())
 }

@@ -14,7 +14,7 @@ import (
 
 // Reserve records where a member goes, so that another of its gang may have the node that was planned for it.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	key, ok := podgroup.Of(pod)
+	id, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	p.nominateAgain(a)
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.update(key, func(e *gangEntry, now time.Time) {
+	p.gangs.update(id, func(e *gangEntry, now time.Time) {
 		e.plan.recordPlaced(pod.UID, nodeName)
 		e.plan.addCost(a, now)
 		if e.needsDomain() {
@@ -41,7 +41,6 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 		return
 	}
 	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound
-	p.step(pod, true, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) { g.Unreserved(pod.UID, now) })
-	key, _ := podgroup.Of(pod)
-	p.shared.freed.note(key)
+	id, _ := p.step(pod, true, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) { g.Unreserved(pod.UID, now) })
+	p.gangs.freed.note(id)
 }

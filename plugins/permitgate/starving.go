@@ -37,8 +37,6 @@ type keeper struct {
 	proposer *proposer
 	after    time.Duration // how long a gang is refused before
 	start    int           // the node at which the next choice begins
-	// whileKnown runs a function on the lock of a gang, and has the gang keep no nodes if it does not lack its quorum then.
-	whileKnown func(gang gangID, f func())
 	// event sends an event about a PodGroup.
 	event func(ctx context.Context, gang gangID, reason, note string)
 }
@@ -73,7 +71,7 @@ func (k *keeper) keepForStarving(ctx context.Context, req *gangRequest, result *
 	default:
 		claim.since, claim.until, claim.fit = before.since, before.until, before.fit
 	}
-	k.whileKnown(req.gangID, func() { k.keeping.keep(claim) })
+	k.proposer.gangs.update(req.gangID, func(*gangEntry, time.Time) { k.keeping.keep(claim) }) // unless it lacks its quorum no more
 	if before == nil {
 		since := "has been refused for " + k.after.String()
 		if req.running {

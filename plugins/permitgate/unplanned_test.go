@@ -21,9 +21,8 @@ func TestGangsWithoutAPlanGoByPriority(t *testing.T) {
 	g := newGangs(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
 	g.config = gang.Config{Timeout: time.Minute, InitialBackoff: time.Second, MaxBackoff: time.Second, Jitter: func() float64 { return 0 }}
 	p := &PermitGate{gangs: g}
-	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
 	for name, priority := range map[string]int32{"low": 0, "another": 0, "high": 1000} {
-		g.change(key(name), func(e *gangEntry, now time.Time) {
+		g.change(gangNamed(name), func(e *gangEntry, now time.Time) {
 			e.gang.SetGroup(gang.Spec{MinMember: 2}, now)
 			for i := range 2 {
 				pod := build.Pod(fmt.Sprintf("%s-%d", name, i), "1", build.Namespace("default"))
@@ -35,15 +34,15 @@ func TestGangsWithoutAPlanGoByPriority(t *testing.T) {
 	}
 	gather := func(name string) gang.Cause {
 		result := &proposalResult{proposal: proposal.Result{Verdict: proposal.Unproven}}
-		req := &gangRequest{gangID: gangID{key: key(name)}, minMember: 2, pods: map[types.UID]*v1.Pod{}}
-		g.read(key(name), func(e *gangEntry) {
+		req := &gangRequest{gangID: gangNamed(name), minMember: 2, pods: map[types.UID]*v1.Pod{}}
+		g.read(gangNamed(name), func(e *gangEntry) {
 			c := proposal.Class{}
 			for uid, m := range e.pods {
 				c.Pod, c.Members = m.pod, append(c.Members, uid)
 			}
 			req.proposal.Classes = []proposal.Class{c}
 		})
-		p.gather(key(name), req, result)
+		p.gather(gangNamed(name), req, result)
 		return result.refusal.Cause
 	}
 	require.Empty(t, gather("low"))
@@ -54,7 +53,7 @@ func TestGangsWithoutAPlanGoByPriority(t *testing.T) {
 
 // TestMembersAlike: only what members without a node ask for counts.
 func TestMembersAlike(t *testing.T) {
-	e := &gangEntry{pods: map[types.UID]*member{}, priorities: map[int32]int{}, foreign: map[string]int{}}
+	e := &gangEntry{pods: map[types.UID]*member{}, priorities: map[int32]int{}}
 	add := func(name, signature, node string) {
 		pod := build.Pod(name, "1", build.Namespace("default"))
 		pod.Spec.NodeName = node

@@ -16,7 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/preempt"
 )
 
@@ -24,12 +24,11 @@ import (
 type victimSearch struct {
 	handle    fwk.Handle
 	gangs     *gangs
-	native    *native.Gangs // nil without native gangs
 	runner    *filterRunner
 	preemptor *preempt.Preemptor
 	budgets   policylisters.PodDisruptionBudgetLister
 	enabled   bool
-	delay     time.Duration // how long a gang waits before it preempts, unless its PodGroup says otherwise
+	delay     time.Duration // how long a gang waits before it preempts: until then an autoscaler may bring room
 	start     int           // where the next search begins
 }
 
@@ -40,14 +39,14 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 	may := v.enabled && !req.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable)
 	began, allowed, failed := time.Time{}, false, 0
 	cleared := req.victimsGone(v.handle.SnapshotSharedLister().NodeInfos())
-	v.gangs.update(req.key, func(e *gangEntry, now time.Time) {
+	v.gangs.update(req.gangID, func(e *gangEntry, now time.Time) {
 		if e.preempting != nil && e.preempting.cleared && cleared {
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
 			e.endPreemption()
 			req.victims = nil
 		}
 		failed = e.failedSearches
-		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.preemptsFrom(v.delay))
+		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.gang.ReadySince().Add(v.delay))
 	})
 	if !allowed {
 		return preempt.Result{}, false
@@ -67,7 +66,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		v.start = (v.start + r.Looked) % n
 	}
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
-	v.gangs.update(req.key, func(e *gangEntry, now time.Time) {
+	v.gangs.update(req.gangID, func(e *gangEntry, now time.Time) {
 		e.searchAfter = time.Time{}
 		if found {
 			e.beginPreemption(&r)
@@ -80,20 +79,12 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 	return r, found
 }
 
-// preemptsFrom returns when a gang may preempt: until then an autoscaler may bring room.
-func (e *gangEntry) preemptsFrom(delay time.Duration) time.Time {
-	if own := e.settings.preemptionDelay; own != nil {
-		delay = *own
-	}
-	return e.gang.ReadySince().Add(delay)
-}
-
 // begin starts the evictions, unless the gang no longer needs them.
-func (v *victimSearch) begin(ctx context.Context, key types.NamespacedName, r *preempt.Result) {
-	v.preemptor.Begin(ctx, key, r)
+func (v *victimSearch) begin(ctx context.Context, id gangID, r *preempt.Result) {
+	v.preemptor.Begin(ctx, id, r)
 	var kept []nomination
 	preempts := false
-	v.gangs.read(key, func(e *gangEntry) {
+	v.gangs.read(id, func(e *gangEntry) {
 		preempts = e.preempting != nil
 		if preempts {
 			for uid, node := range e.preempting.nodes {
@@ -104,7 +95,7 @@ func (v *victimSearch) begin(ctx context.Context, key types.NamespacedName, r *p
 		}
 	})
 	if !preempts {
-		v.preemptor.Abandon(key)
+		v.preemptor.Abandon(id)
 	}
 	nominate(klog.FromContext(ctx), v.handle, kept) // until the API shows it
 }
@@ -141,7 +132,7 @@ func comesBack(pod *v1.Pod) bool {
 func (v *victimSearch) gangOf() func(pod *v1.Pod) *preempt.Gang {
 	known := map[gangID]*preempt.Gang{}
 	return func(pod *v1.Pod) *preempt.Gang {
-		id, member := gangOf(pod)
+		id, member := podgroup.IDOf(pod)
 		if !member {
 			return nil
 		}
@@ -157,18 +148,7 @@ func (v *victimSearch) gangOf() func(pod *v1.Pod) *preempt.Gang {
 // gang returns a gang of which pods may be victims, nil if it keeps no members.
 func (v *victimSearch) gang(id gangID) *preempt.Gang {
 	g := &preempt.Gang{}
-	if id.native {
-		g.MinMember, g.Bound = v.native.Keeps(id.key)
-	} else {
-		v.gangs.read(id.key, func(e *gangEntry) {
-			g.MinMember = e.gang.MinMember() - e.gang.Succeeded() // what is left of the quorum goes only as a whole
-			for uid, m := range e.pods {
-				if e.gang.Committed(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
-					g.Bound = append(g.Bound, m.pod)
-				}
-			}
-		})
-	}
+	v.gangs.read(id, func(e *gangEntry) { g.MinMember, g.Bound = e.keeps() })
 	if g.MinMember <= 0 {
 		return nil
 	}
@@ -191,24 +171,23 @@ func (e *gangEntry) beginPreemption(r *preempt.Result) {
 // preemptionResults receives the results of preemptions. It implements preempt.Gangs.
 type preemptionResults struct {
 	gangs *gangs
-	freed *freedRoom
 }
 
 var _ preempt.Gangs = preemptionResults{}
 
 // Cleared implements preempt.Gangs.
-func (p preemptionResults) Cleared(key types.NamespacedName) {
-	p.gangs.change(key, func(e *gangEntry, _ time.Time) {
+func (p preemptionResults) Cleared(id gangID) {
+	p.gangs.change(id, func(e *gangEntry, _ time.Time) {
 		if e.preempting != nil {
 			e.preempting.cleared = true
 		}
 	})
-	p.freed.note(clusterKey)
+	p.gangs.freed.note(noGang)
 }
 
 // GivenUp implements preempt.Gangs.
-func (p preemptionResults) GivenUp(key types.NamespacedName, again bool) {
-	p.gangs.change(key, func(e *gangEntry, now time.Time) {
+func (p preemptionResults) GivenUp(id gangID, again bool) {
+	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		e.endPreemption()
 		if again {
 			e.gang.RoomFreed(false, now)

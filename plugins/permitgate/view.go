@@ -107,7 +107,7 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 	g.mu.Lock()
 	for e := range g.planning {
 		add := func(uid types.UID, node string) {
-			if m := e.pods[uid]; m != nil && (e.key != req.key || req.native) {
+			if m := e.pods[uid]; m != nil && e.id != req.gangID {
 				known[uid] = true
 				promised[node] = append(promised[node], m.promise())
 			}

@@ -20,7 +20,6 @@ import (
 type worker struct {
 	executor    execute.Executor
 	gangs       *gangs
-	freed       *freedRoom
 	nominations *nominations
 	queue       *gangQueue
 	profiles    *profiles
@@ -38,11 +37,11 @@ type gangWork struct {
 }
 
 // act does what is to be done now: for one gang, or for all together.
-func (w *worker) act(ctx context.Context, key types.NamespacedName) {
-	if key == clusterKey {
+func (w *worker) act(ctx context.Context, id gangID) {
+	if id == noGang {
 		w.actOnCluster(klog.FromContext(ctx))
 	} else {
-		w.actOnGang(ctx, key)
+		w.actOnGang(ctx, id)
 	}
 	w.admitNext()
 }
@@ -54,11 +53,11 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 	if ended {
 		logger.V(4).Info("Nodes are not kept any more", "pods", len(refused))
 		w.profiles.any().Activate(logger, refused)
-		w.freed.note(clusterKey)
+		w.gangs.freed.note(noGang)
 	}
-	w.gangs.actAt(clusterKey, again)
-	preemptors, again := w.freed.wake(now)
-	w.gangs.actAt(clusterKey, again)
+	w.gangs.actAt(noGang, again)
+	preemptors, again := w.gangs.freed.wake(now)
+	w.gangs.actAt(noGang, again)
 	if preemptors {
 		nominated := w.nominations.all()
 		maps.DeleteFunc(nominated, func(_ string, pod *v1.Pod) bool { return !w.gangs.preemptsAlone(pod) })
@@ -67,21 +66,21 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 }
 
 // actOnGang carries out what a gang has decided.
-func (w *worker) actOnGang(ctx context.Context, key types.NamespacedName) {
-	logger := klog.FromContext(ctx).WithValues("podGroup", key)
-	work, ok := w.take(key)
+func (w *worker) actOnGang(ctx context.Context, id gangID) {
+	logger := klog.FromContext(ctx).WithValues("podGroup", id, "native", id.Native)
+	work, ok := w.take(id)
 	if !ok {
-		w.queue.remove(key)
-		w.report(ctx, serve.Report{Key: key, Gone: true})
+		w.queue.remove(id)
+		w.report(ctx, serve.Report{ID: id, Gone: true})
 		return
 	}
 	for _, pod := range work.unnominated {
 		w.profiles.any().DeleteNominatedPodIfExists(pod)
 	}
-	w.executor.Do(logger, key, &work.Work, func(ready []types.UID) (released []types.UID) {
-		w.gangs.update(key, func(e *gangEntry, now time.Time) { released = e.gang.Release(ready, now) })
+	w.executor.Do(logger, id, &work.Work, func(ready []types.UID) (released []types.UID) {
+		w.gangs.update(id, func(e *gangEntry, now time.Time) { released = e.gang.Release(ready, now) })
 		if len(released) > 0 {
-			w.gangs.agenda.Add(key)
+			w.gangs.agenda.Add(id)
 		}
 		return released
 	})
@@ -99,19 +98,29 @@ func observe(actions *gang.Actions) {
 }
 
 // take asks a gang what is to be done, and gathers what that needs.
-func (w *worker) take(key types.NamespacedName) (work gangWork, ok bool) {
+func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
-	e, ok := w.gangs.byKey[key]
+	e, ok := w.gangs.byID[id]
 	if !ok {
 		return work, false
 	}
 	now := w.gangs.clock.Now()
+	w.gangs.settleCycleLocked(e, now)
 	actions := e.gang.Act(now)
 	w.gangs.afterChangeLocked(e)
 	work.Work = execute.NewWork(e.gang, actions, e.podOf)
 	slices.SortFunc(work.Activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
-	work.report = serve.Report{Key: key, Actions: actions}
+	if pod := w.gangs.takeWokenLocked(e, now); pod != nil {
+		work.Activate = append(work.Activate, pod)
+	}
+	work.report = serve.Report{ID: id, Actions: actions}
+	if e.group != nil && w.leads() {
+		if e.group.Basic {
+			work.report.Labelled = e.labelled
+		}
+		e.labelled = nil
+	}
 	if r := actions.Rollback; r != nil {
 		work.report.Member = e.podOf(r.Member)
 	}
@@ -125,31 +134,39 @@ func (w *worker) take(key types.NamespacedName) (work gangWork, ok bool) {
 	}
 	e.unnominated = nil
 	if w.gangs.forgetLocked(e) {
-		w.queue.remove(key)
+		w.queue.remove(id)
 		work.report.Gone = true
 		return work, true
 	}
 	if e.gang.Ready() {
 		w.queue.update(e.rank(), e.gang.Admitted())
 	} else {
-		w.queue.remove(key)
+		w.queue.remove(id)
 	}
-	w.gangs.actAt(key, actions.Next)
+	w.gangs.actAt(id, actions.Next)
 	return work, true
+}
+
+// leads reports whether this process leads.
+func (w *worker) leads() bool {
+	select {
+	case <-w.leading:
+		return true
+	default:
+		return false
+	}
 }
 
 // admitNext lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for
 // them.
 func (w *worker) admitNext() {
-	select {
-	case <-w.leading:
-	default:
+	if !w.leads() {
 		return
 	}
 	now := w.gangs.clock.Now()
-	keys, again := w.queue.next(now)
-	for _, key := range keys {
-		w.gangs.change(key, func(e *gangEntry, now time.Time) { e.gang.Admit(now) })
+	ids, again := w.queue.next(now)
+	for _, id := range ids {
+		w.gangs.change(id, func(e *gangEntry, now time.Time) { e.gang.Admit(now) })
 	}
-	w.gangs.actAt(clusterKey, again)
+	w.gangs.actAt(noGang, again)
 }

@@ -19,8 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // budget creates a PodDisruptionBudget for the pods of an app that allows so many disruptions.
@@ -156,38 +154,21 @@ func TestVictimWhoseStatusConflicts(t *testing.T) {
 	})
 }
 
-// TestPreemptionDelay: a gang gives an autoscaler its time before it preempts, by the profile's setting or by the PodGroup's own.
+// TestPreemptionDelay: a gang gives an autoscaler its time before it preempts.
 func TestPreemptionDelay(t *testing.T) {
-	for name, tt := range map[string]struct {
-		args, annotation string
-		delayed          bool
-	}{
-		"of the profile":                 {`"preemptionDelay": "10m"`, "", true},
-		"of the PodGroup":                {`"preemptionDelay": "0s"`, "10m", true},
-		"the PodGroup has none":          {`"preemptionDelay": "10m"`, "0s", false},
-		"the PodGroup's is not readable": {`"preemptionDelay": "0s"`, "soon", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s", "bindRehearsal": "Never", `+tt.args+`}`, 2)
-				c.bind("node-0", member("", "victim", 2).Priority(1))
-				c.quiet()
-				c.groups.set("urgent", 2)
-				if tt.annotation != "" {
-					c.groups.annotate("urgent", map[string]string{podgroup.PreemptionDelayAnnotation: tt.annotation})
-				}
-				members := c.createUrgent(2, plain)
-				if tt.delayed {
-					c.requireEvent("PodGroup urgent GangRolledBack", "needs 2")
-					c.pass(5 * time.Minute)
-					c.quiet()
-					c.requireLeft([]string{"victim"}, nil)
-					c.pass(5 * time.Minute)
-				}
-				c.requireBound(members...)
-			})
-		})
-	}
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s", "bindRehearsal": "Never", "preemptionDelay": "10m"}`, 2)
+		c.bind("node-0", member("", "victim", 2).Priority(1))
+		c.quiet()
+		c.groups.set("urgent", 2)
+		members := c.createUrgent(2, plain)
+		c.requireEvent("PodGroup urgent GangRolledBack", "needs 2")
+		c.pass(5 * time.Minute)
+		c.quiet()
+		c.requireLeft([]string{"victim"}, nil)
+		c.pass(5 * time.Minute)
+		c.requireBound(members...)
+	})
 }
 
 // TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other gang goes.

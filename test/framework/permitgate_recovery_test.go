@@ -146,19 +146,3 @@ func TestNominationsOfAnEarlierScheduler(t *testing.T) {
 		c.requireRoomFor(3)
 	})
 }
-
-func TestMembersThatDiffer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		c.groups.set("g", 2)
-		for _, pod := range []*st.PodWrapper{
-			member("g", "g-0").Priority(10), member("g", "g-1").Priority(-5), member("g", "g-2").SchedulerName("somebody-else"),
-		} {
-			c.create(pod)
-		}
-		c.requireEvent("PodGroup g MixedMembers",
-			`the members have different priorities, from -5 to 10: the gang is only as safe from preemption as the lowest of them; `+
-				`some members name the scheduler "somebody-else", which does not schedule this gang`)
-		c.requireBound("g-0", "g-1")
-	})
-}

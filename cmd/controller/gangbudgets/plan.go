@@ -18,7 +18,6 @@ import (
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/pods"
-	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/sim/kinds"
 )
@@ -87,8 +86,8 @@ func (g *group) key() key { return key{client.ObjectKeyFromObject(g), g.native} 
 
 // keyOf is the key of a pod's group.
 func keyOf(pod *v1.Pod) key {
-	if name, named := native.GroupOf(pod); named {
-		return key{name, true}
+	if id, named := podgroup.NativeOf(pod); named {
+		return key{id.NamespacedName, true}
 	}
 	return key{
 		types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[schedulingv1alpha1.PodGroupLabel]}, false,

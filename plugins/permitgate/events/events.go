@@ -8,13 +8,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // The reasons of events about gangs of either API.
@@ -36,7 +35,7 @@ func About(regarding runtime.Object, reason, note string) Message {
 }
 
 // Send sends events about a gang. handle returns that of the profile with a name, or of any when it has no such plugin.
-func Send(ctx context.Context, handle func(profile string) fwk.Handle, key types.NamespacedName, messages ...Message) {
+func Send(ctx context.Context, handle func(profile string) fwk.Handle, id podgroup.ID, messages ...Message) {
 	for _, m := range messages {
 		profile := ""
 		if pod, ok := m.Regarding.(*v1.Pod); ok {
@@ -46,14 +45,9 @@ func Send(ctx context.Context, handle func(profile string) fwk.Handle, key types
 		if recorder == nil {
 			return
 		}
-		note := crd.Shortened("PodGroup " + key.String() + ": " + m.Note)
+		note := crd.Shortened("PodGroup " + id.String() + ": " + m.Note)
 		recorder.WithLogger(klog.FromContext(ctx)).Eventf(m.Regarding, nil, v1.EventTypeWarning, m.Reason, "Scheduling", "%s", note)
 	}
-}
-
-// PodGroup refers to a PodGroup.
-func PodGroup(api schema.GroupVersion, key types.NamespacedName, uid types.UID) *v1.ObjectReference {
-	return &v1.ObjectReference{APIVersion: api.String(), Kind: "PodGroup", Namespace: key.Namespace, Name: key.Name, UID: uid}
 }
 
 // RollbackNote describes a rollback. member is the pod that it names, nil if it is gone.

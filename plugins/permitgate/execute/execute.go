@@ -14,7 +14,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// Executor carries out the decisions of the gangs of one API.
+// Executor carries out the decisions of gangs.
 type Executor struct {
 	// Plugin is in whose name members wait and are sent back.
 	Plugin string
@@ -22,7 +22,7 @@ type Executor struct {
 	Handle  func(profile string) fwk.Handle
 	Handles func() []fwk.Handle
 	// Rehearse has a bind rehearsed.
-	Rehearse func(key types.NamespacedName, r gang.Rehearsal)
+	Rehearse func(id podgroup.ID, r gang.Rehearsal)
 	// Observe counts what a gang has done.
 	Observe func(actions *gang.Actions)
 }
@@ -53,7 +53,7 @@ func NewWork(g *gang.Gang, actions gang.Actions, pod func(uid types.UID) *v1.Pod
 
 // Do carries out the work of a gang. Of the members that wait only for the gang, release says which are
 // released.
-func (x *Executor) Do(logger klog.Logger, key types.NamespacedName, w *Work, release func(ready []types.UID) (released []types.UID)) {
+func (x *Executor) Do(logger klog.Logger, id podgroup.ID, w *Work, release func(ready []types.UID) (released []types.UID)) {
 	if r := w.Actions.Rollback; r != nil {
 		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
 	}
@@ -63,11 +63,11 @@ func (x *Executor) Do(logger klog.Logger, key types.NamespacedName, w *Work, rel
 	x.Observe(&w.Actions)
 	for _, uid := range w.Actions.Reject {
 		for _, h := range x.handlesFor(w.pods[uid]) {
-			x.sendBack(h, uid, "PodGroup "+key.String()+": the gang was rolled back: "+w.failure)
+			x.sendBack(h, uid, "PodGroup "+id.String()+": the gang was rolled back: "+w.failure)
 		}
 	}
 	for _, r := range w.Actions.Rehearse {
-		x.Rehearse(key, r)
+		x.Rehearse(id, r)
 	}
 	if len(w.Actions.Probe) > 0 {
 		x.release(logger, w, release)

@@ -114,6 +114,12 @@ func (g *Gang) Tried(uid types.UID) {
 	}
 }
 
+// NoteRefusal says that a cycle of a native gang has been refused, which placed none.
+func (g *Gang) NoteRefusal(r Rollback) {
+	g.last = r
+	g.report.Rollbacks = append(g.report.Rollbacks, r.Cause)
+}
+
 func (g *Gang) whyClosed() string {
 	if g.gate.rolledBack {
 		return g.last.ConditionMessage()
@@ -184,3 +190,6 @@ func (g *Gang) firstUnbound() (first types.UID, away bool) {
 
 // Closed reports whether the members of a native gang are kept out of the queue.
 func (g *Gang) Closed() bool { return g.gate.closed }
+
+// RolledBack reports whether a gang has been rolled back, and its members may not be scheduled yet.
+func (g *Gang) RolledBack() bool { return g.phase == Backoff || g.gate.closed && g.gate.rolledBack }

@@ -49,9 +49,5 @@ func FuzzSettings(f *testing.F) {
 		default:
 			require.Empty(t, complaint)
 		}
-		delay, complaint := PreemptionDelayOf(group)
-		_, set := group.Annotations[PreemptionDelayAnnotation]
-		require.Equal(t, !set, delay == nil && complaint == "")
-		require.True(t, delay == nil || *delay >= 0)
 	})
 }

@@ -1,4 +1,5 @@
-// Package podgroup reads what pods and PodGroups say about gangs: the gang of a pod, and the settings of its PodGroup.
+// Package podgroup reads what pods and PodGroups say about gangs: the gang of a pod, and what its PodGroup asks for. It
+// reads the PodGroups of scheduling.x-k8s.io; those of scheduling.k8s.io are read by package native, into the same form.
 // An invalid setting gives a complaint, which is a message for the PodGroup's owner, and the value that applies
 // instead.
 package podgroup
@@ -13,14 +14,37 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// Of returns the key of a pod's gang. It returns false for a pod without the label, and for a pod of a native
+// ID names a gang: two PodGroups, one of each API, may have one name. Native ones are of scheduling.k8s.io.
+type ID struct {
+	types.NamespacedName
+	Native bool
+}
+
+// Of returns a pod's gang of scheduling.x-k8s.io. It returns false for a pod without the label, and for a pod of a native
 // pod group, which upstream schedules.
-func Of(pod *v1.Pod) (types.NamespacedName, bool) {
+func Of(pod *v1.Pod) (ID, bool) {
 	name := pod.Labels[v1alpha1.PodGroupLabel]
 	if name == "" || pod.Spec.SchedulingGroup != nil {
-		return types.NamespacedName{}, false
+		return ID{}, false
 	}
-	return types.NamespacedName{Namespace: pod.Namespace, Name: name}, true
+	return ID{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
+}
+
+// NativeOf returns a pod's native pod group.
+func NativeOf(pod *v1.Pod) (ID, bool) {
+	group := pod.Spec.SchedulingGroup
+	if group == nil || group.PodGroupName == nil || *group.PodGroupName == "" {
+		return ID{}, false
+	}
+	return ID{types.NamespacedName{Namespace: pod.Namespace, Name: *group.PodGroupName}, true}, true
+}
+
+// IDOf returns the gang of either API that a pod says it is a member of.
+func IDOf(pod *v1.Pod) (ID, bool) {
+	if id, ok := NativeOf(pod); ok {
+		return id, true
+	}
+	return Of(pod)
 }
 
 // Key returns the key of a namespaced object.
@@ -33,13 +57,13 @@ func Key(o metav1.Object) types.NamespacedName {
 type Rank struct {
 	Priority int32
 	Created  time.Time
-	Key      types.NamespacedName
+	ID       ID
 }
 
 // Compare orders two gangs; negative means that r comes first.
 func (r Rank) Compare(other Rank) int {
 	return cmp.Or(
 		cmp.Compare(other.Priority, r.Priority), r.Created.Compare(other.Created),
-		cmp.Compare(r.Key.Namespace, other.Key.Namespace), cmp.Compare(r.Key.Name, other.Key.Name),
+		cmp.Compare(r.ID.Namespace, other.ID.Namespace), cmp.Compare(r.ID.Name, other.ID.Name),
 	)
 }

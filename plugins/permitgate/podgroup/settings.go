@@ -11,8 +11,6 @@ import (
 
 // The annotations of a PodGroup.
 const (
-	// PreemptionDelayAnnotation is how long the gang waits before it preempts. It takes precedence over the args.
-	PreemptionDelayAnnotation = "zonewise.dev/preemption-delay"
 	// RequiredTopologyAnnotation is the key of a node label: all members must be on nodes with the same value of it.
 	RequiredTopologyAnnotation = "zonewise.dev/required-topology"
 	// PreferredTopologyAnnotation is the same, if the nodes with some value can hold the gang.
@@ -26,20 +24,6 @@ const BudgetOfMinMember = "minMember"
 
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute
-
-// PreemptionDelayOf returns how long a gang waits before it preempts, nil for the scheduler's default, and what is
-// wrong with the PodGroup's setting.
-func PreemptionDelayOf(group *v1alpha1.PodGroup) (delay *time.Duration, complaint string) {
-	text, set := group.Annotations[PreemptionDelayAnnotation]
-	if !set {
-		return nil, ""
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return nil, fmt.Sprintf("annotation %s is %q, must be a duration like 90s, at least 0: the scheduler's default is used", PreemptionDelayAnnotation, text)
-	}
-	return &d, ""
-}
 
 // TimeoutOf returns how long members wait for the quorum, 0 for the scheduler's default, and what is wrong
 // with the PodGroup's setting.

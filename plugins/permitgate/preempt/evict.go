@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 func refusal(pods []*v1.Pod, err error) string {
@@ -97,9 +99,9 @@ func (p *Preemptor) checkDeletion(ctx context.Context, pod *v1.Pod) error {
 // evict evicts a pod as upstream's preemption does: one that has not been bound yet loses its node in memory, another
 // gets the condition DisruptionTarget and is deleted, with its grace period.
 func (p *Preemptor) evict(ctx context.Context, op *operation, pod *v1.Pod) error {
-	note := "preempted by PodGroup " + op.key.String()
+	note := "preempted by PodGroup " + op.id.String()
 	if end := p.inMemory(pod.UID); end == nil || !end(note) {
-		switch err := p.deletePod(ctx, op.key, pod); {
+		switch err := p.deletePod(ctx, op.id, pod); {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			p.Gone(pod.UID) // or another pod has its name
 		case err != nil:
@@ -112,18 +114,18 @@ func (p *Preemptor) evict(ctx context.Context, op *operation, pod *v1.Pod) error
 	}
 	p.mu.Unlock()
 	preemptedPods.Inc()
-	klog.FromContext(ctx).V(2).Info("Preempted a pod for a gang", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", op.key)
-	p.Event(ctx, op.key, pod, reasonPreempted, note)
+	klog.FromContext(ctx).V(2).Info("Preempted a pod for a gang", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", op.id)
+	p.Event(ctx, op.id, pod, reasonPreempted, note)
 	return nil
 }
 
-func (p *Preemptor) deletePod(ctx context.Context, key types.NamespacedName, pod *v1.Pod) error {
+func (p *Preemptor) deletePod(ctx context.Context, id podgroup.ID, pod *v1.Pod) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status": map[string]any{"conditions": []v1.PodCondition{{
 			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: pod.Generation,
 			Reason:             v1.PodReasonPreemptionByScheduler,
-			Message:            pod.Spec.SchedulerName + ": preempting to accommodate the higher priority PodGroup " + key.String(),
+			Message:            pod.Spec.SchedulerName + ": preempting to accommodate the higher priority PodGroup " + id.String(),
 			LastTransitionTime: metav1.Time{Time: p.Clock.Now()},
 		}}},
 	})

@@ -18,6 +18,7 @@ import (
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/metrics"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 const (
@@ -55,9 +56,9 @@ var (
 // Gangs receives the results of preemptions. Its methods are called without the Preemptor's lock.
 type Gangs interface {
 	// Cleared is called when all victims of a gang have left their nodes.
-	Cleared(key types.NamespacedName)
+	Cleared(id podgroup.ID)
 	// GivenUp is called when a gang does not get its room. If again is true, it may look for other victims at once.
-	GivenUp(key types.NamespacedName, again bool)
+	GivenUp(id podgroup.ID, again bool)
 }
 
 // Config configures a Preemptor.
@@ -72,7 +73,7 @@ type Config struct {
 	// Exists reports whether a pod is still there, as far as the informer shows.
 	Exists func(pod *v1.Pod) bool
 	// Event sends an event about a PodGroup, or about a pod if it is not nil.
-	Event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
+	Event func(ctx context.Context, id podgroup.ID, pod *v1.Pod, reason, note string)
 	// Plugin is the plugin's name, for rejecting waiting pods.
 	Plugin string
 }
@@ -81,16 +82,16 @@ type Config struct {
 // goroutines.
 type Preemptor struct {
 	Config
-	agenda *agenda.Agenda[types.NamespacedName]
+	agenda *agenda.Agenda[podgroup.ID]
 
 	mu     sync.Mutex // guards everything below, the operations included
-	ops    map[types.NamespacedName]*operation
+	ops    map[podgroup.ID]*operation
 	barred map[types.UID]time.Time // pods that could not be evicted, until when they are left alone
 }
 
 // operation is one gang's preemption. It is over when the Preemptor has it no more.
 type operation struct {
-	key      types.NamespacedName
+	id       podgroup.ID
 	victims  map[types.UID]*victim // those that have not left their nodes
 	deadline time.Time
 	checked  bool // by a dry run; set by the worker that has the gang
@@ -110,22 +111,22 @@ func New(c Config) *Preemptor {
 		c.QPS = defaultQPS
 	}
 	return &Preemptor{
-		Config: c, agenda: agenda.New[types.NamespacedName](c.Clock),
-		ops: map[types.NamespacedName]*operation{}, barred: map[types.UID]time.Time{},
+		Config: c, agenda: agenda.New[podgroup.ID](c.Clock),
+		ops: map[podgroup.ID]*operation{}, barred: map[types.UID]time.Time{},
 	}
 }
 
 // Run evicts until ctx ends.
 func (p *Preemptor) Run(ctx context.Context) {
-	p.agenda.Run(ctx, 2, func(key types.NamespacedName) { p.advance(ctx, key) })
+	p.agenda.Run(ctx, 2, func(id podgroup.ID) { p.advance(ctx, id) })
 }
 
 // Idle reports whether there is nothing to do until an event comes or the clock moves.
 func (p *Preemptor) Idle() bool { return p.agenda.Idle() }
 
 // Begin starts the eviction of a search's victims.
-func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Result) {
-	op := &operation{key: key, victims: map[types.UID]*victim{}}
+func (p *Preemptor) Begin(ctx context.Context, id podgroup.ID, r *Result) {
+	op := &operation{id: id, victims: map[types.UID]*victim{}}
 	grace := time.Duration(0)
 	for i, pod := range slices.Concat(r.Victims, r.Leaving) {
 		op.victims[pod.UID] = &victim{pod: pod, leaving: i >= len(r.Victims)}
@@ -134,11 +135,11 @@ func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Resu
 	requests := time.Duration(float64(requestsPerVictim*len(r.Victims)) / float64(p.QPS) * float64(time.Second))
 	op.deadline = p.Clock.Now().Add(timeLimit + grace + 2*requests)
 	preemptions.WithLabelValues("begun").Inc()
-	klog.FromContext(ctx).V(2).Info("A gang preempts", "podGroup", key, "victims", len(r.Victims), "leaving", len(r.Leaving))
+	klog.FromContext(ctx).V(2).Info("A gang preempts", "podGroup", id, "victims", len(r.Victims), "leaving", len(r.Leaving))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ops[key] = op
-	p.agenda.Add(key)
+	p.ops[id] = op
+	p.agenda.Add(id)
 }
 
 func graceOf(pod *v1.Pod) time.Duration {
@@ -176,47 +177,47 @@ func (p *Preemptor) barredLocked(uid types.UID) bool { return p.Clock.Now().Befo
 // Gone records that a pod has left its node. A pod that leaves may be waited for by several gangs.
 func (p *Preemptor) Gone(uid types.UID) {
 	p.mu.Lock()
-	var cleared []types.NamespacedName
-	for key, op := range p.ops {
+	var cleared []podgroup.ID
+	for id, op := range p.ops {
 		if op.victims[uid] == nil {
 			continue
 		}
 		if delete(op.victims, uid); len(op.victims) == 0 {
 			p.endLocked(op, "cleared")
-			cleared = append(cleared, key)
+			cleared = append(cleared, id)
 		}
 	}
 	p.mu.Unlock()
-	for _, key := range cleared {
-		p.Gangs.Cleared(key)
+	for _, id := range cleared {
+		p.Gangs.Cleared(id)
 	}
 }
 
 // Abandon ends the preemption of a gang that no longer needs it. Victims that have not been evicted yet stay.
-func (p *Preemptor) Abandon(key types.NamespacedName) {
+func (p *Preemptor) Abandon(id podgroup.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if op := p.ops[key]; op != nil {
+	if op := p.ops[id]; op != nil {
 		p.endLocked(op, "abandoned")
 	}
 }
 
 func (p *Preemptor) endLocked(op *operation, result string) {
 	preemptions.WithLabelValues(result).Inc()
-	delete(p.ops, op.key)
+	delete(p.ops, op.id)
 }
 
 // over reports whether a preemption has ended.
 func (p *Preemptor) over(op *operation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ops[op.key] != op
+	return p.ops[op.id] != op
 }
 
 // giveUp ends a preemption that failed, and bars pods that could not be evicted.
 func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar []*v1.Pod, again bool) {
 	p.mu.Lock()
-	if p.ops[op.key] != op {
+	if p.ops[op.id] != op {
 		p.mu.Unlock()
 		return
 	}
@@ -227,16 +228,16 @@ func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar [
 		p.barred[pod.UID] = now.Add(barTime)
 	}
 	p.mu.Unlock()
-	klog.FromContext(ctx).Info("A gang gives up the room that it preempts", "podGroup", op.key, "why", why)
-	p.Event(ctx, op.key, nil, reasonFailed, why)
-	p.Gangs.GivenUp(op.key, again)
+	klog.FromContext(ctx).Info("A gang gives up the room that it preempts", "podGroup", op.id, "why", why)
+	p.Event(ctx, op.id, nil, reasonFailed, why)
+	p.Gangs.GivenUp(op.id, again)
 }
 
 // remaining returns a gang's preemption, nil for none, with the victims that have not been asked to leave, and all that are there.
-func (p *Preemptor) remaining(key types.NamespacedName) (op *operation, unasked, leaving, evicted []*v1.Pod) {
+func (p *Preemptor) remaining(id podgroup.ID) (op *operation, unasked, leaving, evicted []*v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	op = p.ops[key]
+	op = p.ops[id]
 	if op == nil {
 		return nil, nil, nil, nil
 	}
@@ -254,10 +255,10 @@ func (p *Preemptor) remaining(key types.NamespacedName) (op *operation, unasked,
 }
 
 // advance takes the next step of a gang's preemption. One worker at a time has the gang.
-func (p *Preemptor) advance(ctx context.Context, key types.NamespacedName) {
-	op, unasked, leaving, evicted := p.remaining(key)
+func (p *Preemptor) advance(ctx context.Context, id podgroup.ID) {
+	op, unasked, leaving, evicted := p.remaining(id)
 	if op == nil {
-		p.agenda.Forget(key)
+		p.agenda.Forget(id)
 		return
 	}
 	if !p.Clock.Now().Before(op.deadline) {
@@ -265,7 +266,7 @@ func (p *Preemptor) advance(ctx context.Context, key types.NamespacedName) {
 		p.giveUp(ctx, op, fmt.Sprintf("%d victims had not left their nodes in time", len(late)), late, false)
 		return
 	}
-	p.agenda.AddAt(key, op.deadline)
+	p.agenda.AddAt(id, op.deadline)
 	for _, pod := range leaving {
 		if !p.Exists(pod) {
 			p.Gone(pod.UID) // before it was waited for
@@ -280,16 +281,16 @@ func (p *Preemptor) advance(ctx context.Context, key types.NamespacedName) {
 			return
 		}
 		op.checked = true
-		p.Event(ctx, key, nil, reasonPreempts, fmt.Sprintf("the gang preempts %d pods, such as %s on node %s", len(unasked), klog.KObj(unasked[0]), unasked[0].Spec.NodeName))
+		p.Event(ctx, id, nil, reasonPreempts, fmt.Sprintf("the gang preempts %d pods, such as %s on node %s", len(unasked), klog.KObj(unasked[0]), unasked[0].Spec.NodeName))
 	}
 	failed, err := p.forAll(op, unasked, func(pod *v1.Pod) error { return p.evict(ctx, op, pod) })
 	switch {
 	case len(failed) == 0:
-		p.agenda.Forget(key)
+		p.agenda.Forget(id)
 	case isPermanent(err):
 		p.giveUp(ctx, op, refusal(failed, err), failed, true)
 	case ctx.Err() == nil:
-		klog.FromContext(ctx).Info("Victims could not be evicted; will try again", "podGroup", key, "pods", len(failed), "err", err)
-		p.agenda.Retry(key, retryInterval, retryIntervalLimit)
+		klog.FromContext(ctx).Info("Victims could not be evicted; will try again", "podGroup", id, "pods", len(failed), "err", err)
+		p.agenda.Retry(id, retryInterval, retryIntervalLimit)
 	}
 }

@@ -23,7 +23,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -32,6 +31,7 @@ import (
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Mode says whether binds are rehearsed while members wait in Permit.
@@ -66,9 +66,9 @@ var results = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 // Gangs has the members whose binds are rehearsed. Its methods are called from several goroutines, without locks.
 type Gangs interface {
 	// Rehearsing returns the pod of a rehearsal and its node; nil if the result is no longer needed.
-	Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string)
+	Rehearsing(id podgroup.ID, r gang.Rehearsal) (pod *v1.Pod, node string)
 	// Rehearsed receives the result of a rehearsal; refused says why the bind would be refused, or is empty.
-	Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string)
+	Rehearsed(id podgroup.ID, r gang.Rehearsal, refused string)
 }
 
 // Rehearser rehearses binds. Make one with New; its methods may be called from several goroutines.
@@ -80,7 +80,7 @@ type Rehearser struct {
 
 // item is a rehearsal of a gang.
 type item struct {
-	gang types.NamespacedName
+	gang podgroup.ID
 	gang.Rehearsal
 }
 
@@ -97,7 +97,7 @@ func (r *Rehearser) Lead(ctx context.Context, client clientset.Interface) {
 }
 
 // Begin has a bind rehearsed.
-func (r *Rehearser) Begin(key types.NamespacedName, of gang.Rehearsal) { r.agenda.Add(item{key, of}) }
+func (r *Rehearser) Begin(id podgroup.ID, of gang.Rehearsal) { r.agenda.Add(item{id, of}) }
 
 // Idle reports whether there is nothing to do until an event comes or the clock moves. Rehearsals in a process that
 // does not lead do not count.

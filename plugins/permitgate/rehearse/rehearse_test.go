@@ -18,6 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 func TestOutcomeOfARehearsal(t *testing.T) {
@@ -51,13 +52,13 @@ type gangs struct {
 	results []string
 }
 
-func (g *gangs) Rehearsing(types.NamespacedName, gang.Rehearsal) (*v1.Pod, string) {
+func (g *gangs) Rehearsing(podgroup.ID, gang.Rehearsal) (*v1.Pod, string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.pod, "node-1"
 }
 
-func (g *gangs) Rehearsed(_ types.NamespacedName, _ gang.Rehearsal, refused string) {
+func (g *gangs) Rehearsed(_ podgroup.ID, _ gang.Rehearsal, refused string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pod = nil
@@ -99,7 +100,7 @@ func TestARehearsalIsABind(t *testing.T) {
 			g := &gangs{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "p", UID: "u"}}}
 			clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
 			r := New(clock, g)
-			r.Begin(types.NamespacedName{Namespace: "ml", Name: "g"}, gang.Rehearsal{UID: "u", Number: 1})
+			r.Begin(podgroup.ID{NamespacedName: types.NamespacedName{Namespace: "ml", Name: "g"}}, gang.Rehearsal{UID: "u", Number: 1})
 			require.True(t, r.Idle(), "a process that does not lead sends nothing")
 			r.Lead(t.Context(), client)
 			require.Eventually(t, func() bool {

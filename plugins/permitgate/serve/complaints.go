@@ -2,53 +2,48 @@ package serve
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
-
-// mixedMembers describes differences between members that weaken a gang, or returns an empty string.
-func (g *Gang) mixedMembers() string {
-	var parts []string
-	if g.LowestPriority != g.HighestPriority {
-		parts = append(parts, fmt.Sprintf("the members have different priorities, from %d to %d: the gang is only as safe from preemption as the lowest of them", g.LowestPriority, g.HighestPriority))
-	}
-	for _, name := range g.Foreign {
-		parts = append(parts, fmt.Sprintf("some members name the scheduler %q, which does not schedule this gang: they count once they are bound", name))
-	}
-	return strings.Join(parts, "; ")
-}
 
 // partlyBoundNote says that a gang, whose PodGroup exists, stays bound in part, and what happens to it. It returns an
 // empty string if it does not, or is about to be released. kind tells one such state from another, for an event about
 // each.
-func (s *Server) partlyBoundNote(key types.NamespacedName, g *Gang) (kind, note string) {
+func (s *Server) partlyBoundNote(id podgroup.ID, g *Gang) (kind, note string) {
 	switch {
 	case !g.PartlyBound:
 		return "", ""
+	case g.Phase == gang.Pending && id.Native: // kube-scheduler's condition says that members are missing
+		return "", ""
 	case g.Phase == gang.Pending:
-		note = s.depletedNote(key, g)
+		note = s.depletedNote(id, g)
 		return note, note
 	}
-	note = fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
+	return "stranded", g.strandedNote(s.RecoveryTimeout)
+}
+
+// strandedNote says that the members of a gang that are not bound cannot join those that are.
+func (g *Gang) strandedNote(recoveryTimeout time.Duration) string {
+	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them",
+		g.Bound, g.MinMember, recoveryTimeout.Round(time.Second), g.Live-g.Bound)
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
-	return "stranded", note + "; the bound members keep running"
+	return note + "; the bound members keep running"
 }
 
 // depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty
 // string. Members that have succeeded count, so a gang that is about to finish is not depleted.
-func (s *Server) depletedNote(key types.NamespacedName, g *Gang) string {
+func (s *Server) depletedNote(id podgroup.ID, g *Gang) string {
 	if !s.finishedRead() {
 		return ""
 	}
-	members := s.podsOf(key)
+	members := s.podsOf(id)
 	counts, done := countPods(members), succeeded(members)
 	for _, pod := range members {
 		if pods.ControllerUID(pod) == "" && pod.Status.Phase == v1.PodSucceeded { // certainly not left from an earlier Job

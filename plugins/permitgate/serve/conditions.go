@@ -8,10 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang
@@ -23,16 +23,16 @@ const (
 )
 
 // isUnschedulable reports whether the members of a refused gang are unschedulable, and not about to get room by a
-// preemption.
+// preemption. kube-scheduler writes those of native gangs.
 func (g *Gang) isUnschedulable() bool {
-	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
+	return g.Group != nil && !g.Group.Native && g.Phase == gang.Backoff && !g.Preempting &&
 		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable || g.Last.Cause == gang.CauseCycleFailed)
 }
 
 // queueConditions has the members of a gang written if it was refused.
-func (s *Server) queueConditions(key types.NamespacedName, g *Gang) {
+func (s *Server) queueConditions(id podgroup.ID, g *Gang) {
 	if g.isUnschedulable() {
-		s.agenda.Add(job{jobConditions, key})
+		s.agenda.Add(job{jobConditions, id})
 	}
 }
 
@@ -50,22 +50,22 @@ func (s *Server) writeConditions(ctx context.Context, j job) {
 }
 
 // writeMembers writes the condition on the members of a gang that lack it.
-func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) error {
-	g, known := s.Gangs.Get(key)
+func (s *Server) writeMembers(ctx context.Context, id podgroup.ID) error {
+	g, known := s.Gangs.Get(id)
 	if !known || !g.isUnschedulable() {
 		return nil
 	}
-	prefix := "PodGroup " + key.String() + ": "
+	prefix := "PodGroup " + id.String() + ": "
 	message := prefix + g.Last.ConditionMessage()
 	var pods []*v1.Pod
-	for _, m := range s.Gangs.Members(key) {
+	for _, m := range s.Gangs.Members(id) {
 		if m.Missing && m.Pod.Status.NominatedNodeName == "" && len(m.Pod.Spec.SchedulingGates) == 0 && needsCondition(m.Pod, prefix, message) {
 			pods = append(pods, m.Pod)
 		}
 	}
 	now := metav1.Time{Time: s.Clock.Now()}
 	return forAll(pods, func(pod *v1.Pod) error {
-		if g, known := s.Gangs.Get(key); !known || !g.isUnschedulable() {
+		if g, known := s.Gangs.Get(id); !known || !g.isUnschedulable() {
 			return nil // something has changed since
 		}
 		err := s.patcher.Condition(ctx, pod, &v1.PodCondition{

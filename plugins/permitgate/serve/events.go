@@ -19,16 +19,12 @@ import (
 // ReasonNoCRD is the reason why members wait while PodGroups cannot exist.
 const ReasonNoCRD gang.Reason = "PodGroupCRDMissing"
 
-const (
-	// reportGrace is how long a PodGroup or members may be missing, with no new member, before events say so: pods and
-	// their PodGroup may be created in any order.
-	reportGrace = 5 * time.Second
+// reportGrace is how long a PodGroup or members may be missing, with no new member, before that is reported: pods and
+// their PodGroup may be created in any order.
+const reportGrace = 5 * time.Second
 
-	reasonInvalidTimeout  = "InvalidScheduleTimeout"
-	reasonInvalidTopology = "InvalidTopology"
-	reasonInvalidDelay    = "InvalidPreemptionDelay"
-	reasonMixed           = "MixedMembers"
-)
+// reasonLabelIgnored is the reason of the event about a pod with the label of the other API that is in no gang.
+const reasonLabelIgnored = "PodGroupLabelIgnored"
 
 // sentEvents records which events about one gang have been sent.
 type sentEvents struct {
@@ -40,6 +36,9 @@ type sentEvents struct {
 	waitsFor   gang.Reason         // what the gang waits for
 	notified   sets.Set[types.UID] // the PodGroup and the pods whose events have said so
 	notifiedAt time.Time           // when the last of them did
+
+	patched *podgroup.Group // a native PodGroup as the last patch has left it; nil before
+	ended   endedMembers    // of a native gang
 }
 
 // noteIfNew reports whether a complaint is new, and notes it.
@@ -54,60 +53,71 @@ func (t *sentEvents) noteIfNew(reason, complaint string) bool {
 	return complaint != ""
 }
 
-func (s *Server) sentLocked(key types.NamespacedName) *sentEvents {
-	t := s.sent[key]
+func (s *Server) sentLocked(id podgroup.ID) *sentEvents {
+	t := s.sent[id]
 	if t == nil {
 		t = &sentEvents{}
-		s.sent[key] = t
+		s.sent[id] = t
 	}
 	return t
 }
 
-// SendEvent sends an event about a PodGroup, or about a pod if it is not nil.
-func (s *Server) SendEvent(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string) {
+// SendEvent sends an event about a pod, or about the PodGroup of a gang if the pod is nil.
+func (s *Server) SendEvent(ctx context.Context, id podgroup.ID, pod *v1.Pod, reason, note string) {
 	if !s.leading() {
 		return
 	}
 	regarding := runtime.Object(pod)
 	if pod == nil {
-		s.mu.Lock()
-		group := s.sentLocked(key).group
-		s.mu.Unlock()
-		regarding = reference(key, group)
+		g, _ := s.Gangs.Get(id)
+		if g.Group == nil {
+			return
+		}
+		regarding = g.Group.Reference()
 	}
-	events.Send(ctx, s.Handle, key, events.About(regarding, reason, note))
+	events.Send(ctx, s.Handle, id, events.About(regarding, reason, note))
 }
 
 // sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each
 // event once to each object.
 func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
-	kind, partly := s.partlyBoundNote(r.Key, g)
+	kind, partly := s.partlyBoundNote(r.ID, g)
 	now := s.Clock.Now()
 	s.mu.Lock()
-	t := s.sentLocked(r.Key)
-	msgs := t.failureMessages(r, now)
-	if g.Group != nil && g.Group.UID == t.group { // otherwise the report that says so is on its way
-		msgs = append(msgs, t.groupMessages(r.Key, g)...)
+	t := s.sentLocked(r.ID)
+	msgs := t.failureMessages(&r, g, now)
+	if g.Group != nil && g.Group.GetUID() == t.group { // otherwise the report that says so is on its way
+		for _, c := range g.Group.Complaints {
+			if t.noteIfNew(c.Reason, c.Text) {
+				msgs = append(msgs, events.About(g.Group.Reference(), c.Reason, c.Text))
+			}
+		}
 		if g.Phase != gang.Releasing && t.noteIfNew(events.ReasonPartlyBound, kind) { // after a release in vain it is as before
-			msgs = append(msgs, events.About(reference(r.Key, t.group), events.ReasonPartlyBound, partly))
+			msgs = append(msgs, events.About(g.Group.Reference(), events.ReasonPartlyBound, partly))
 		}
 	}
-	due, again := t.noteWaiting(g, now)
+	due, again := t.noteWaiting(r.ID, g, now)
 	s.mu.Unlock()
 	if due {
-		msgs = append(msgs, s.waitingMessages(r.Key, g)...)
+		msgs = append(msgs, s.waitingMessages(r.ID, g)...)
 	}
-	events.Send(ctx, s.Handle, r.Key, msgs...)
+	for _, pod := range r.Labelled {
+		msgs = append(msgs, events.About(pod, reasonLabelIgnored, fmt.Sprintf(
+			"the label %s: %s makes this pod no member of a gang, because its spec.schedulingGroup names a PodGroup of scheduling.k8s.io, which has a basic policy; "+
+				"the pod is bound without waiting for others. A Job that is to be a gang needs spec.scheduling with a gang policy",
+			v1alpha1.PodGroupLabel, pod.Labels[v1alpha1.PodGroupLabel])))
+	}
+	events.Send(ctx, s.Handle, r.ID, msgs...)
 	if again > 0 {
-		s.agenda.AddAt(job{jobEvents, r.Key}, now.Add(again))
+		s.agenda.AddAt(job{jobEvents, r.ID}, now.Add(again))
 	}
 }
 
 // failureMessages returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
-func (t *sentEvents) failureMessages(r Report, now time.Time) (msgs []events.Message) {
+func (t *sentEvents) failureMessages(r *Report, g *Gang, now time.Time) (msgs []events.Message) {
 	add := func(pod *v1.Pod, reason, note string) {
-		if t.group != "" {
-			msgs = append(msgs, events.About(reference(r.Key, t.group), reason, note))
+		if g.Group != nil {
+			msgs = append(msgs, events.About(g.Group.Reference(), reason, note))
 		}
 		if pod != nil {
 			msgs = append(msgs, events.About(pod, reason, note))
@@ -126,27 +136,12 @@ func (t *sentEvents) failureMessages(r Report, now time.Time) (msgs []events.Mes
 	return msgs
 }
 
-// groupMessages returns the events about the settings and the members of a PodGroup.
-func (t *sentEvents) groupMessages(key types.NamespacedName, g *Gang) (msgs []events.Message) {
-	group := reference(key, t.group)
-	_, timeout := podgroup.TimeoutOf(g.Group)
-	_, topology := podgroup.TopologyOf(g.Group)
-	_, delay := podgroup.PreemptionDelayOf(g.Group)
-	for _, c := range []struct{ reason, text string }{
-		{reasonInvalidTimeout, timeout},
-		{reasonInvalidTopology, topology},
-		{reasonInvalidDelay, delay},
-		{reasonMixed, g.mixedMembers()},
-	} {
-		if t.noteIfNew(c.reason, c.text) {
-			msgs = append(msgs, events.About(group, c.reason, c.text))
-		}
-	}
-	return msgs
-}
-
 // noteWaiting reports whether events are due about a gang whose PodGroup or members are missing, or when to look again.
-func (t *sentEvents) noteWaiting(g *Gang, now time.Time) (due bool, again time.Duration) {
+// Of a native gang a condition says so.
+func (t *sentEvents) noteWaiting(id podgroup.ID, g *Gang, now time.Time) (due bool, again time.Duration) {
+	if id.Native {
+		return false, 0
+	}
 	reason := g.Reason
 	if reason == gang.ReasonBackoff {
 		reason = gang.ReasonNone // the rollback has its own event
@@ -164,11 +159,11 @@ func (t *sentEvents) noteWaiting(g *Gang, now time.Time) (due bool, again time.D
 }
 
 // waitingMessages returns the events about a gang whose PodGroup or members are missing.
-func (s *Server) waitingMessages(key types.NamespacedName, g *Gang) (msgs []events.Message) {
-	members := s.Gangs.Members(key)
+func (s *Server) waitingMessages(id podgroup.ID, g *Gang) (msgs []events.Message) {
+	members := s.Gangs.Members(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.sentLocked(key)
+	t := s.sentLocked(id)
 	notified := sets.New[types.UID]()
 	add := func(uid types.UID, regarding runtime.Object) {
 		if notified.Insert(uid); !t.notified.Has(uid) {
@@ -176,7 +171,7 @@ func (s *Server) waitingMessages(key types.NamespacedName, g *Gang) (msgs []even
 		}
 	}
 	if g.Group != nil { // the gang's, since a report from before it came may have been the last to note t.group
-		add(g.Group.UID, reference(key, g.Group.UID))
+		add(g.Group.GetUID(), g.Group.Reference())
 	}
 	for _, m := range members {
 		if m.Pod.Spec.NodeName == "" {
@@ -185,9 +180,4 @@ func (s *Server) waitingMessages(key types.NamespacedName, g *Gang) (msgs []even
 	}
 	t.notified, t.notifiedAt = notified, s.Clock.Now()
 	return msgs
-}
-
-// reference refers to the PodGroup, for events.
-func reference(key types.NamespacedName, uid types.UID) *v1.ObjectReference {
-	return events.PodGroup(v1alpha1.SchemeGroupVersion, key, uid)
 }

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // In Kubernetes 1.37 a pod that waits in Permit gets its node as status.nominatedNodeName, and room is kept for it on
@@ -29,9 +29,9 @@ const (
 )
 
 // CheckNominations schedules a look at the nominations of a gang.
-func (s *Server) CheckNominations(key types.NamespacedName) {
+func (s *Server) CheckNominations(id podgroup.ID) {
 	if s.leading() {
-		s.agenda.AddAt(job{jobNominations, key}, s.Clock.Now().Add(nominationGrace))
+		s.agenda.AddAt(job{jobNominations, id}, s.Clock.Now().Add(nominationGrace))
 	}
 }
 
@@ -89,6 +89,9 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 // keepsNominations reports whether to keep the nominations of members that have not been in a cycle yet. They are an
 // earlier scheduler's, and only useful to the gang all together.
 func (g *Gang) keepsNominations(members []Member) bool {
+	if g.Group != nil && g.Group.Native {
+		return true // they are for kube-scheduler's cycles of the group
+	}
 	switch g.Phase {
 	case gang.Gathering, gang.Waiting, gang.Releasing, gang.Whole:
 		return true

@@ -36,11 +36,11 @@ func (s *Server) watchPods(ctx context.Context, client clientset.Interface) {
 		if !ok {
 			return nil, nil
 		}
-		key, ok := podgroup.Of(pod)
+		id, ok := podgroup.Of(pod)
 		if !ok {
 			return nil, nil
 		}
-		return []string{key.String()}, nil
+		return []string{id.String()}, nil
 	}})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Finished members cannot be watched")
@@ -64,8 +64,8 @@ func (s *Server) watchPods(ctx context.Context, client clientset.Interface) {
 	factory.StartWithContext(ctx)
 	go func() {
 		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
-			for _, key := range s.Gangs.Keys() {
-				s.agenda.Add(job{jobEvents, key}) // what waited for the first list
+			for _, id := range s.Gangs.IDs() {
+				s.agenda.Add(job{jobEvents, id}) // what waited for the first list
 			}
 		}
 	}()
@@ -80,14 +80,14 @@ func (s *Server) finishedRead() bool {
 }
 
 // podsOf lists the pods of a gang, of all phases. They must not be modified.
-func (s *Server) podsOf(key types.NamespacedName) (pods []*v1.Pod) {
+func (s *Server) podsOf(id podgroup.ID) (pods []*v1.Pod) {
 	s.mu.Lock()
 	indexer := s.pods
 	s.mu.Unlock()
 	if indexer == nil {
 		return nil
 	}
-	objects, _ := indexer.ByIndex(gangIndex, key.String()) // an index that is missing is the only error
+	objects, _ := indexer.ByIndex(gangIndex, id.String()) // an index that is missing is the only error
 	for _, obj := range objects {
 		if pod, ok := obj.(*v1.Pod); ok {
 			pods = append(pods, pod)
@@ -127,19 +127,19 @@ func trimmed(obj any) (any, error) {
 
 // podChanged has the pods of a gang counted again, at most twice a second.
 func (s *Server) podChanged(pod *v1.Pod) {
-	key, ok := podgroup.Of(pod)
+	id, ok := podgroup.Of(pod)
 	if !ok {
 		return
 	}
-	s.agenda.AddAt(job{jobSucceeded, key}, s.Clock.Now().Add(statusPause))
+	s.agenda.AddAt(job{jobSucceeded, id}, s.Clock.Now().Add(statusPause))
 	group := types.UID("")
 	s.mu.Lock()
-	if sent := s.sent[key]; sent != nil {
+	if sent := s.sent[id]; sent != nil {
 		group = sent.group
 	}
 	s.mu.Unlock()
 	if group != "" && s.writer != nil {
-		s.writer.Later(key.Namespace, group, statusPause)
+		s.writer.Later(id.Namespace, group, statusPause)
 	}
 }
 

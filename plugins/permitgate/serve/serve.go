@@ -1,5 +1,5 @@
-// Package serve writes what the leader reports about gangs: the status of PodGroups, events, and the conditions of
-// members that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep a node, and
+// Package serve writes what the leader reports about gangs of both APIs: the status of PodGroups, events, and the
+// conditions of members that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep a node, and
 // clears those that an earlier attempt has left.
 //
 // # Contract
@@ -12,7 +12,8 @@
 // # Non-goals
 //
 // The package decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions, so events
-// on the PodGroup replace them.
+// on the PodGroup replace them. Native PodGroups have no status of this kind; they get conditions, and kube-scheduler
+// writes those of their pods.
 package serve
 
 import (
@@ -31,6 +32,7 @@ import (
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/podstatus"
 )
 
@@ -40,27 +42,28 @@ const workers = 4
 // Gangs has the gangs to report about. Its methods may be called from several goroutines; they make no request.
 type Gangs interface {
 	// Get returns the current state of a gang, false if it is unknown.
-	Get(key types.NamespacedName) (Gang, bool)
+	Get(id podgroup.ID) (Gang, bool)
 	// Members returns a gang's live pods. It costs as much as there are.
-	Members(key types.NamespacedName) []Member
-	// Keys lists all gangs.
-	Keys() []types.NamespacedName
+	Members(id podgroup.ID) []Member
+	// IDs lists all gangs.
+	IDs() []podgroup.ID
 	// SetSucceeded sets which succeeded pods of a gang count towards the quorum.
-	SetSucceeded(key types.NamespacedName, pods sets.Set[types.UID])
+	SetSucceeded(id podgroup.ID, pods sets.Set[types.UID])
 }
 
 // Gang is a gang at one moment.
 type Gang struct {
 	// Group is the PodGroup, nil when it does not exist.
-	Group *v1alpha1.PodGroup
+	Group *podgroup.Group
 	Phase gang.Phase
 	// Reason and Detail say what keeps the members out of the queue.
 	Reason gang.Reason
 	Detail string
 	// Last is the last refusal or rollback.
 	Last gang.Rollback
-	// MinMember is the quorum, Live how many members there are for it, and Bound how many are bound.
-	MinMember, Live, Bound int
+	// MinMember is the quorum, Live how many members there are for it, Bound how many are bound, and Lacking how many more
+	// need a node.
+	MinMember, Live, Bound, Lacking int
 	// Unbound is how many pods have no node. ShortSince is since when a gang that lacks members has had those it has.
 	Unbound    int
 	ShortSince time.Time
@@ -68,12 +71,12 @@ type Gang struct {
 	PartlyBound bool
 	// Preempting: victims are being evicted for the gang.
 	Preempting bool
-	// LowestPriority and HighestPriority are those of the members.
-	LowestPriority, HighestPriority int32
+	// RolledBack: the last rollback keeps the members out of the queue.
+	RolledBack bool
+	// Vain: the last cycle of a native gang has placed no member. Refused: it was refused by a proof, which is Last.
+	Vain, Refused bool
 	// Nominated is how many pods without a node are nominated in the API.
 	Nominated int
-	// Foreign are the schedulers without this plugin that pods without a node name, sorted.
-	Foreign []string
 }
 
 // Member is a live pod of a gang at one moment.
@@ -88,11 +91,13 @@ type Member struct {
 
 // Report says what happened to a gang since the last report.
 type Report struct {
-	Key     types.NamespacedName
+	podgroup.ID
 	Actions gang.Actions
 	// Member is the pod of the rollback, BindFailed one whose bind to Node has failed.
 	Member, BindFailed *v1.Pod
 	Node               string
+	// Labelled are pods whose label makes them no members, as spec.schedulingGroup names a group with a basic policy.
+	Labelled []*v1.Pod
 	// Gone: nothing is left of the gang.
 	Gone bool
 }
@@ -122,14 +127,14 @@ type Server struct {
 	patcher  *podstatus.Patcher
 	pods     toolscache.Indexer // the pods of gangs, finished ones too; nil before this process leads
 	podsRead func() bool        // all of them have been read
-	sent     map[types.NamespacedName]*sentEvents
-	groups   map[types.UID]types.NamespacedName // by the PodGroup's UID
+	sent     map[podgroup.ID]*sentEvents
+	groups   map[types.UID]podgroup.ID // by the PodGroup's UID, of those whose status is written
 }
 
 // job is something to be done for a gang.
 type job struct {
 	kind jobKind
-	gang types.NamespacedName
+	gang podgroup.ID
 }
 
 type jobKind uint8
@@ -139,14 +144,15 @@ const (
 	jobConditions          // of a gang's members
 	jobNominations         // of a gang's members
 	jobSucceeded           // which of a gang's pods count though they have finished
+	jobGroup               // the conditions of a native PodGroup
 )
 
 // New returns a server, which does nothing before Lead.
 func New(c Config) *Server {
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
-		sent:   map[types.NamespacedName]*sentEvents{},
-		groups: map[types.UID]types.NamespacedName{},
+		sent:   map[podgroup.ID]*sentEvents{},
+		groups: map[types.UID]podgroup.ID{},
 	}
 	if c.ManageStatus && c.Source != nil {
 		s.writer = crd.NewWriter(c.Source, "PodGroup", s.currentAndDesired, nil)
@@ -164,8 +170,8 @@ func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	if s.writer != nil {
 		go s.writer.Run(ctx)
 	}
-	for _, key := range s.Gangs.Keys() {
-		s.agenda.AddAt(job{jobNominations, key}, s.Clock.Now().Add(nominationGrace))
+	for _, id := range s.Gangs.IDs() {
+		s.CheckNominations(id)
 	}
 }
 
@@ -186,9 +192,9 @@ func (s *Server) PartlyBound() int {
 	if !s.leading() {
 		return n
 	}
-	for _, key := range s.Gangs.Keys() {
-		g, _ := s.Gangs.Get(key)
-		if kind, _ := s.partlyBoundNote(key, &g); kind != "" {
+	for _, id := range s.Gangs.IDs() {
+		g, _ := s.Gangs.Get(id)
+		if kind, _ := s.partlyBoundNote(id, &g); kind != "" {
 			n++
 		}
 	}
@@ -198,26 +204,30 @@ func (s *Server) PartlyBound() int {
 // Report receives what happened to a gang. A process that does not lead reports nothing.
 func (s *Server) Report(ctx context.Context, r Report) {
 	if r.Gone {
-		s.forget(r.Key)
+		s.forget(r.ID)
 		return
 	}
-	g, known := s.Gangs.Get(r.Key)
+	g, known := s.Gangs.Get(r.ID)
 	if !known {
 		return
 	}
-	s.groupSeen(r.Key, g.Group)
+	s.groupSeen(r.ID, g.Group)
 	if !s.leading() {
 		return
 	}
-	if g.Group != nil && s.writer != nil {
-		s.writer.Later(r.Key.Namespace, g.Group.UID, statusPause)
+	switch {
+	case g.Group == nil:
+	case r.Native:
+		s.agenda.AddAt(job{jobGroup, r.ID}, s.Clock.Now().Add(nominationGrace))
+	case s.writer != nil:
+		s.writer.Later(r.Namespace, g.Group.GetUID(), statusPause)
 	}
 	s.sendEvents(ctx, r, &g)
 	if r.Actions.Rollback != nil {
-		s.queueConditions(r.Key, &g)
+		s.queueConditions(r.ID, &g)
 	}
 	if r.Actions.Rollback != nil || r.BindFailed != nil || g.Nominated > 0 || g.Preempting {
-		s.CheckNominations(r.Key)
+		s.CheckNominations(r.ID)
 	}
 }
 
@@ -226,7 +236,7 @@ func (s *Server) doJob(ctx context.Context, j job) {
 	switch j.kind {
 	case jobEvents:
 		if g, known := s.Gangs.Get(j.gang); known {
-			s.sendEvents(ctx, Report{Key: j.gang}, &g)
+			s.sendEvents(ctx, Report{ID: j.gang}, &g)
 		}
 	case jobConditions:
 		s.writeConditions(ctx, j)
@@ -234,14 +244,16 @@ func (s *Server) doJob(ctx context.Context, j job) {
 		s.correctNominations(ctx, j)
 	case jobSucceeded:
 		s.Gangs.SetSucceeded(j.gang, succeeded(s.podsOf(j.gang)))
+	case jobGroup:
+		s.writeGroup(ctx, j)
 	}
 }
 
-func (s *Server) forget(key types.NamespacedName) {
+func (s *Server) forget(id podgroup.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.sent[key]; t != nil {
+	if t := s.sent[id]; t != nil {
 		delete(s.groups, t.group)
-		delete(s.sent, key)
+		delete(s.sent, id)
 	}
 }

@@ -19,8 +19,11 @@ import (
 
 	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/test/build"
 )
+
+var train = podgroup.ID{NamespacedName: types.NamespacedName{Namespace: "batch", Name: "train"}}
 
 // handle has a client, and nothing else.
 type handle struct {
@@ -36,12 +39,12 @@ func (h handle) EventRecorder() events.EventRecorderLogger { return nil }
 // memberless is a gang without members.
 type memberless struct {
 	Gangs
-	group *v1alpha1.PodGroup
+	group *podgroup.Group
 }
 
-func (m memberless) Get(types.NamespacedName) (Gang, bool) { return Gang{Group: m.group}, true }
-func (m memberless) Keys() []types.NamespacedName          { return nil }
-func (memberless) Members(types.NamespacedName) []Member   { return nil }
+func (m memberless) Get(podgroup.ID) (Gang, bool) { return Gang{Group: m.group}, true }
+func (m memberless) IDs() []podgroup.ID           { return nil }
+func (memberless) Members(podgroup.ID) []Member   { return nil }
 
 // TestStandbyHasNothingToWrite: a replica that does not lead does not remember each PodGroup for a status that it will
 // not write.
@@ -50,10 +53,10 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	group, _ := crdtest.Get(source, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}})
 	h := handle{client: fake.NewSimpleClientset()}
 	s := New(Config{
-		Clock: clock.RealClock{}, Source: source, Handle: func(string) fwk.Handle { return h }, Gangs: memberless{group: group},
+		Clock: clock.RealClock{}, Source: source, Handle: func(string) fwk.Handle { return h }, Gangs: memberless{group: podgroup.Read(group)},
 		Synced: func() bool { return true }, ManageStatus: true,
 	})
-	seen := Report{Key: types.NamespacedName{Namespace: "batch", Name: "train"}}
+	seen := Report{ID: train}
 	s.Report(t.Context(), seen)
 	require.Never(t, func() bool { return !s.writer.Idle() }, 2*statusPause, statusPause/10)
 	s.Lead(t.Context(), h)
@@ -64,34 +67,32 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 // TestAPodGroupsEventOutlivesALateReport: the last report about a gang may be one from before its PodGroup came.
 func TestAPodGroupsEventOutlivesALateReport(t *testing.T) {
 	group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train", UID: "uid"}}
-	key := types.NamespacedName{Namespace: "batch", Name: "train"}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: crdtest.New(group), Handle: func(string) fwk.Handle { return handle{} },
-		Gangs: memberless{group: group}, Synced: func() bool { return true },
+		Gangs: memberless{group: podgroup.Read(group)}, Synced: func() bool { return true },
 	})
-	s.groupSeen(key, group)
-	s.groupSeen(key, nil) // by the late report
-	msgs := s.waitingMessages(key, &Gang{Group: group, Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
+	s.groupSeen(train, podgroup.Read(group))
+	s.groupSeen(train, nil) // by the late report
+	msgs := s.waitingMessages(train, &Gang{Group: podgroup.Read(group), Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
 	require.Len(t, msgs, 1)
-	require.Equal(t, reference(key, "uid"), msgs[0].Regarding)
+	require.Equal(t, podgroup.Read(group).Reference(), msgs[0].Regarding)
 }
 
 // TestReportsBesidePods: a gang's PodGroup is replaced while the informer tells of its pods. The race detector says
 // whether they share anything without the lock.
 func TestReportsBesidePods(t *testing.T) {
-	key := types.NamespacedName{Namespace: "batch", Name: "train"}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: crdtest.New(), Handle: func(string) fwk.Handle { return handle{} },
 		Gangs: memberless{}, Synced: func() bool { return true }, ManageStatus: true,
 	})
-	pod := build.Pod("p", "1", build.Namespace(key.Namespace), build.Member(key.Name))
+	pod := build.Pod("p", "1", build.Namespace(train.Namespace), build.Member(train.Name))
 	for i := range 100 {
 		var both sync.WaitGroup
 		both.Go(func() {
-			s.groupSeen(key, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}})
+			s.groupSeen(train, podgroup.Read(&v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}}))
 		})
 		both.Go(func() { s.podChanged(pod) })
 		both.Wait()
 	}
-	require.Equal(t, map[types.UID]types.NamespacedName{"99": key}, s.groups)
+	require.Equal(t, map[types.UID]podgroup.ID{"99": train}, s.groups)
 }

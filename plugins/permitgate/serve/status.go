@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // statusPause gathers changes: a gang's status is written at most twice a second.
@@ -64,34 +65,38 @@ func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts,
 // currentAndDesired returns a PodGroup as it is and as it should be, for the writer.
 func (s *Server) currentAndDesired(uid types.UID) (current, desired *v1alpha1.PodGroup, ok bool) {
 	s.mu.Lock()
-	key, known := s.groups[uid]
+	id, known := s.groups[uid]
 	s.mu.Unlock()
 	if !known {
 		return nil, nil, false
 	}
-	g, known := s.Gangs.Get(key)
-	if !known || g.Group == nil || g.Group.UID != uid {
+	g, known := s.Gangs.Get(id)
+	if !known || g.Group == nil || g.Group.GetUID() != uid {
 		return nil, nil, false
 	}
-	desired = g.Group.DeepCopy()
-	desired.Status = desiredStatus(desired.Status, desired.Spec.MinMember, countPods(s.podsOf(key)), g.Phase == gang.Releasing, s.Clock.Now())
-	return g.Group, desired, true
+	current, known = g.Group.Object.(*v1alpha1.PodGroup)
+	if !known {
+		return nil, nil, false
+	}
+	desired = current.DeepCopy()
+	desired.Status = desiredStatus(desired.Status, desired.Spec.MinMember, countPods(s.podsOf(id)), g.Phase == gang.Releasing, s.Clock.Now())
+	return current, desired, true
 }
 
 // groupSeen takes the PodGroup of a gang, nil if there is none.
-func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
+func (s *Server) groupSeen(id podgroup.ID, group *podgroup.Group) {
 	uid := types.UID("")
 	if group != nil {
-		uid = group.UID
+		uid = group.GetUID()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.sentLocked(key)
+	t := s.sentLocked(id)
 	if t.group != uid {
 		delete(s.groups, t.group)
 		t.group, t.complaints = uid, nil
-		if uid != "" {
-			s.groups[uid] = key
+		if uid != "" && !id.Native {
+			s.groups[uid] = id
 		}
 	}
 }

@@ -1,0 +1,219 @@
+package permitgate
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// Native gangs are placed by kube-scheduler, in one cycle of the whole group. A group that it could not place backs off,
+// with the defaults for up to ten seconds times the square root of its members, and no event reaches it there. An
+// activation does, so a group that was refused is activated when room becomes free. It is still tried whenever its
+// backoff is over, and preempts then, as without this plugin.
+
+// informerLag is for how long kube-scheduler may not have seen what this plugin has: both listen to the same informers.
+const informerLag = 50 * time.Millisecond
+
+// cycleGrace is how long after its last PreFilter a cycle counts as over when room has become free: nothing says so if
+// another plugin's PreEnqueue keeps the group, as DefaultPreemption's does while it has pods evicted.
+const cycleGrace = 100 * time.Millisecond
+
+// groupCycle is a pod-group cycle of a native gang.
+//
+// kube-scheduler runs it twice: on the cluster as it is, and, if that was in vain, on one without the pods that the group
+// may preempt. Both runs begin with the first member's PreFilter. There the group may be refused by a proof, or confined
+// to a domain; that holds for this run alone.
+type groupCycle struct {
+	began, ended time.Time // the first PreFilter, and the last so far; zero without a cycle
+	runs         int
+	plan         groupPlan // of the first run
+	changedAt    time.Time // when the PodGroup was changed last
+}
+
+// groupPlan is what has been decided at the beginning of a run.
+type groupPlan struct {
+	// refusal is why the gang is refused; its Cause is empty when it is not.
+	refusal gang.Rollback
+	// domain is the value of the topology's label to which the run is confined, or empty. exhausted is true if there was
+	// no other.
+	domain    string
+	exhausted bool
+}
+
+// vainCycle says that a native gang's last cycle has placed no member, and that the group is back in the queue.
+type vainCycle struct {
+	happened bool
+	refused  bool // by a proof, which is the gang's last rollback
+	// pause is how long after notBefore the gang is not woken again.
+	pause     time.Duration
+	notBefore time.Time
+	woken     bool // it is to be activated at notBefore
+}
+
+// nativeObjects are the objects of native gangs as the scheduler's informers show them.
+type nativeObjects struct {
+	groups *native.PodGroups
+	pods   corelisters.PodLister
+}
+
+// step runs f for a step of a pod in the scheduler, if it is a member of a gang that is guarded, and reports whether it
+// is.
+func (g *gangs) step(pod *v1.Pod, f func(e *gangEntry, now time.Time)) (id gangID, guarded bool) {
+	id, member := podgroup.IDOf(pod)
+	if !member || id.Native && g.natives == nil {
+		return id, false
+	}
+	g.change(id, func(e *gangEntry, now time.Time) {
+		if id.Native {
+			g.catchUpLocked(e, pod, now)
+		}
+		if guarded = !id.Native || e.guarded(); guarded {
+			f(e, now)
+		}
+	})
+	return id, guarded
+}
+
+// catchUpLocked takes in what kube-scheduler may have seen of a native gang before this plugin has: objects that are not
+// known yet, or pods with scheduling gates that are gone. Their events are on the way, those of their ends too.
+func (g *gangs) catchUpLocked(e *gangEntry, pod *v1.Pod, now time.Time) {
+	if e.group == nil {
+		if group := g.natives.groups.Get(e.id.NamespacedName); group != nil {
+			e.setGroup(group, now)
+		}
+	}
+	if m := e.pods[pod.UID]; m == nil || len(m.pod.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) {
+		if known, err := g.natives.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID && pods.Live(known) {
+			e.updateMember(&member{pod: known}, len(known.Spec.SchedulingGates) > 0 && known.Spec.NodeName == "", now)
+		}
+	}
+}
+
+// noteTried records that a member is tried in a pod-group cycle, or for a preemption in the end of one. It reports
+// whether the pod's group is guarded.
+func (g *gangs) noteTried(pod *v1.Pod) (guarded bool) {
+	id, member := podgroup.IDOf(pod)
+	if !member || g.natives == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.byID[id]
+	if e == nil || !e.guarded() {
+		return false
+	}
+	now := g.clock.Now()
+	if e.cycle.began.IsZero() {
+		e.cycle.began = now
+		g.cycling[e] = struct{}{}
+	}
+	e.cycle.ended = now
+	e.gang.Tried(pod.UID)
+	delete(g.vain, e)
+	return true
+}
+
+// endCycleLocked is called when a member of a native gang is about to enter the queue. If its group has been in a cycle,
+// that has placed no member. A gang that was confined to a domain is tried in the next one.
+func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
+	if e.cycle.began.IsZero() {
+		return
+	}
+	began, changed, plan := e.cycle.began, e.cycle.changedAt, &e.cycle.plan
+	g.vain[e] = struct{}{}
+	pause := lookPause(e.cycle.ended.Sub(began), len(g.vain))
+	e.lastCycle = vainCycle{happened: true, refused: plan.refusal.Cause != "", pause: pause, notBefore: now.Add(pause)}
+	if e.lastCycle.refused {
+		e.gang.NoteRefusal(plan.refusal)
+	}
+	if seen := began.Add(-informerLag); !g.freed.last().Before(seen) || !changed.Before(seen) { // perhaps too late for the cycle
+		g.wakeVainLocked(e)
+	}
+	switch {
+	case plan.domain != "":
+		e.noteTried(plan.domain)
+		g.wakeVainLocked(e)
+	case plan.exhausted || plan.refusal.Cause == "":
+		e.tried = nil // the next time it starts over
+	}
+	e.cycle = groupCycle{changedAt: changed}
+	delete(g.cycling, e)
+}
+
+// notePlacedLocked records that a member of a native gang has a node, or had one.
+func (g *gangs) notePlacedLocked(e *gangEntry) {
+	if !e.id.Native {
+		return
+	}
+	if !e.cycle.began.IsZero() {
+		e.confined = domain{e.topology().Key, e.cycle.plan.domain}
+	}
+	e.lastCycle, e.cycle = vainCycle{}, groupCycle{changedAt: e.cycle.changedAt}
+	delete(g.cycling, e)
+	delete(g.vain, e)
+}
+
+// wakeVain has the native gangs tried again that were refused, when their pauses are over. The pauses keep these cycles,
+// all together, at a share of the scheduler's time.
+func (g *gangs) wakeVain(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for e := range g.vain {
+		g.wakeVainLocked(e)
+	}
+	for e := range g.cycling {
+		g.agenda.AddAt(e.id, now.Add(cycleGrace))
+	}
+}
+
+// wakeVainLocked has a native gang activated when its pause is over, if its last cycle was in vain.
+func (g *gangs) wakeVainLocked(e *gangEntry) {
+	if _, vain := g.vain[e]; vain && !e.lastCycle.woken {
+		e.lastCycle.woken = true
+		g.agenda.AddAt(e.id, e.lastCycle.notBefore)
+	}
+}
+
+// settleCycleLocked ends a cycle in vain during or after which room has become free, or has the worker look again.
+func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
+	if e.cycle.began.IsZero() || g.freed.last().Before(e.cycle.began) {
+		return
+	}
+	if over := e.cycle.ended.Add(cycleGrace); now.Before(over) {
+		g.agenda.AddAt(e.id, over)
+		return
+	}
+	g.endCycleLocked(e, now)
+}
+
+// takeWokenLocked returns the member by which a native gang is to be activated now that has been woken; nil for none. An
+// activation is lost if the group is not back in the queue: it can be woken again until its next cycle.
+func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
+	v := &e.lastCycle
+	_, vain := g.vain[e]
+	switch {
+	case !vain || !v.woken || e.gang.Closed():
+		return nil
+	case now.Before(v.notBefore):
+		g.agenda.AddAt(e.id, v.notBefore)
+		return nil
+	}
+	v.woken, v.notBefore = false, now.Add(v.pause)
+	unbound := make([]*v1.Pod, 0, e.unbound)
+	for _, m := range e.pods {
+		if m.pod.Spec.NodeName == "" {
+			unbound = append(unbound, m.pod)
+		}
+	}
+	if len(unbound) == 0 {
+		return nil
+	}
+	return slices.MinFunc(unbound, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
+}
