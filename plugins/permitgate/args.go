@@ -48,8 +48,7 @@ type PermitGateArgs struct {
 	// default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
 	// PreemptionDelay is how long a gang waits, from the time that its quorum exists, before it preempts, so that an
-	// autoscaler can bring room first. At least 0, the default. A PodGroup's annotation zonewise.dev/preemption-delay
-	// takes precedence.
+	// autoscaler can bring room first. At least 0, the default.
 	PreemptionDelay metav1.Duration `json:"preemptionDelay,omitempty"`
 	// GangPreemption lets a gang without room preempt pods of a lower priority if it fits without them; true by
 	// default. PodDisruptionBudgets are respected if there is a choice, and preemptionPolicy Never always.

@@ -8,7 +8,7 @@
 // docs/permitgate.md says what becomes of a gang, step by step. What the code relies on:
 //
 //   - A pod without the label passes through every extension point untouched, but it does not come to nodes that a starving
-//     gang keeps. A pod with spec.schedulingGroup is package native's.
+//     gang keeps. A pod with spec.schedulingGroup is a member of a native gang, which kube-scheduler places.
 //   - A gang that waits holds only the nodes of its round, of a release, or of a preemption. One that starves keeps nodes.
 //   - No member is released unless at least minMember members are bound or wait with it, kept by this plugin alone; none
 //     is bound unless a quorum is prepared and nothing can stop its binds.
@@ -29,13 +29,14 @@
 //	propose.go      the proposal, for what a gang asks (gangrequest.go) on the nodes as it may use them (view.go), within
 //	                what the profile's filters refuse (profilefilters.go)
 //	roundplan.go    the nodes that a round's members are tried on; packing.go: within one domain
-//	gangs.go        the state of all gangs, each with its objects (entry.go), behind one lock
+//	gangs.go        the state of the gangs of both APIs, each with its objects (entry.go), behind one lock
+//	groupcycle.go   the pod-group cycles of native gangs; nativecycle.go: what they are told
 //	handlers.go     the informers' events; claims.go: claims of members that do not exist
 //	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again
 //	worker.go       has done what the gangs decide (package execute)
 //	victims.go      preemption (package preempt)
 //	starving.go     which nodes a starving gang keeps; nodeclaim.go: from whom
-//	native          gangs of Kubernetes' own API, with the same state machine
+//	podgroup        what pods and PodGroups say; native: PodGroups of Kubernetes' own API
 //	serve           statuses, events and conditions
 //
 // # Non-goals
