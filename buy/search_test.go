@@ -41,21 +41,17 @@ func TestSearch(t *testing.T) {
 		}, map[string]int{"a": 1, "b": 1, "c": 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			guesses := map[string]Guess{}
-			for _, m := range tc.models {
-				guesses[m.Node] = Guess{Alone: tc.most / 3, Helps: true}
-			}
-			bought, err := Search(tc.models, guesses, 1, tc.most, tc.enough)
+			bought, err := Search(tc.models, tc.most, tc.enough)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, bought)
 		})
 	}
 	broken := errors.New("the copy broke")
-	_, err := Search([]Model{four, eight}, nil, 1, 3, func(map[string]int) (bool, error) { return false, broken })
+	_, err := Search([]Model{four, eight}, 3, func(map[string]int) (bool, error) { return false, broken })
 	require.ErrorIs(t, err, broken)
 }
 
-// TestSearchFindsTheLeast: whatever is guessed, the result is what brute force finds. If one model is enough alone, no smaller number of any model is, nor as
+// TestSearchFindsTheLeast: the result is what brute force finds. If one model is enough alone, no smaller number of any model is, nor as
 // many of a model before it. Else one node less of what it finds is not enough, and if it finds nothing, nothing is.
 func TestSearchFindsTheLeast(t *testing.T) {
 	const most = 9
@@ -85,7 +81,6 @@ func TestSearchFindsTheLeast(t *testing.T) {
 			}
 			return true
 		}
-		guesses := map[string]Guess{}
 		fewest, first := math.MaxInt, ""
 		for _, m := range models {
 			least := math.MaxInt
@@ -95,16 +90,8 @@ func TestSearchFindsTheLeast(t *testing.T) {
 			if least < fewest {
 				fewest, first = least, m.Node
 			}
-			g := Guess{Alone: rapid.IntRange(0, most+2).Draw(t, "guess for "+m.Node), Helps: rapid.Bool().Draw(t, m.Node+" helps")}
-			if least == math.MaxInt && rapid.Bool().Draw(t, m.Node+" is known not to be enough") {
-				g.Alone = -1
-			}
-			guesses[m.Node] = g
 		}
-		if rapid.Bool().Draw(t, "nothing is known") {
-			guesses = nil
-		}
-		bought, err := Search(models, guesses, rapid.IntRange(0, most+2).Draw(t, "each"), most, func(bought map[string]int) (bool, error) {
+		bought, err := Search(models, most, func(bought map[string]int) (bool, error) {
 			for name, n := range bought {
 				if n < 0 || n > most {
 					t.Fatalf("%d like %s are tried", n, name)
@@ -128,33 +115,4 @@ func TestSearchFindsTheLeast(t *testing.T) {
 			bought[name]++
 		}
 	})
-}
-
-// TestAGoodGuessSparesTries: of one model its number and one fewer are tried, of others that are not better one number each, and those of which nothing is
-// expected are tried together. If no number is enough, that is seen soon.
-func TestAGoodGuessSparesTries(t *testing.T) {
-	models := []Model{{Node: "dear"}, {Node: "good"}, {Node: "lost"}, {Node: "x"}, {Node: "y"}, {Node: "z"}}
-	for _, tc := range []struct {
-		name        string
-		good, guess int
-		tries       int
-		want        map[string]int
-	}{
-		{"exact", 18, 18, 4, map[string]int{"good": 18}},
-		{"one too few", 18, 17, 4, map[string]int{"good": 18}},
-		{"one too many", 18, 19, 6, map[string]int{"good": 18}},
-		{"none is enough", 1000, 18, 8, nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			guesses := map[string]Guess{"dear": {Alone: tc.guess + 10, Helps: true}, "good": {Alone: tc.guess, Helps: true}, "lost": {Alone: -1, Helps: true}}
-			var tried []map[string]int
-			bought, err := Search(models, guesses, tc.guess, 150, func(bought map[string]int) (bool, error) {
-				tried = append(tried, bought)
-				return bought["good"] >= tc.good || bought["dear"] >= tc.good+10, nil
-			})
-			require.NoError(t, err)
-			require.Equal(t, tc.want, bought)
-			require.Len(t, tried, tc.tries, "%v", tried)
-		})
-	}
 }

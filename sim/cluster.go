@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,82 +89,6 @@ func (s *Sim) endTerminatingPods(objects []client.Object) {
 	}
 }
 
-// Loss has the pods that are lost with nodes.
-type Loss struct {
-	Nodes []*v1.Node
-	// Displaced pods had a controller that has made Replacements, in the same order.
-	Displaced, Replacements []*v1.Pod
-	// Orphans had no controller that replaces them, see WhyNotReplaced; NodeBound pods are lost with their nodes.
-	Orphans, NodeBound []*v1.Pod
-	// drivers are what says which volumes and devices the nodes have.
-	drivers []client.Object
-}
-
-// Lose removes nodes with all that is on them, as when a zone has failed for good: the nodes are deleted, then their
-// pods, and their controllers make others. Run schedules these.
-func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
-	out := &Loss{}
-	names := map[string]bool{}
-	for _, node := range list[*v1.Node](s.store) {
-		if lost(node) {
-			out.Nodes = append(out.Nodes, node)
-			names[node.Name] = true
-		}
-	}
-	out.drivers = s.removeNodes(names)
-	pods := objectsByIndex[*v1.Pod](s.store, nodeIndex, slices.Collect(maps.Keys(names))...)
-	s.sortForReplacement(pods)
-	s.countFailures(pods...)
-	var made []*v1.Pod
-	for _, pod := range pods {
-		s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
-		if pod.DeletionTimestamp == nil {
-			s.countHealthy(pod, -1)
-		}
-		s.releaseClaims(pod)
-		var replacement *v1.Pod
-		if pod.DeletionTimestamp == nil || !s.replacesAtOnce(pod) {
-			replacement = s.replacement(pod) // of another one that ends, it is there already
-		}
-		switch {
-		case replacement != nil:
-			out.Displaced = append(out.Displaced, pod)
-			made = append(made, replacement)
-		case NodeBound(pod):
-			out.NodeBound = append(out.NodeBound, pod)
-		case pod.DeletionTimestamp == nil:
-			out.Orphans = append(out.Orphans, pod)
-		}
-	}
-	for i, pod := range made {
-		s.createReplacement(pod, out.Displaced[i])
-	}
-	out.Replacements = made
-	s.noteProgress()
-	return out
-}
-
-// ReturnNodes brings back what Lose has taken, as when a zone is up again: the nodes with their drivers and the pods
-// that go with them. Pods that have been displaced stay where they are; Run schedules those that wait.
-func (s *Sim) ReturnNodes(loss *Loss) error {
-	var back []client.Object
-	for _, node := range loss.Nodes {
-		back = append(back, node)
-	}
-	back = append(back, loss.drivers...)
-	for _, pod := range loss.NodeBound {
-		if pod.DeletionTimestamp == nil {
-			back = append(back, pod)
-		}
-	}
-	for _, obj := range back {
-		if err := s.Put(obj); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but
 // this pod has failed. A pod that stands for a lost one only moves: it has not failed itself.
 func (s *Sim) Displace(pod *v1.Pod) {
@@ -181,31 +104,6 @@ func (s *Sim) Displace(pod *v1.Pod) {
 	}
 	s.releaseAndReplace(pod)
 	s.noteChange()
-}
-
-// sortForReplacement puts lost pods into the order in which their controllers replace them. In a cluster it is random.
-func (s *Sim) sortForReplacement(pods []*v1.Pod) {
-	type lost struct {
-		pod  *v1.Pod
-		rank []int64
-		draw uint64
-	}
-	all := make([]lost, len(pods))
-	for i, pod := range pods {
-		all[i].pod = pod
-		if s.options.Rank != nil {
-			all[i].rank = s.options.Rank(pod)
-		}
-		if s.options.Seed != 0 {
-			all[i].draw = seededNumber(s.options.Seed, string(pod.UID))
-		}
-	}
-	slices.SortStableFunc(all, func(a, b lost) int {
-		return cmp.Or(slices.Compare(a.rank, b.rank), cmp.Compare(a.draw, b.draw))
-	})
-	for i := range all {
-		pods[i] = all[i].pod
-	}
 }
 
 // Add creates objects, and the own claims of pods. The Sim owns the objects from then on. Run schedules the pods.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,13 +23,13 @@ import (
 )
 
 const (
-	// DefaultReplays is how many times each loss is replayed, unless Options say otherwise. Of a loss that displaces
-	// many pods fewer replays are enough, at least one: as many as have enoughPods. A loss that displaces few pods is
-	// more a matter of luck, and its replays are cheap: a certificate has as many as have fewPods, up to mostReplays.
-	DefaultReplays = 3
-	mostReplays    = 4 * DefaultReplays
-	enoughPods     = 60_000
-	fewPods        = 2_400
+	// DefaultReplays is how many times each loss is replayed in each form, unless Options say otherwise. Of a loss that
+	// displaces many pods fewer replays are enough, at least one: as many as have enoughPods. A loss that displaces few
+	// pods is more a matter of luck, and its replays are cheap: it has as many as have fewPods, up to mostReplays.
+	DefaultReplays = 2
+	mostReplays    = 3 * DefaultReplays
+	enoughPods     = 30_000
+	fewPods        = 1_200
 
 	maxWitnesses = 10
 	// maxNodeLosses is how many losses of nodes a status has, the worst.
@@ -45,23 +46,24 @@ type Options struct {
 	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has
 	// another seed, from Seed on, and its own Rank.
 	Sim sim.Options
-	// Replays is how many times each loss is replayed. 0 is DefaultReplays, fewer for losses of more than 20,000 pods,
-	// and in certificates more for losses of fewer than 800, up to 12.
+	// Replays is how many times each loss is replayed in each of its two forms. 0 is DefaultReplays, 1 for losses of more
+	// than 15,000 pods, and more for losses of fewer than 600, up to 6.
 	Replays int
 	// Fingerprint is that of the objects, for a caller that has computed it; empty for others.
 	Fingerprint string
+	// Scheduler is a digest of what else decides an answer: of the scheduler, and of how losses are replayed.
+	Scheduler string
 	// Missing says in a line each what of the cluster could not be read. If it is not empty, no answer is given.
 	Missing []string
 }
 
-// replaysOf returns how many times to replay a loss that displaces so many pods, if a loss of few pods has most
-// replays.
-func (o *Options) replaysOf(displaced, most int) int {
+// replaysOf returns how many times to replay a loss that displaces so many pods in each form.
+func (o *Options) replaysOf(displaced int) int {
 	if o.Replays > 0 {
 		return o.Replays
 	}
 	displaced = max(1, displaced)
-	return max(1, min(DefaultReplays, enoughPods/displaced), min(most, fewPods/displaced))
+	return max(1, min(DefaultReplays, enoughPods/displaced), min(mostReplays, fewPods/displaced))
 }
 
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival,
@@ -79,7 +81,7 @@ func Certify(
 func statusesOf(
 	certificates []*certificate, objects []client.Object, options *Options, failed *metav1.Condition,
 ) []v1alpha1.ZoneSurvivalStatus {
-	snapshot := v1alpha1.SurvivalSnapshot{Hash: options.Fingerprint}
+	snapshot := v1alpha1.SurvivalSnapshot{Hash: options.Fingerprint, Scheduler: options.Scheduler}
 	if snapshot.Hash == "" {
 		snapshot.Hash = Fingerprint(objects)
 	}
@@ -102,180 +104,10 @@ func statusesOf(
 		condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = v1alpha1.ConditionSurvives, c.asked.Generation, c.status.ComputedAt
 		held := &c.asked.Status // what is held is not found out here, and stays what it was
 		c.status.Reservations, c.status.Held, c.status.Missing = slices.Clone(held.Reservations), held.Held.DeepCopy(), slices.Clone(held.Missing)
-		if condition.Status == metav1.ConditionFalse {
-			c.status.WouldSurviveWith = held.WouldSurviveWith.DeepCopy() // nor is that
-		}
 		c.status.Conditions = slices.Clone(held.Conditions)
 		meta.SetStatusCondition(&c.status.Conditions, condition)
 		impaired.Answer(c.asked, c.status.ComputedAt, &c.status)
 		out[i] = c.status
-	}
-	return out
-}
-
-// replayRound replays losses, and records for the certificates what they come to.
-type replayRound struct {
-	base         *sim.Sim
-	before       *usage
-	options      *Options
-	certificates []*certificate
-	// kept has for each zone the copy after its loss: that of the replay after which pods wait, else that of the first.
-	// A zone is absent if no copy shows all that is known to wait.
-	kept map[string]*replayer
-}
-
-// replayAll replays each loss that a certificate asks for.
-func replayAll(
-	ctx context.Context, objects []client.Object, certificates []*certificate, options *Options,
-) (map[string]*replayer, error) {
-	base, err := sim.New(ctx, objects, options.Sim)
-	if err != nil {
-		return nil, err
-	}
-	defer base.Close()
-	if err := base.Run(ctx); err != nil {
-		return nil, err
-	}
-	nodes, pods := sim.List[*v1.Node](base), sim.List[*v1.Pod](base)
-	for _, c := range certificates {
-		c.recordBaseline(nodes, pods)
-	}
-	p := &replayRound{
-		base: base, before: usageOf(nodes, pods), options: options, certificates: certificates,
-		kept: map[string]*replayer{},
-	}
-	err = p.replayZones(ctx)
-	if err == nil {
-		err = p.replayNodes(ctx)
-	}
-	if len(base.Evicted()) > 0 { // before any loss: the copies do not know which of their pods stand for those of the cluster
-		for zone := range p.kept {
-			p.dropCopy(zone)
-		}
-	}
-	return p.kept, err
-}
-
-// dropCopy gives up the copy that is kept for a zone.
-func (p *replayRound) dropCopy(zone string) {
-	p.kept[zone].close()
-	delete(p.kept, zone)
-}
-
-// copyForOrder returns where losses are replayed in the order of that number; the first is the worst one.
-func (p *replayRound) copyForOrder(number int) *replayer {
-	protects := func(pod *v1.Pod) bool {
-		return slices.ContainsFunc(p.certificates, func(c *certificate) bool {
-			return c.invalid == nil && c.protects(pod)
-		})
-	}
-	rank := rankOf(number, latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](p.base)), protects)
-	return newReplayer(p.base, p.before, p.options.Sim.Seed+int64(number), rank)
-}
-
-// replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much
-// as another copy.
-func (p *replayRound) replayZones(ctx context.Context) error {
-	wanted := map[string][]*certificate{}
-	for _, c := range p.certificates {
-		for _, zone := range c.zones {
-			wanted[zone] = append(wanted[zone], c)
-		}
-	}
-	displaced := displacedByZone(p.base)
-	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
-		l := &loss{zone: zone}
-		breaking := 0 // replays
-		for i := range p.options.replaysOf(displaced[zone], mostReplays) {
-			// A certificate that is broken needs no further replay of that loss.
-			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.isBroken(l) })
-			if len(open) == 0 {
-				break
-			}
-			s := p.copyForOrder(i)
-			r, err := s.replay(ctx, l)
-			if ctx.Err() != nil {
-				s.close()
-				return ctx.Err()
-			}
-			waits := false
-			for _, c := range open {
-				c.recordOutcome(l, r, err)
-				waits = waits || c.isBroken(l)
-			}
-			if waits {
-				breaking++
-			}
-			if last := p.kept[zone]; err == nil && (last == nil || waits) {
-				last.close()
-				s.base, s.before = nil, nil // as large as what is kept, and no longer needed
-				p.kept[zone] = s
-			} else {
-				s.close()
-			}
-		}
-		if breaking > 1 { // after each of these replays pods of another ZoneSurvival wait
-			p.dropCopy(zone)
-		}
-	}
-	return nil
-}
-
-// replayNodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each
-// node to be in one.
-func (p *replayRound) replayNodes(ctx context.Context) error {
-	for _, c := range p.certificates {
-		n := int(ptr.Deref(c.asked.Spec.Survive.Nodes, 0))
-		if n == 0 || c.invalid != nil {
-			continue
-		}
-		loads := c.nodeLoads(sim.List[*v1.Node](p.base), sim.List[*v1.Pod](p.base))
-		displaced := 0
-		for _, l := range loads {
-			displaced += l.pods
-		}
-		for i := range p.options.replaysOf(displaced, mostReplays) {
-			s := p.copyForOrder(i)
-			err := c.loseNodes(
-				ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...),
-			)
-			s.close()
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// loseNodes replays losses one after the other. An error is that of ctx.
-func (c *certificate) loseNodes(ctx context.Context, s *replayer, losses []*loss) error {
-	for _, l := range losses {
-		if c.isBroken(l) {
-			continue
-		}
-		r, err := s.replay(ctx, l)
-		if err == nil {
-			err = s.revert(ctx)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.recordOutcome(l, r, err) // after an error, which spoils the copy, all losses are broken
-	}
-	return nil
-}
-
-// displacedByZone returns how many pods each zone has that would be displaced.
-func displacedByZone(base *sim.Sim) map[string]int {
-	out := map[string]int{}
-	for _, pod := range sim.List[*v1.Pod](base) {
-		if pod.Spec.NodeName == "" || !live(pod) || sim.NodeBound(pod) {
-			continue
-		}
-		if node, exists := sim.Get[*v1.Node](base, "", pod.Spec.NodeName); exists {
-			out[node.Labels[v1.LabelTopologyZone]]++
-		}
 	}
 	return out
 }
@@ -286,17 +118,15 @@ func compareByName(a, b *v1.Pod) int {
 
 // certificate is what is found out for one ZoneSurvival.
 type certificate struct {
-	asked    *v1alpha1.ZoneSurvival
-	protects func(pod *v1.Pod) bool
-	invalid  error
-	// workloads are what each entry of spec.workloads selects.
-	workloads []selection
+	asked     *v1alpha1.ZoneSurvival
+	protects  func(pod *v1.Pod) bool
+	invalid   error
 	status    v1alpha1.ZoneSurvivalStatus
 	resources map[v1.ResourceName]bool // what the protected pods ask for
 	// zones are those whose loss is replayed, absent the ones that were asked for and have no node.
 	zones, absent []string
-	// losses are those that were replayed, by their keys.
-	losses map[string]*lossResult
+	// losses are those that were replayed.
+	losses map[loss]*lossResult
 	// failed has the error of a replay, in a line.
 	failed string
 	// replacedBy has the kinds of the controllers that have replaced displaced pods.
@@ -308,14 +138,9 @@ type certificate struct {
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 	c := &certificate{
 		asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true},
-		losses: map[string]*lossResult{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{},
+		losses: map[loss]*lossResult{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{},
 	}
 	c.protects, c.invalid = Protected(asked)
-	for i := range asked.Spec.Workloads {
-		w := selection{}
-		_ = w.addSelector(asked.Spec.Workloads[i].Namespace, &asked.Spec.Workloads[i].PodSelector) // else it is invalid
-		c.workloads = append(c.workloads, w)
-	}
 	c.status.ObservedGeneration = asked.Generation
 	return c
 }
@@ -349,14 +174,13 @@ func (s selection) selects(pod *v1.Pod) bool {
 	})
 }
 
-// recordBaseline notes what there is before the losses.
-func (c *certificate) recordBaseline(nodes []*v1.Node, pods []*v1.Pod) {
+// recordBaseline notes what there is before the losses, as it was read.
+func (c *certificate) recordBaseline(nodes map[string]*v1.Node, pods []*v1.Pod) {
 	if c.invalid != nil {
 		return
 	}
-	zones, exists := map[string]bool{}, map[string]bool{}
+	zones := map[string]bool{}
 	for _, node := range nodes {
-		exists[node.Name] = true
 		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
 			zones[zone] = true
 		}
@@ -366,7 +190,7 @@ func (c *certificate) recordBaseline(nodes []*v1.Node, pods []*v1.Pod) {
 		case !live(pod) || !c.protects(pod):
 		case pod.Spec.NodeName == "":
 			c.status.Waiting++
-		case exists[pod.Spec.NodeName]:
+		case nodes[pod.Spec.NodeName] != nil:
 			c.status.Pods++
 			for name := range requestsOf(pod) {
 				c.resources[name] = true
@@ -393,37 +217,75 @@ func (c *certificate) selectZones(zones map[string]bool) {
 
 // lossResult is what is known of a loss.
 type lossResult struct {
-	*loss
-	result v1alpha1.SurvivalLoss
+	loss
+	// worst is the worst that it has come to in each form; nil before its first replay.
+	worst [forms]*v1alpha1.SurvivalLoss
+	// hint says what would help the first pod that waits; empty if nothing is known to.
+	hint [forms]string
 }
 
-// isBroken reports whether a pod waits after the loss, or it is unknown.
-func (c *certificate) isBroken(l *loss) bool {
-	worst := c.losses[l.key()]
-	return worst != nil && worst.result.Waiting > 0 || c.failed != ""
+// form returns the form that decides: that the Node objects stay, if pods are known to wait then and at no other time.
+// An answer that has followed the cluster knows one form alone.
+func (r *lossResult) form() form {
+	gone, stay := r.worst[nodesGone], r.worst[nodesStay]
+	if gone != nil && gone.Waiting == 0 && stay != nil && stay.Waiting > 0 {
+		return nodesStay
+	}
+	return nodesGone
+}
+
+// result is what is said of a loss: what its worse form comes to, and what is least free in both.
+func (r *lossResult) result() *v1alpha1.SurvivalLoss {
+	out, other := r.worst[r.form()], r.worst[nodesStay-r.form()]
+	switch {
+	case out == nil:
+		return other
+	case other == nil:
+		return out
+	}
+	if out.Waiting == 0 && other.Displaced > out.Displaced {
+		out, other = other, out
+	}
+	out = out.DeepCopy()
+	out.NodesStay = r.form() == nodesStay
+	lowerMargins(out.Margin, other.Margin)
+	return out
+}
+
+// isBroken reports whether a pod waits after the loss, in that form or at all, or it is unknown.
+func (c *certificate) isBroken(l loss, f form) bool {
+	known := c.losses[l]
+	if known == nil {
+		return c.failed != ""
+	}
+	waits := func(f form) bool { return known.worst[f] != nil && known.worst[f].Waiting > 0 }
+	return c.failed != "" || waits(f) || waits(nodesGone)
 }
 
 // recordOutcome looks at what has become of the protected pods in a replay, and keeps the worst.
-func (c *certificate) recordOutcome(l *loss, r *outcome, err error) {
+func (c *certificate) recordOutcome(l loss, f form, r *outcome, err error) {
 	if err != nil {
 		c.failed = fmt.Sprintf("the loss of %s: %s", l, message.OneLine(err))
 		return
 	}
-	result := v1alpha1.SurvivalLoss{
-		Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margins(c.resources),
-	}
-	for _, m := range r.moves {
+	result := &v1alpha1.SurvivalLoss{Zone: l.zone, Node: l.node, Nodes: int64(r.nodes), Margin: r.margins(c.resources)}
+	hint := ""
+	for i := range r.moves {
+		m := &r.moves[i]
 		if !c.protects(m.before) {
 			continue
 		}
 		result.Displaced++
-		if m.now != nil && m.now.Spec.NodeName != "" {
+		if m.runs() {
 			result.Placed++
 			c.replacedBy[sim.ControllerKind(m.before)] = true
 			if m.elsewhere {
 				c.placedFor[m.before.Spec.SchedulerName] = true
 			}
 			continue
+		}
+		if result.Waiting == 0 && f == nodesStay {
+			hint = hintFor(m)
 		}
 		result.Waiting++
 		if len(result.Witnesses) < maxWitnesses {
@@ -433,29 +295,48 @@ func (c *certificate) recordOutcome(l *loss, r *outcome, err error) {
 			)
 		}
 	}
-	previous := c.losses[l.key()]
-	if previous == nil {
-		c.losses[l.key()] = &lossResult{l, result}
-		return
+	known := c.losses[l]
+	if known == nil {
+		known = &lossResult{loss: l}
+		c.losses[l] = known
 	}
-	lowerMargins(result.Margin, previous.result.Margin)
-	if result.Waiting > 0 || result.Displaced > previous.result.Displaced {
-		previous.result = result
-	} else {
-		previous.result.Margin = result.Margin
+	previous := known.worst[f]
+	switch {
+	case previous == nil:
+		known.worst[f], known.hint[f] = result, hint
+		return
+	case result.Waiting > 0 || result.Displaced > previous.Displaced:
+		lowerMargins(result.Margin, previous.Margin)
+		known.worst[f], known.hint[f] = result, hint
+	default:
+		lowerMargins(previous.Margin, result.Margin)
 	}
 }
 
-// sortedLosses returns the losses: zones by name; sets of nodes by how bad their loss is.
+// hintFor says what would help a pod that waits while the lost nodes exist: not to count them.
+func hintFor(m *move) string {
+	if m.now == nil || !strings.Contains(m.why, podtopologyspread.ErrReasonConstraintsNotMatch) {
+		return ""
+	}
+	for i := range m.now.Spec.TopologySpreadConstraints {
+		t := &m.now.Spec.TopologySpreadConstraints[i]
+		if t.WhenUnsatisfiable == v1.DoNotSchedule && ptr.Deref(t.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore) == v1.NodeInclusionPolicyIgnore {
+			return fmt.Sprintf("; its constraint over %s counts these nodes, and with nodeTaintsPolicy: Honor it would not", t.TopologyKey)
+		}
+	}
+	return ""
+}
+
+// sortedLosses returns the losses: zones by name; nodes by how bad their loss is.
 func (c *certificate) sortedLosses() []*lossResult {
 	return slices.SortedFunc(maps.Values(c.losses), func(a, b *lossResult) int {
 		bad := 0
-		if a.nodes != nil && b.nodes != nil {
+		if a.node != "" && b.node != "" {
 			bad = cmp.Or(
-				cmp.Compare(b.result.Waiting, a.result.Waiting), cmp.Compare(b.result.Displaced, a.result.Displaced),
+				cmp.Compare(b.result().Waiting, a.result().Waiting), cmp.Compare(b.result().Displaced, a.result().Displaced),
 			)
 		}
-		return cmp.Or(bad, strings.Compare(a.key(), b.key()))
+		return cmp.Or(bad, strings.Compare(a.zone, b.zone), strings.Compare(a.node, b.node))
 	})
 }
 
@@ -464,8 +345,8 @@ func (c *certificate) conclude() metav1.Condition {
 	losses := c.sortedLosses()
 	c.status.Replayed = int64(len(losses))
 	for _, l := range losses {
-		if l.nodes == nil || len(c.status.Losses) < maxNodeLosses {
-			c.status.Losses = append(c.status.Losses, l.result)
+		if l.node == "" || len(c.status.Losses) < maxNodeLosses {
+			c.status.Losses = append(c.status.Losses, *l.result())
 		}
 	}
 	condition := c.condition(losses)
@@ -514,12 +395,19 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 	}
 	var most *lossResult
 	for _, l := range losses {
-		if l.result.Waiting > 0 {
-			first := l.result.Witnesses[0]
+		result := l.result()
+		if result.Waiting > 0 {
+			first, f := result.Witnesses[0], l.form()
+			after := ""
+			if f == nodesStay {
+				after = l.hint[f] + "; once the nodes are deleted, all run again"
+			}
 			return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsWait, Message: fmt.Sprintf(
-				"without %s, %d of %d displaced pods would wait, first %s/%s: %s", l.loss, l.result.Waiting, l.result.Displaced, first.Namespace, first.Name, first.Why)}
+				"%s, %d of %d displaced pods would wait, first %s/%s: %s%s", l.during(f), result.Waiting, result.Displaced, first.Namespace,
+				first.Name, first.Why, after,
+			)}
 		}
-		if most == nil || l.result.Displaced >= most.result.Displaced && l.nodes == nil {
+		if most == nil || result.Displaced >= most.result().Displaced && l.node == "" {
 			most = l
 		}
 	}
@@ -534,7 +422,7 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 		return unknownCondition(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, Message: fmt.Sprintf(
-		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.lossesText(losses), c.status.Pods, most.result.Displaced, most.loss) + c.conditionsText()}
+		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.lossesText(losses), c.status.Pods, most.result().Displaced, most.loss) + c.conditionsText()}
 }
 
 // conditionsText says what else has to happen for the displaced pods to run again: it is not known whether and when it
@@ -562,14 +450,10 @@ func (c *certificate) conditionsText() string {
 
 // lossesText names the losses.
 func (c *certificate) lossesText(losses []*lossResult) string {
-	switch n := ptr.Deref(c.asked.Spec.Survive.Nodes, 0); n {
-	case 0:
+	if c.asked.Spec.Survive.Nodes == nil {
 		return "the zones " + strings.Join(c.zones, ", ")
-	case 1:
-		return fmt.Sprintf("the %d nodes that have pods", len(losses))
-	default:
-		return fmt.Sprintf("%d sets of %d nodes", len(losses), n)
 	}
+	return fmt.Sprintf("the %d nodes that have pods", len(losses))
 }
 
 func unknownCondition(reason, message string) metav1.Condition {

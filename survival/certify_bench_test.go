@@ -63,7 +63,7 @@ func BenchmarkCertify(b *testing.B) {
 			for b.Loop() {
 				c, asked := large(*certifyNodes)
 				if losses == "nodes" {
-					againstNodes(asked, 1)
+					againstNodes(asked)
 				}
 				var certifier survival.Certifier
 				before := cpuSeconds(b)

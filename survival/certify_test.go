@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
@@ -204,6 +206,71 @@ func TestCertify(t *testing.T) {
 			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone a",
 		},
 		{
+			name: "a constraint counts the nodes of the lost zone while they exist",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+					p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
+				}, "a", "a", "b", "b", "c", "c")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 2, "b": 2, "c": 2},
+			message: "while the nodes of zone a still exist, 2 of 2 displaced pods would wait, first shop/web-1-1: 0/3 nodes are available: " +
+				"1 node(s) had untolerated taint(s), 2 node(s) didn't match pod topology spread constraints",
+		},
+		{
+			name: "a constraint that honors taints",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+					constraint := clitest.ZoneSpread("web", 1)
+					constraint.NodeTaintsPolicy = ptr.To(v1.NodeInclusionPolicyHonor)
+					p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
+				}, "a", "a", "b", "b", "c", "c")
+			},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0, "b": 0, "c": 0},
+		},
+		{
+			name: "pods that are to be in one zone wait for the end of those that terminate in another",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+					p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+						TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+					}}}}
+				}, "a", "a")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 2},
+			message: "while the nodes of zone a still exist, 2 of 2 displaced pods would wait, first shop/web-1-1: ",
+		},
+		{
+			name: "a pod that tolerates the taint stays on its dead node",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+					p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+				}, "a")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+			message: "while the nodes of zone a still exist, 1 of 1 displaced pods would wait, first shop/web-1-1: it tolerates the taint " +
+				"node.kubernetes.io/unreachable and is on node a, which does not run it; once the nodes are deleted, all run again",
+		},
+		{
+			name: "a zone is down already",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "3", nil, "a", "b", "b")
+				snapshot.List[*v1.Node](c.Snapshot)[1].Status.Conditions[0].Status = v1.ConditionUnknown
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1, "b": 0, "c": 1},
+			message: "without zone a, 1 of 3 displaced pods would wait, first shop/web-1-3: ",
+		},
+		{
+			name: "a pod that waits evicts a protected pod before any loss",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "5", nil, "a")
+				deploy(c, "api", "1", priority(200), "b", "c")
+				deploy(c, "other", "6", priority(200), "b", "c")
+				deploy(c, "urgent", "8", priority(100), "")
+			},
+			asked:  func(s *v1alpha1.ZoneSurvival) { *s = *protecting("web", "api") },
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1, "b": 1, "c": 1},
+		},
+		{
 			name: "a pod that waits already breaks nothing",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "1", nil, "a")
@@ -371,6 +438,9 @@ func TestFingerprint(t *testing.T) {
 		c.Reservation("held", "web", "1", 0, map[string]int64{"c": 2})
 		c.Policy("web", nil)
 		c.Add(protecting("web"))
+		c.Gang("train", 1)
+		c.NativeGang("native", 1, "1", "a")
+		c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "job", UID: "job"}})
 		change(c)
 		return survival.Fingerprint(c.Objects())
 	}
@@ -421,6 +491,29 @@ func TestFingerprint(t *testing.T) {
 		},
 		"a reservation is filled": func(c *clitest.Cluster) {
 			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.Slots.Held = 1
+		},
+		"a node declares a feature": func(c *clitest.Cluster) {
+			snapshot.List[*v1.Node](c.Snapshot)[0].Status.DeclaredFeatures = []string{"new"}
+		},
+		"a pod is resized": func(c *clitest.Cluster) {
+			pod := c.Pods()[0]
+			pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue})
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{{
+				Name: pod.Spec.Containers[0].Name, Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}},
+			}}
+		},
+		"pods of a Job have failed": func(c *clitest.Cluster) { snapshot.List[*batchv1.Job](c.Snapshot)[0].Status.Failed = 1 },
+		"a Job is over": func(c *clitest.Cluster) {
+			snapshot.List[*batchv1.Job](c.Snapshot)[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}
+		},
+		"an annotation of a PodGroup": func(c *clitest.Cluster) {
+			snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
+		},
+		"an annotation of a native PodGroup": func(c *clitest.Cluster) {
+			snapshot.List[*kinds.NativePodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
+		},
+		"replicas that a controller notes": func(c *clitest.Cluster) {
+			snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "9"}
 		},
 		"another node":           func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") },
 		"a policy":               func(c *clitest.Cluster) { c.Policy("api", nil) },

@@ -27,10 +27,6 @@
 // is held. If pods wait, it opens more room to them. It never preempts pods. A certificate tests what is held, so it
 // does not use the orders in which that was found.
 //
-// A [PurchaseSearch] finds the fewest nodes with which a ZoneSurvival that is broken would hold. It replays the losses with
-// more and fewer nodes, first those replays that have failed before. Arithmetic guesses how many are enough; a purchase is one with which all replays have
-// succeeded, and with one node fewer like any of it one has failed.
-//
 // [Fingerprint] says whether a cluster has changed in a way that may change an answer.
 //
 // # Non-goals

@@ -9,13 +9,17 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/pods"
 )
 
 // Fingerprint returns a digest of what decides where pods go: the nodes and whether they are usable, where pods are and
@@ -46,19 +50,47 @@ func writeWords(w io.Writer, words ...string) {
 // decisiveState returns what of an object may decide an answer. The generation stands for the spec, where the API
 // server counts it.
 func decisiveState(obj client.Object) []string {
+	return append(stateOfKind(obj), decisiveAnnotations(obj)...)
+}
+
+// decisiveAnnotations are those of the pack, and what controllers note on ReplicaSets: generations do not count them.
+func decisiveAnnotations(obj client.Object) []string {
+	var out []string
+	for key, value := range obj.GetAnnotations() {
+		if strings.HasPrefix(key, v1alpha1.GroupName+"/") || strings.HasSuffix(key, "/desired-replicas") {
+			out = append(out, key+"="+value)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// stateOfKind is what decides of a kind's own fields.
+func stateOfKind(obj client.Object) []string {
 	generation := strconv.FormatInt(obj.GetGeneration(), 10)
 	switch o := obj.(type) {
 	case *v1.Pod:
-		return append(
+		out := append(
 			sortedPairs(o.Labels), generation, o.Spec.NodeName, strconv.FormatBool(live(o)),
 			strconv.FormatBool(ended(o)),
 		)
+		if pods.Condition(o, v1.PodResizePending) != nil || pods.Condition(o, v1.PodResizeInProgress) != nil {
+			requests, _ := json.Marshal(resource.PodRequests(o, resource.PodResourcesOptions{UseStatusResources: true})) // plain data
+			out = append(out, string(requests))
+		}
+		return out
 	case *v1.Node:
 		taints, _ := json.Marshal(o.Spec.Taints) // plain data
 		out := append(sortedPairs(o.Labels), strconv.FormatBool(usable(o)), string(taints))
 		for _, name := range slices.Sorted(maps.Keys(o.Status.Allocatable)) {
 			quantity := o.Status.Allocatable[name]
 			out = append(out, string(name), quantity.String())
+		}
+		return append(out, o.Status.DeclaredFeatures...)
+	case *batchv1.Job:
+		out := []string{generation, strconv.Itoa(int(o.Status.Failed))}
+		for _, c := range o.Status.Conditions {
+			out = append(out, string(c.Type)+"="+string(c.Status))
 		}
 		return out
 	case *policyv1.PodDisruptionBudget:

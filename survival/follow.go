@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -24,13 +25,15 @@ import (
 const maxFollowed = 2000
 
 // A Certifier answers the same ZoneSurvivals again and again. It keeps a copy of the cluster after the loss of each
-// zone. When nothing but pods and their controllers has changed, these copies can follow, and only the pods that have
-// changed are placed. The zero value is ready. Its methods are not safe for concurrent use.
+// zone, whose Node objects stay. When nothing but pods and their controllers has changed, these copies can follow, and
+// only the pods that have changed are placed. The zero value is ready. Its methods are not safe for concurrent use.
 type Certifier struct {
-	asked   []*v1alpha1.ZoneSurvival
-	objects map[objectKey]client.Object
-	kept    map[string]*replayer
-	at      metav1.Time // of the cluster that was replayed in full
+	// followed are the generations, by UID, of the ZoneSurvivals whose answers can follow: they were True when all losses
+	// were replayed, and in all copies since.
+	followed map[types.UID]int64
+	objects  map[objectKey]client.Object
+	kept     map[string]*replayer
+	at       metav1.Time // of the cluster that was replayed in full
 }
 
 type objectKey struct {
@@ -77,10 +80,14 @@ func (k *Certifier) Certify(
 	for _, c := range certificates {
 		c.status.ReplayedAt = k.at
 	}
-	if failed == nil {
-		k.asked, k.objects = asked, objectsByKey(objects)
+	out := statusesOf(certificates, objects, &options, failed)
+	k.objects, k.followed = objectsByKey(objects), map[types.UID]int64{}
+	for i, s := range asked {
+		if s.Spec.Survive.Nodes == nil && survives(&out[i]) {
+			k.followed[s.UID] = s.Generation
+		}
 	}
-	return statusesOf(certificates, objects, &options, failed), nil
+	return out, nil
 }
 
 func objectsByKey(objects []client.Object) map[objectKey]client.Object {
@@ -91,14 +98,24 @@ func objectsByKey(objects []client.Object) map[objectKey]client.Object {
 	return out
 }
 
+// survives reports whether a status is an answer that is True.
+func survives(status *v1alpha1.ZoneSurvivalStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSurvives)
+}
+
 // Follow answers for a cluster that differs little from the one before: the copies after the loss of each zone follow
-// it. That is one replay in which the changed pods come last, where Certify replays each loss several times. A
-// ZoneSurvival for the loss of nodes keeps its status, and so does one that is new or has another spec. It returns
-// false if only Certify can answer. An error is that of ctx.
+// it. That is one replay in which the changed pods come last, where Certify replays each loss several times and in both
+// forms. So it may break an answer that was True, or keep it. All others have no answer by their UIDs: those that were
+// not True, those for the loss of nodes, and those that are new or have another spec. It returns false if no answer can
+// follow. An error is that of ctx.
 func (k *Certifier) Follow(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
-) (out []v1alpha1.ZoneSurvivalStatus, followed bool, err error) {
-	if len(k.kept) == 0 || len(options.Missing) > 0 {
+) (answers map[types.UID]v1alpha1.ZoneSurvivalStatus, followed bool, err error) {
+	asked = slices.DeleteFunc(slices.Clone(asked), func(s *v1alpha1.ZoneSurvival) bool {
+		generation, follows := k.followed[s.UID]
+		return !follows || generation != s.Generation
+	})
+	if len(asked) == 0 || len(options.Missing) > 0 {
 		return nil, false, nil
 	}
 	now := objectsByKey(objects)
@@ -106,35 +123,19 @@ func (k *Certifier) Follow(
 	if d == nil || len(d.pods) > maxFollowed {
 		return nil, false, nil
 	}
-	var nodes []*v1.Node
-	var pods, placed []*v1.Pod
-	exists := map[string]bool{}
-	for _, obj := range objects {
-		if node, ok := obj.(*v1.Node); ok {
-			nodes = append(nodes, node)
-			exists[node.Name] = true
-		}
-	}
-	for _, obj := range objects {
-		if pod, ok := obj.(*v1.Pod); ok {
-			pods = append(pods, pod)
-			if live(pod) && exists[pod.Spec.NodeName] {
-				placed = append(placed, pod)
-			}
-		}
-	}
+	read := newReading(objects)
+	placed := slices.DeleteFunc(slices.Clone(read.pods), func(pod *v1.Pod) bool { return !live(pod) || read.nodes[pod.Spec.NodeName] == nil })
 	certificates := make([]*certificate, len(asked))
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
-		certificates[i].recordBaseline(nodes, pods)
-		if k.covers(s) &&
-			slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
-			return nil, false, nil // its replay has failed
+		certificates[i].recordBaseline(read.nodes, read.pods)
+		if slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
+			return nil, false, nil
 		}
 	}
 	for zone, s := range k.kept {
-		l := &loss{zone: zone}
-		if err := s.followChanges(ctx, l, nodes, d); err != nil {
+		l := loss{zone: zone}
+		if err := s.followChanges(ctx, d); err != nil {
 			k.Close() // a copy may have followed in part
 			if ctx.Err() != nil {
 				return nil, false, context.Cause(ctx)
@@ -143,31 +144,24 @@ func (k *Certifier) Follow(
 		}
 		all := sim.List[*v1.Pod](s.copy)
 		r := &outcome{
-			nodes: s.nodes, moves: s.movesOf(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones,
+			nodes: len(s.lost), moves: s.movesOf(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones,
 		}
 		for _, c := range certificates {
 			if slices.Contains(c.zones, zone) {
-				c.recordOutcome(l, r, nil)
+				c.recordOutcome(l, s.form, r, nil)
 			}
 		}
 	}
 	k.objects = now
-	out = statusesOf(certificates, objects, &options, nil)
-	for i := range out {
-		if !k.covers(asked[i]) {
-			out[i] = *asked[i].Status.DeepCopy()
-			continue
+	answers = map[types.UID]v1alpha1.ZoneSurvivalStatus{}
+	for i, status := range statusesOf(certificates, objects, &options, nil) {
+		status.ReplayedAt = k.at
+		if !survives(&status) {
+			delete(k.followed, asked[i].UID)
 		}
-		out[i].ReplayedAt = k.at
+		answers[asked[i].UID] = status
 	}
-	return out, true, nil
-}
-
-// covers reports whether the copies are of losses that a ZoneSurvival asks for.
-func (k *Certifier) covers(asked *v1alpha1.ZoneSurvival) bool {
-	return asked.Spec.Survive.Nodes == nil && slices.ContainsFunc(k.asked, func(s *v1alpha1.ZoneSurvival) bool {
-		return s.UID == asked.UID && s.Generation == asked.Generation
-	})
+	return answers, true, nil
 }
 
 // differences are what has changed between two clusters, if a copy can follow it.
@@ -244,53 +238,60 @@ func (d *differences) note(before, after client.Object) bool {
 // followChanges makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took
 // the place of lost ones on a node that another pod has got in the cluster are placed again, as are the changed pods of
 // lost nodes.
-func (s *replayer) followChanges(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
+func (s *replayer) followChanges(ctx context.Context, d *differences) error {
 	for _, obj := range d.put {
 		if err := s.copy.Put(obj); err != nil {
 			return err
 		}
 	}
-	lost := map[string]bool{}
-	for _, node := range nodes {
-		lost[node.Name] = l.includes(node)
-	}
-	pods := sim.List[*v1.Pod](s.copy)
-	inPlaceOf := s.successorsOf(pods)
+	inPlaceOf := s.successorsOf(sim.List[*v1.Pod](s.copy))
 	replaced := s.copy.Replaced()
 	guests := map[string][]*v1.Pod{} // by node
-	for _, pod := range pods {
-		if replaced[pod.UID] != nil && pod.Spec.NodeName != "" {
+	for _, pod := range inPlaceOf {
+		if (replaced[pod.UID] != nil || s.replaced[pod.UID] != nil) && pod.Spec.NodeName != "" {
 			guests[pod.Spec.NodeName] = append(guests[pod.Spec.NodeName], pod)
 		}
 	}
 	gone := map[types.UID]bool{}
+	remove := func(pod *v1.Pod) {
+		s.copy.Remove(pod)
+		gone[pod.UID] = true
+	}
 	for _, c := range d.pods {
 		if c.Before == nil {
 			continue
 		}
 		if there, ok := sim.Get[*v1.Pod](s.copy, c.Before.Namespace, c.Before.Name); ok && there.UID == c.Before.UID {
-			s.copy.Remove(there)
-		} else if there := inPlaceOf[c.Before.UID]; there != nil {
-			s.copy.Remove(there)
-			gone[there.UID] = true
+			remove(there)
+		}
+		if there := inPlaceOf[c.Before.UID]; there != nil && !gone[there.UID] {
+			remove(there)
 		}
 	}
+	fails := map[string]bool{}
 	for _, c := range d.pods {
-		switch pod := c.After; {
-		case pod == nil || ended(pod):
-		case !lost[pod.Spec.NodeName]:
-			for _, guest := range guests[pod.Spec.NodeName] {
+		pod := c.After
+		if pod == nil || ended(pod) {
+			continue
+		}
+		if node := pod.Spec.NodeName; s.isDead(node) {
+			fails[node] = true
+		} else {
+			here := guests[node]
+			slices.SortFunc(here, compareByName)
+			for _, guest := range here {
 				if !gone[guest.UID] {
 					s.copy.Displace(guest)
 				}
 			}
-			delete(guests, pod.Spec.NodeName)
-			if err := s.copy.Put(pod); err != nil {
-				return err
-			}
-		case live(pod):
-			s.copy.Displace(pod)
+			delete(guests, node)
 		}
+		if err := s.copy.Put(pod); err != nil {
+			return err
+		}
+	}
+	if len(fails) > 0 { // once more, for the pods that are new there
+		s.copy.Fail(func(node *v1.Node) bool { return fails[node.Name] })
 	}
 	return s.copy.Run(ctx)
 }

@@ -3,13 +3,12 @@ package survival_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,49 +41,59 @@ func (f *follower) options() survival.Options {
 	return survival.Options{Sim: sim.Options{Now: f.at}, Replays: survival.DefaultReplays}
 }
 
-// follow returns the new statuses, nil if the change cannot be followed.
+// follow returns the answers that follow, in the order of the ZoneSurvivals; nil if none does. One that does not follow
+// is empty.
 func (f *follower) follow(objects []client.Object) []v1alpha1.ZoneSurvivalStatus {
 	f.t.Helper()
 	f.at = f.at.Add(time.Minute)
-	out, followed, err := f.certifier.Follow(f.t.Context(), objects, f.asked, f.options())
+	answers, followed, err := f.certifier.Follow(f.t.Context(), objects, f.asked, f.options())
 	require.NoError(f.t, err)
-	require.Equal(f.t, followed, out != nil)
+	if !followed {
+		return nil
+	}
+	out := make([]v1alpha1.ZoneSurvivalStatus, len(f.asked))
+	for i, s := range f.asked {
+		out[i] = answers[s.UID]
+	}
 	return out
+}
+
+// named gives a ZoneSurvival a name and a UID.
+func named(name string, s *v1alpha1.ZoneSurvival) *v1alpha1.ZoneSurvival {
+	s.Name, s.UID = name, types.UID(name)
+	return s
 }
 
 // TestFollow: an answer follows a workload that comes, grows, moves and goes. The nodes a, b and c have 8 CPUs.
 func TestFollow(t *testing.T) {
 	c := zones()
 	deploy(c, "web", "3", nil, "a", "b", "c")
-	f, first := newFollower(t, c, protecting("web"), againstNodes(protecting("web"), 1))
+	f, first := newFollower(t, c, named("zones", protecting("web")), named("nodes", againstNodes(protecting("web"))))
 	require.Equal(t, v1alpha1.ReasonAllPlaced, first[0].Conditions[0].Reason)
 	require.Equal(t, first[0].ComputedAt, first[0].ReplayedAt)
-	f.asked[1].Status = first[1]
 
-	without := c.Objects()
-	deploy(c, "batch", "3", nil, "a", "b", "c")
+	// A pod comes to the node to which the copy has moved web's; that is moved again.
+	deploy(c, "api", "5", nil, "b")
+	is := f.follow(c.Objects())
+	require.Equal(t, metav1.ConditionTrue, is[0].Conditions[0].Status, is[0].Conditions[0].Message)
+	require.Empty(t, is[1], "the loss of nodes is replayed in full only")
+
+	small := c.Objects()
+	deploy(c, "batch", "3", nil, "a", "c")
 	with := c.Objects()
-	is := f.follow(with)
+	is = f.follow(with)
 	require.Equal(t, metav1.ConditionFalse, is[0].Conditions[0].Status)
-	require.Contains(t, is[0].Conditions[0].Message, "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 Insufficient cpu")
-	require.Equal(t, []time.Time{clitest.Now.Add(time.Minute), clitest.Now}, []time.Time{is[0].ComputedAt.Time, is[0].ReplayedAt.UTC()})
+	require.Contains(t, is[0].Conditions[0].Message, "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu")
+	require.Equal(t, []time.Time{clitest.Now.Add(2 * time.Minute), clitest.Now}, []time.Time{is[0].ComputedAt.Time, is[0].ReplayedAt.UTC()})
 	require.Equal(t, survival.Fingerprint(with), is[0].Snapshot.Hash)
-	require.Equal(t, first[1], is[1], "the loss of nodes is replayed in full only")
 	for _, loss := range is[0].Losses {
 		require.Equal(t, []int64{1, 1, 1}, []int64{loss.Nodes, loss.Displaced, loss.Waiting}, loss.Zone)
+		require.False(t, loss.NodesStay, "the other form is not known")
 		for _, m := range loss.Margin {
-			require.Equal(t, "2", m.Free.Cpu().String(), "a pod of web and one of batch are on the node, and neither of a lost one")
+			require.Contains(t, []string{"0", "2"}, m.Free.Cpu().String(), "two pods are on each node, and none of a lost one")
 		}
 	}
-
-	is = f.follow(without)
-	require.Equal(t, metav1.ConditionTrue, is[0].Conditions[0].Status, is[0].Conditions[0].Message)
-
-	// Another pod comes to the node to which the copy has moved web's; it is moved again.
-	deploy(c, "api", "5", nil, "b")
-	is = f.follow(slices.DeleteFunc(c.Objects(), func(obj client.Object) bool { return strings.HasPrefix(obj.GetName(), "batch") }))
-	require.Equal(t, metav1.ConditionTrue, is[0].Conditions[0].Status, is[0].Conditions[0].Message)
-	require.Equal(t, int64(3), is[0].Pods)
+	require.Nil(t, f.follow(small), "an answer that is False waits for the next full round")
 }
 
 // TestWhatCannotBeFollowed: pods and their controllers can, and what changes no answer; after anything else all losses
@@ -134,40 +143,50 @@ func TestWhatCannotBeFollowed(t *testing.T) {
 			require.Equal(t, tc.want, f.follow(build(tc.change)) != nil)
 		})
 	}
-	t.Run("another spec keeps its status", func(t *testing.T) {
+	t.Run("another spec", func(t *testing.T) {
 		objects := build(func(*clitest.Cluster) {})
 		c := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
 		c.Add(objects...)
 		f, _ := newFollower(t, c, protecting("web"))
 		edited := protecting("web")
 		edited.Generation++
-		edited.Status.Pods = 7
 		f.asked = []*v1alpha1.ZoneSurvival{edited}
-		require.Equal(t, []v1alpha1.ZoneSurvivalStatus{edited.Status}, f.follow(objects))
+		require.Nil(t, f.follow(objects))
+	})
+	t.Run("another object of that name", func(t *testing.T) {
+		objects := build(func(*clitest.Cluster) {})
+		c := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
+		c.Add(objects...)
+		f, _ := newFollower(t, c, named("services", protecting("web")))
+		f.asked = []*v1alpha1.ZoneSurvival{protecting("web")}
+		require.Nil(t, f.follow(objects))
 	})
 }
 
 // TestFollowedAnswers follows random clusters through random changes of their pods. The counts are those of a
-// certificate of the changed cluster; where no packing of the displaced pods exists, the answer says that one waits,
-// and where every order finds one, that none does. In between the order decides, and the answer may differ from the
-// certificate's.
+// certificate of the changed cluster, and no answer that is not True becomes True. Where no packing of the displaced pods
+// exists, the answer says that one waits, and where every order finds one, that none does. In between the order decides.
 func TestFollowedAnswers(t *testing.T) {
 	impossible, certain := 0, 0
-	for i := range (*clusters + 1) / 2 {
+	for i := range *clusters {
 		seed := *first + uint64(i) //nolint:gosec // not negative
 		t.Run(fmt.Sprintf("cluster %d", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 13))
 			c := random(r)
-			f, _ := newFollower(t, c, protecting("web", "api"))
+			f, is := newFollower(t, c, protecting("web", "api"))
 			for step := range 3 {
 				c = mutate(r, c, step)
-				is := f.follow(c.Objects())
+				if !meta.IsStatusConditionTrue(is[0].Conditions, v1alpha1.ConditionSurvives) {
+					require.Nil(t, f.follow(c.Objects()), "it was not True before")
+					return
+				}
+				is = f.follow(c.Objects())
 				require.NotNil(t, is)
 				fresh := certify(t, c, protecting("web", "api"), survival.Options{})
 				require.Equal(t, []int64{fresh.Pods, fresh.Waiting}, []int64{is[0].Pods, is[0].Waiting})
 				require.Len(t, is[0].Losses, len(fresh.Losses))
 				for i, loss := range is[0].Losses {
-					require.Equal(t, []any{fresh.Losses[i].Zone, fresh.Losses[i].Nodes, fresh.Losses[i].Displaced}, []any{loss.Zone, loss.Nodes, loss.Displaced})
+					require.Equal(t, []any{fresh.Losses[i].Zone, fresh.Losses[i].Nodes}, []any{loss.Zone, loss.Nodes})
 					if !packable(c, inZone(loss.Zone)) {
 						impossible++
 						require.Positive(t, loss.Waiting, "no packing exists after the loss of zone %s", loss.Zone)
@@ -181,7 +200,6 @@ func TestFollowedAnswers(t *testing.T) {
 		})
 	}
 	t.Logf("%d losses have no packing, %d have one in any order", impossible, certain)
-	require.Positive(t, impossible)
 	require.Positive(t, certain)
 }
 
@@ -204,21 +222,6 @@ func fitsInAnyOrder(c *clitest.Cluster, taken func(*v1.Node) bool) bool {
 		}
 	}
 	return left+largest > int64(len(nodes))*(largest-1)
-}
-
-// TestNothingIsForgotten: the large pod finds no room after the small ones, one of these none after the large one. No
-// single copy shows both, so none is followed.
-func TestNothingIsForgotten(t *testing.T) {
-	c := zones()
-	deploy(c, "large", "3", nil, "a")
-	deploy(c, "small", "1", nil, "a", "a")
-	deploy(c, "batch", "4", nil, "b", "c", "c")
-	f, first := newFollower(t, c, protecting("large"), protecting("small"))
-	for i, app := range []string{"large", "small"} {
-		require.Equal(t, "a", first[i].Losses[0].Zone)
-		require.Equal(t, int64(1), first[i].Losses[0].Waiting, app)
-	}
-	require.Nil(t, f.follow(c.Objects()))
 }
 
 // mutate returns the cluster with some pods gone, some on another node, and a new Deployment.

@@ -60,7 +60,7 @@ func Hold(
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
 		return Room{Unwanted: slices.SortedFunc(maps.Values(own), compareReservations)}
 	}
-	h := &holding{asked: asked, own: own, foreign: foreign}
+	h := &holding{asked: asked, own: own, foreign: foreign, nodes: newReading(objects).nodes}
 	protects, invalid := Protected(asked)
 	var condition metav1.Condition
 	switch {
@@ -85,6 +85,7 @@ type holding struct {
 	// own are the reservations that there are, by name, and foreign the names that belong to something else.
 	own     map[string]*v1alpha1.ZoneReservation
 	foreign map[string]bool
+	nodes   map[string]*v1.Node
 	room    Room
 	// kept are those of own that should be there, as they are or with a change.
 	kept []*v1alpha1.ZoneReservation
@@ -186,6 +187,10 @@ func (h *holding) condition() metav1.Condition {
 			return not(v1alpha1.ReasonFilling,
 				"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Name)
 		}
+		if node := h.missingNode(r); node != "" {
+			return not(v1alpha1.ReasonFilling,
+				"node %s is gone, and the scheduler has not said yet what ZoneReservation %s holds without it", node, r.Name)
+		}
 	}
 	if pods > 0 {
 		return not(v1alpha1.ReasonRoomMissing,
@@ -201,6 +206,18 @@ func (h *holding) condition() metav1.Condition {
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld,
 		Message: fmt.Sprintf("%s hold what any one loss needs", plural(h.wanted, "ZoneReservation")) + h.boundText(),
 	}
+}
+
+// missingNode returns a node on which a reservation is said to have slots and which is gone; empty if there is none.
+func (h *holding) missingNode(r *v1alpha1.ZoneReservation) string {
+	for i := range r.Status.Zones {
+		for _, node := range r.Status.Zones[i].Nodes {
+			if node.Slots > 0 && h.nodes[node.Name] == nil {
+				return node.Name
+			}
+		}
+	}
+	return ""
 }
 
 func plural(n int, noun string) string {

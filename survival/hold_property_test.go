@@ -20,7 +20,7 @@ import (
 )
 
 // TestHeldRoomIsEnough: slots are held for random clusters, other pods of the same priority take all other room, and a
-// zone is lost. Where all slots have room and the certificate of the full cluster is True, every displaced pod runs
+// zone is lost, with its nodes or while they stay. Where all slots have room and the certificate of the full cluster is True, every displaced pod runs
 // again, in other orders than the certificate's.
 func TestHeldRoomIsEnough(t *testing.T) {
 	whole, survives := 0, 0
@@ -50,8 +50,10 @@ func TestHeldRoomIsEnough(t *testing.T) {
 			survives++
 			for _, zone := range []string{"a", "b", "c"} {
 				for other := range int64(2) {
-					waiting := loseFilled(t, c, inZone(zone), 100+other, other == 1)
-					require.Empty(t, waiting, "after the loss of zone %s with seed %d", zone, 100+other)
+					for _, lost := range []func(*sim.Sim, func(*v1.Node) bool) *sim.Loss{(*sim.Sim).Lose, (*sim.Sim).Fail} {
+						waiting := loseFilled(t, c, lost, inZone(zone), 100+other, other == 1)
+						require.Empty(t, waiting, "after the loss of zone %s with seed %d", zone, 100+other)
+					}
 				}
 			}
 		})
@@ -138,7 +140,7 @@ func full(t *testing.T, c *clitest.Cluster, seed int64) *sim.Sim {
 
 // loseFilled replays a loss after other pods have taken all room that they may have, and returns the protected pods
 // that wait. late: the pods of api come last.
-func loseFilled(t *testing.T, c *clitest.Cluster, taken func(*v1.Node) bool, seed int64, late bool) []string {
+func loseFilled(t *testing.T, c *clitest.Cluster, lost func(*sim.Sim, func(*v1.Node) bool) *sim.Loss, taken func(*v1.Node) bool, seed int64, late bool) []string {
 	t.Helper()
 	s, err := full(t, c, seed).Fork(t.Context(), func(o *sim.Options) {
 		if late {
@@ -152,7 +154,7 @@ func loseFilled(t *testing.T, c *clitest.Cluster, taken func(*v1.Node) bool, see
 	})
 	require.NoError(t, err)
 	defer s.Close()
-	s.Lose(taken)
+	lost(s, taken)
 	require.NoError(t, s.Run(t.Context()))
 	return waiting(s)
 }

@@ -274,6 +274,12 @@ func TestHeldSaysWhatIsMissing(t *testing.T) {
 	require.Equal(t, []v1alpha1.SurvivalReservation{{Name: r.Name, SlotCounts: v1alpha1.SlotCounts{Desired: 6, Held: 6, Used: 4}}}, status.Reservations)
 	require.Empty(t, status.Missing)
 
+	onGone := zone("c", 2, 2, 0)
+	onGone.Nodes = []v1alpha1.ReservationNodeStatus{{Name: "c", Slots: 1}, {Name: "gone", Slots: 1}}
+	_, held = says(1, zone("a", 2, 2, 2), zone("b", 2, 2, 2), onGone)
+	require.Equal(t, metav1.ConditionFalse, held.Status, "what was held there is not held")
+	require.Contains(t, held.Message, "node gone is gone")
+
 	status, held = says(1, zone("a", 2, 2, 2), zone("b", 2, 2, 2), zone("c", 2, 1, 0))
 	require.Equal(t, v1alpha1.ReasonRoomMissing, held.Reason)
 	require.Len(t, status.Missing, 1)

@@ -2,7 +2,6 @@ package survival_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,13 +11,14 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/sim"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
 
-// againstNodes asks for the loss of any n nodes.
-func againstNodes(s *v1alpha1.ZoneSurvival, n int32) *v1alpha1.ZoneSurvival {
-	s.Spec.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To(n)}
+// againstNodes asks for the loss of any one node.
+func againstNodes(s *v1alpha1.ZoneSurvival) *v1alpha1.ZoneSurvival {
+	s.Spec.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To[int32](1)}
 	return s
 }
 
@@ -27,27 +27,26 @@ func againstNodes(s *v1alpha1.ZoneSurvival, n int32) *v1alpha1.ZoneSurvival {
 func TestCertifyNodes(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		nodes   int32
 		cluster func(c *clitest.Cluster)
 		status  metav1.ConditionStatus
 		message string
-		// worst is the first loss, "nodes: waiting of displaced".
+		// worst is the first loss, "node: waiting of displaced".
 		worst string
 	}{
 		{
-			name: "any one node", nodes: 1,
+			name:    "any one node",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
 			status:  metav1.ConditionTrue, worst: "a: 0 of 2",
 			message: "without any one of the 3 nodes that have pods, all 4 pods run again; at most 2 are displaced, without node a",
 		},
 		{
-			name: "a node without pods is no loss", nodes: 1,
+			name:    "a node without pods is no loss",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
 			status:  metav1.ConditionTrue, worst: "a: 0 of 1",
 			message: "without any one of the 1 nodes that have pods, all 1 pods run again; at most 1 are displaced, without node a",
 		},
 		{
-			name: "one of the nodes", nodes: 1,
+			name: "one of the nodes",
 			cluster: func(c *clitest.Cluster) {
 				c.Node("small", "a", "4", "32Gi")
 				deploy(c, "web", "5", nil, "a")
@@ -57,40 +56,28 @@ func TestCertifyNodes(t *testing.T) {
 			message: "without node a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/3 nodes are available: 3 Insufficient cpu",
 		},
 		{
-			name: "any two nodes", nodes: 2,
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "b", "c") },
-			status:  metav1.ConditionTrue, worst: "a+b: 0 of 2",
-			message: "without any one of 3 sets of 2 nodes, all 3 pods run again; at most 2 are displaced, without the nodes a, b",
-		},
-		{
-			name: "room that is lost with the second node", nodes: 2,
+			name: "the node's object stays, and a constraint counts it",
 			cluster: func(c *clitest.Cluster) {
-				c.Node("spare", "a", "16", "32Gi")
-				deploy(c, "web", "4", nil, "a")
-				deploy(c, "other", "8", nil, "b", "c")
+				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+					p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
+				}, "a", "a", "b", "b", "c", "c")
 			},
-			status: metav1.ConditionFalse, worst: "a+spare: 1 of 1",
-			message: "without the nodes a, spare, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 Insufficient cpu",
-		},
-		{
-			name: "more nodes than there are", nodes: 9,
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
-			status:  metav1.ConditionFalse, worst: "a+b+c: 1 of 1",
-			message: "without the nodes a, b, c, 1 of 1 displaced pods would wait, first shop/web-1-1: ",
+			status: metav1.ConditionFalse, worst: "a: 2 of 2",
+			message: "while the object of node a still exists, 2 of 2 displaced pods would wait, first shop/web-1-1: ",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := zones()
 			tc.cluster(c)
-			is := certify(t, c, againstNodes(protecting("web"), tc.nodes), survival.Options{})
+			is := certify(t, c, againstNodes(protecting("web")), survival.Options{})
 			require.Equal(t, tc.status, is.Conditions[0].Status, is.Conditions[0].Message)
 			require.Contains(t, is.Conditions[0].Message, tc.message)
 			require.Equal(t, int64(len(is.Losses)), is.Replayed)
 			first := is.Losses[0]
 			require.Empty(t, first.Zone)
-			require.Equal(t, tc.worst, fmt.Sprintf("%s: %d of %d", strings.Join(first.NodeNames, "+"), first.Waiting, first.Displaced))
+			require.Equal(t, tc.worst, fmt.Sprintf("%s: %d of %d", first.Node, first.Waiting, first.Displaced))
 			require.Equal(t, first.Displaced, first.Placed+first.Waiting)
-			require.Equal(t, int64(len(first.NodeNames)), first.Nodes)
+			require.Equal(t, int64(1), first.Nodes)
 		})
 	}
 }
@@ -107,12 +94,12 @@ func TestManyNodes(t *testing.T) {
 		}
 	}
 	deploy(c, "web", "1", nil, on...)
-	is := certify(t, c, againstNodes(protecting("web"), 1), survival.Options{Replays: 1})
+	is := certify(t, c, againstNodes(protecting("web")), survival.Options{Replays: 1})
 	require.Equal(t, int64(14), is.Replayed)
 	require.Len(t, is.Losses, 10)
 	for i, loss := range is.Losses {
 		require.Equal(t, int64(14-i), loss.Displaced)
-		require.Equal(t, fmt.Sprintf("node-%02d", 13-i), loss.NodeNames[0])
+		require.Equal(t, fmt.Sprintf("node-%02d", 13-i), loss.Node)
 		require.Equal(t, []int64{280 - 20, 280 - 20 - int64(len(on))}, []int64{loss.Margin[0].Allocatable.Cpu().Value(), loss.Margin[0].Free.Cpu().Value()})
 	}
 }
@@ -122,12 +109,12 @@ func TestManyNodes(t *testing.T) {
 func TestHeldRoomForNodes(t *testing.T) {
 	c := zones()
 	deploy(c, "web", "2", priority(10), "a", "a", "b", "c")
-	asked := againstNodes(holding("web"), 1)
+	asked := againstNodes(holding("web"))
 	c = placed(t, c, hold(c, asked).Changed)
 	require.Empty(t, hold(c, asked), "asked again, the slots are the same")
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
 		for seed := range int64(3) {
-			require.Empty(t, loseFilled(t, c, func(n *v1.Node) bool { return n.Name == node.Name }, 100+seed, false), "after the loss of node %s", node.Name)
+			require.Empty(t, loseFilled(t, c, (*sim.Sim).Lose, func(n *v1.Node) bool { return n.Name == node.Name }, 100+seed, false), "after the loss of node %s", node.Name)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package survival
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -18,27 +16,16 @@ func latecomers(policies []*v1alpha1.ZoneSpreadPolicy) selection {
 	return out
 }
 
-// rankOf ranks lost pods for one of the orders in which they are replaced; the seed decides among equals, and alone
-// where it returns nil. The first order leaves protected pods the least room: pods that are not protected come first,
-// latecomers last, and small pods, which leave room for large ones scattered, before large ones. In every other order
-// latecomers come last, as when a zone fails and its nodes stay; in the rest they come among the others, as when its
-// nodes are deleted.
-func rankOf(order int, late selection, protects func(pod *v1.Pod) bool) func(pod *v1.Pod) []int64 {
-	switch {
-	case order == 0:
-		return func(pod *v1.Pod) []int64 {
-			return slices.Concat([]int64{rankLastIf(protects(pod)), rankLastIf(late.selects(pod))}, smallFirst(pod))
+// worstRank ranks lost pods so that they are replaced in the order that leaves protected pods the least room: pods that
+// are not protected come first, latecomers last, and small pods, which leave room for large ones scattered, before large
+// ones.
+func worstRank(late selection, protects func(pod *v1.Pod) bool) func(pod *v1.Pod) []int64 {
+	return func(pod *v1.Pod) []int64 {
+		requests := requestsOf(pod)
+		return []int64{
+			rankLastIf(protects(pod)), rankLastIf(late.selects(pod)), requests.Cpu().MilliValue(), requests.Memory().Value(),
 		}
-	case order%2 == 1:
-		return func(pod *v1.Pod) []int64 { return []int64{rankLastIf(late.selects(pod))} }
 	}
-	return nil
-}
-
-// smallFirst ranks pods by what they ask for.
-func smallFirst(pod *v1.Pod) []int64 {
-	requests := requestsOf(pod)
-	return []int64{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
 // rankLastIf is the rank of what comes last if a condition holds, and first otherwise.

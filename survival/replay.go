@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,18 +22,18 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost
-// pods.
+// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one form of losses and
+// one order of lost pods.
 type replayer struct {
-	base   *sim.Sim // nil, as before, in one that replays no further loss
-	before *usage
+	start  *baseline // nil in one that replays no further loss
+	form   form
 	change func(*sim.Options)
 	copy   *sim.Sim // nil before the first replay, and after a loss that could not be taken back
-	nodes  int      // that the last loss has taken
-}
-
-func newReplayer(base *sim.Sim, before *usage, seed int64, rank func(pod *v1.Pod) []int64) *replayer {
-	return &replayer{base: base, before: before, change: func(o *sim.Options) { o.Seed, o.Rank = seed, rank }}
+	// replaced has the pods that were replaced before the copy was made, and failed the nodes that were not ready then.
+	replaced map[types.UID]*v1.Pod
+	failed   map[string]bool
+	// lost are the nodes that the last loss has taken.
+	lost map[string]bool
 }
 
 // close ends the copy, if there is one.
@@ -55,36 +56,57 @@ type outcome struct {
 // directly or not.
 type move struct {
 	before, now *v1.Pod
-	why         string // why the latter waits, if it does
+	why         string // why the latter does not run, if it does not; else empty
 	// elsewhere: another scheduler's, of which the copy knows only what kube-scheduler would do.
 	elsewhere bool
 }
 
+// runs reports whether the pod runs again.
+func (m *move) runs() bool { return m.now != nil && m.why == "" }
+
 // replay replays a loss. The copy is at rest before it, and stays as the loss has left it.
-func (s *replayer) replay(ctx context.Context, l *loss) (*outcome, error) {
+func (s *replayer) replay(ctx context.Context, l loss) (*outcome, error) {
 	if s.copy == nil {
 		var err error
-		s.copy, err = s.base.Fork(ctx, s.change)
+		s.copy, err = s.start.sim.Fork(ctx, s.change)
 		if err != nil {
 			return nil, err
 		}
 		s.copy.Mark()
 	}
-	s.nodes = len(s.copy.Lose(l.includes).Nodes)
+	lose := s.copy.Lose
+	if s.form == nodesStay {
+		lose = s.copy.Fail
+	}
+	taken := lose(l.includes)
+	s.lost = map[string]bool{}
+	for _, node := range taken.Nodes {
+		s.lost[node.Name] = true
+	}
 	if err := s.copy.Run(ctx); err != nil {
 		return nil, err
 	}
 	changes := sim.Changes[*v1.Pod](s.copy)
-	var before, now []*v1.Pod
+	moved, now := slices.Clone(s.start.moved), slices.Clone(taken.Staying)
+	changed := map[types.UID]bool{}
 	for _, c := range changes {
-		if c.Before != nil && live(c.Before) && c.Before.Spec.NodeName != "" {
-			before = append(before, c.Before)
+		if c.Before != nil {
+			moved = append(moved, c.Before)
+			changed[c.Before.UID] = true
 		}
 		if c.After != nil {
 			now = append(now, c.After)
 		}
 	}
-	return &outcome{nodes: s.nodes, moves: s.movesOf(before, now), rooms: s.before.afterChanges(sim.Changes[*v1.Node](s.copy), changes)}, nil
+	for _, pod := range s.start.inPlaceOfMoved {
+		if !changed[pod.UID] {
+			now = append(now, pod)
+		}
+	}
+	return &outcome{
+		nodes: len(s.lost), moves: s.movesOf(s.start.placedBefore(slices.Concat(moved, taken.Staying)), now),
+		rooms: s.start.usage.afterChanges(sim.Changes[*v1.Node](s.copy), changes),
+	}, nil
 }
 
 // movesOf says which of the pods that had a place have lost it, and what is there in place of them, which is among
@@ -97,10 +119,12 @@ func (s *replayer) movesOf(before, now []*v1.Pod) []move {
 		switch {
 		case m.now == nil:
 			m.why = cmp.Or(s.copy.WhyNotReplaced(pod), "no controller replaces it")
+		case m.now.Spec.NodeName == "":
+			m.why = cmp.Or(s.copy.WhyWaits(m.now), "it has no node")
+		case s.isDead(m.now.Spec.NodeName):
+			m.why = fmt.Sprintf("it tolerates the taint %s and is on node %s, which does not run it", v1.TaintNodeUnreachable, m.now.Spec.NodeName)
 		case m.now.UID == m.before.UID:
 			continue
-		case m.now.Spec.NodeName == "":
-			m.why = s.copy.WhyWaits(m.now)
 		}
 		out = append(out, m)
 	}
@@ -108,22 +132,29 @@ func (s *replayer) movesOf(before, now []*v1.Pod) []move {
 	return out
 }
 
+// isDead reports whether a node does not run its pods, although its object may be there.
+func (s *replayer) isDead(node string) bool { return s.lost[node] || s.failed[node] }
+
 // successorsOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod
 // that a controller has replaced by them.
 func (s *replayer) successorsOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 	replaced := s.copy.Replaced()
+	maps.Copy(replaced, s.replaced)
 	out := make(map[types.UID]*v1.Pod, len(pods))
 	for _, pod := range pods {
-		if !live(pod) {
-			continue
+		if live(pod) {
+			out[firstOf(pod.UID, replaced)] = pod
 		}
-		first := pod.UID
-		for replaced[first] != nil {
-			first = replaced[first].UID
-		}
-		out[first] = pod
 	}
 	return out
+}
+
+// firstOf returns the UID of the first pod in whose place one is.
+func firstOf(uid types.UID, replaced map[types.UID]*v1.Pod) types.UID {
+	for replaced[uid] != nil {
+		uid = replaced[uid].UID
+	}
+	return uid
 }
 
 // revert makes the copy what it was before the loss. If a plugin then says something else in a status than before, it

@@ -37,8 +37,8 @@ func TestStatusFitsIntoEtcd(t *testing.T) {
 					Namespace: strings.Repeat("n", 63), Name: fmt.Sprintf("%s-%d", strings.Repeat("p", 250), j), Why: strings.Repeat("w", 1024),
 				})
 			}
-			l := &loss{zone: lost.Zone}
-			c.losses[l.key()] = &lossResult{l, lost}
+			l := loss{zone: lost.Zone}
+			c.losses[l] = &lossResult{loss: l, worst: [forms]*v1alpha1.SurvivalLoss{&lost}}
 		}
 		c.status.Pods = 10
 		condition := c.conclude()

@@ -72,7 +72,7 @@ func (u *usage) afterChanges(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1
 	}
 	lost := map[string]bool{}
 	for _, c := range nodes {
-		if c.Before == nil || c.After != nil {
+		if c.Before == nil || c.After != nil && usable(c.After) {
 			continue
 		}
 		if n := u.nodes[c.Before.Name]; n != nil {

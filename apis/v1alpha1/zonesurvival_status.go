@@ -1,7 +1,7 @@
 package v1alpha1
 
 import (
-	"strings"
+	"cmp"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +35,7 @@ type ZoneSurvivalStatus struct {
 	// +optional
 	Waiting int64 `json:"waiting"`
 
-	// Replayed is how many losses were replayed, each in several orders.
+	// Replayed is how many losses were replayed, each in both forms (the Node objects are deleted, or they stay) and several orders.
 	// +optional
 	Replayed int64 `json:"replayed"`
 
@@ -71,12 +71,6 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Missing []SurvivalMissing `json:"missing,omitempty"`
 
-	// WouldSurviveWith says with which further nodes no protected pod would wait after any loss. It takes longer to find than the answer, and may be
-	// that of an earlier full round. It is there while Survives is False, once it is found, unless more than 3000 pods would have to be placed for it:
-	// those that all losses displace and those that wait.
-	// +optional
-	WouldSurviveWith *SurvivalPurchase `json:"wouldSurviveWith,omitempty"`
-
 	// Buy is what an autoscaler is asked for, if spec.buy is set.
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
@@ -96,24 +90,27 @@ type SurvivalSnapshot struct {
 	Nodes int64 `json:"nodes"`
 	// +optional
 	Pods int64 `json:"pods"`
-	// Hash is a digest of what decides the answer. While it stays the same, so does the answer.
+	// Hash is a digest of what of the cluster decides the answer. While it and Scheduler stay the same, so does the answer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Hash string `json:"hash,omitempty"`
+	// Scheduler is a digest of what else decides it: the scheduler's configuration, its feature gates, the flags that say how losses are replayed,
+	// and the version of the controller.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Scheduler string `json:"scheduler,omitempty"`
 }
 
-// SurvivalLoss is what the loss of a zone, or of some nodes, would do. If replays differ, it is the worst.
+// SurvivalLoss is what the loss of a zone, or of a node, would do. If replays differ, it is the worst.
 type SurvivalLoss struct {
 	// Zone is the lost zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
-	// NodeNames are the lost nodes, if not a whole zone is lost.
+	// Node is the lost node, if not a whole zone is lost.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=253
-	NodeNames []string `json:"nodeNames,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
 	// Nodes is how many nodes are lost.
 	// +optional
 	Nodes int64 `json:"nodes"`
@@ -125,6 +122,10 @@ type SurvivalLoss struct {
 	Placed int64 `json:"placed"`
 	// +optional
 	Waiting int64 `json:"waiting"`
+	// NodesStay is true if pods wait while the lost nodes' objects still exist, not ready and with the taint node.kubernetes.io/unreachable, and
+	// none waits once these are deleted.
+	// +optional
+	NodesStay bool `json:"nodesStay,omitempty"`
 	// Witnesses are the first of the waiting pods, by namespace and name: at most ten, and at most 100 of all losses together.
 	// +optional
 	// +listType=atomic
@@ -139,12 +140,7 @@ type SurvivalLoss struct {
 }
 
 // What names what is lost.
-func (l *SurvivalLoss) What() string {
-	if len(l.NodeNames) > 0 {
-		return strings.Join(l.NodeNames, "+")
-	}
-	return l.Zone
-}
+func (l *SurvivalLoss) What() string { return cmp.Or(l.Node, l.Zone) }
 
 // SurvivalWitness is a protected pod that would not run after a loss.
 type SurvivalWitness struct {
@@ -223,34 +219,6 @@ type SurvivalMissing struct {
 	// Requests is what each of them asks for.
 	// +optional
 	Requests v1.ResourceList `json:"requests,omitempty"`
-}
-
-// SurvivalPurchase says which nodes would have to be there.
-type SurvivalPurchase struct {
-	// Enough is false if no number of nodes like those of the cluster is enough.
-	// +required
-	Enough bool `json:"enough"`
-	// Nodes are the fewest nodes of one kind that are enough. If none is enough alone, there are several kinds.
-	// +optional
-	// +listType=map
-	// +listMapKey=like
-	// +kubebuilder:validation:MaxItems=1000
-	Nodes []SurvivalPurchasedNodes `json:"nodes,omitempty"`
-}
-
-// SurvivalPurchasedNodes are nodes like one of the cluster.
-type SurvivalPurchasedNodes struct {
-	// Nodes is how many.
-	// +required
-	Nodes int64 `json:"nodes"`
-	// Like is the name of a node with their room, labels and taints.
-	// +required
-	// +kubebuilder:validation:MaxLength=253
-	Like string `json:"like"`
-	// Zone is the zone of that node.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Zone string `json:"zone,omitempty"`
 }
 
 // ConditionSurvives is True when in every replay of every loss each protected pod that runs now runs again, False when one

@@ -136,10 +136,9 @@ type SurvivalLosses struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	ZoneNames []string `json:"zoneNames,omitempty"`
 
-	// Nodes is how many nodes may be lost at once, any of the cluster. The loss of each node is replayed; of sets of two and more, those
-	// whose loss is likely to be the worst, and random ones so that each node is in some.
+	// Nodes is how many nodes may be lost at once: 1, which is any one node of the cluster.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=64
+	// +kubebuilder:validation:Maximum=1
 	Nodes *int32 `json:"nodes,omitempty"`
 }

@@ -86,7 +86,7 @@ var checks = []struct {
 	{name: "what the certificate said came true", check: checkCertificateWasRight, moments: []Moment{Lost}},
 	{name: "displaced replicas of %s were bound at the first attempt", service: (*workload.Plan).Shared, check: checkFirstAttempts, moments: []Moment{Lost}},
 	{name: "batch work fills what is not held", check: checkBatchWork},
-	{name: "batch work, for which nothing is held, would not survive", check: checkPurchase, moments: []Moment{Moved}},
+	{name: "batch work, for which nothing is held, would not survive", check: checkUnheld, moments: []Moment{Moved}},
 	{name: "gangs are whole, or wait and hold nothing", check: checkGangs},
 	{name: "allocated never exceeds allocatable", check: checkAllocated},
 	{name: "nothing was preempted", check: checkNothingPreempted},
@@ -196,16 +196,16 @@ func checkCertified(e *Evidence, c *Check) {
 	}
 }
 
-// checkPurchase: batch work, for which nothing is held, would not run again after the loss of a zone, and it is known with which nodes it would.
-func checkPurchase(e *Evidence, c *Check) {
+// checkUnheld: batch work, for which nothing is held, would not run again after the loss of a zone.
+func checkUnheld(e *Evidence, c *Check) {
 	for i := range e.Status.Survivals {
 		s := &e.Status.Survivals[i]
 		if s.Name != e.Plan.BatchSurvival().Name {
 			continue
 		}
-		c.setEvidence("%s%s", AnswerText(s), s.Purchase())
-		if s.State != status.Breaks || s.WouldSurviveWith == nil || !s.WouldSurviveWith.Enough {
-			c.violation("ZoneSurvival %s: %s%s", s.Name, s.State, s.Purchase())
+		c.setEvidence("%s: %s", AnswerText(s), s.Message)
+		if s.State != status.Breaks {
+			c.violation("ZoneSurvival %s: %s", s.Name, s.State)
 		}
 		return
 	}

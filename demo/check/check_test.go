@@ -120,8 +120,7 @@ func newScene(t *testing.T, at Moment) *scene {
 	s.objects.Add(s.policy)
 	s.batch = s.plan.BatchSurvival()
 	s.batch.Status = v1alpha1.ZoneSurvivalStatus{
-		ComputedAt: metav1.Now(), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}},
-		WouldSurviveWith: &v1alpha1.SurvivalPurchase{Enough: true, Nodes: []v1alpha1.SurvivalPurchasedNodes{{Nodes: 3, Like: "shared", Zone: "zone-b"}}},
+		ComputedAt: metav1.Now(), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse, Message: "pods would wait"}},
 	}
 	s.objects.Add(s.batch)
 	return s
@@ -180,7 +179,7 @@ func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 		}
 		require.Contains(t, evidence, want)
 		if at == Moved {
-			require.Contains(t, evidence, "no; with 3 nodes like shared in zone zone-b it would survive")
+			require.Contains(t, evidence, "no: pods would wait")
 		}
 	}
 }
@@ -251,8 +250,6 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"too many are left", Moved, func(s *scene) { s.rebalanced.Status.Conditions = nil }, movedBack, "2 moves, balanced: false"},
 		{"no moves are known", Moved, func(s *scene) { s.rebalanced = nil }, movedBack, "there is no ZoneRebalance"},
 		{"batch work is said to survive", Moved, func(s *scene) { s.batch.Status.Conditions[0].Status = metav1.ConditionTrue }, notSurvive, "ZoneSurvival batch-workers: OK"},
-		{"nothing that is bought helps", Moved, func(s *scene) { s.batch.Status.WouldSurviveWith.Enough = false }, notSurvive, "ZoneSurvival batch-workers: Breaks; no number of nodes like those of the cluster would change that"},
-		{"it is not known what would have to be bought", Moved, func(s *scene) { s.batch.Status.WouldSurviveWith = nil }, notSurvive, "ZoneSurvival batch-workers: Breaks"},
 		{"batch work is not asked about", Moved, func(s *scene) { s.batch.Name = "other" }, notSurvive, "there is no ZoneSurvival batch-workers"},
 		{"a victim", Lost, func(s *scene) { s.victims = victims(2) }, "nothing was preempted", "2 pods were"},
 		{"unknown victims", Lost, func(s *scene) { s.victims = "" }, "nothing was preempted", "NaN pods were"},

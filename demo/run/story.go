@@ -43,7 +43,6 @@ func (d *demo) runPhases(ctx context.Context) error {
 		{workload.LostZone + " returns", d.returnZone, d.podStatus},
 		{"check: " + check.Back.String(), d.checksAt(check.Back), d.stateText},
 		{"move replicas of " + d.Plan.Weighted().Name() + " back", d.moveBack, d.stateText},
-		{"find what would have to be bought for batch work", d.awaitPurchase, d.stateText},
 		{"check: " + check.Moved.String(), d.checksAt(check.Moved), d.stateText},
 	} {
 		if err := d.runPhase(ctx, s.name, s.do, s.status); err != nil {
@@ -161,22 +160,7 @@ func (d *demo) awaitCertificates(ctx context.Context) error {
 	})
 }
 
-// awaitPurchase waits until it is known which nodes batch work would need. That has been searched since there is any, so mostly it is known.
-func (d *demo) awaitPurchase(ctx context.Context) error {
-	return waitFor(ctx, func() (string, error) {
-		for _, s := range status.Build(d.census(), "").Survivals {
-			if s.Name == d.Plan.BatchSurvival().Name {
-				d.state.Store("does batch work survive the loss of a zone? " + check.AnswerText(&s) + s.Purchase())
-				if s.WouldSurviveWith != nil {
-					return "", nil
-				}
-			}
-		}
-		return "it is not known yet what would have to be bought for batch work", nil
-	})
-}
-
-// createBatch creates the batch workers, and the ZoneSurvival about them. What would have to be bought is searched while the demo goes on.
+// createBatch creates the batch workers, and the ZoneSurvival about them.
 func (d *demo) createBatch(ctx context.Context) error {
 	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Batch()), d.cluster.Client.Create(ctx, d.Plan.BatchSurvival())); err != nil {
 		return err

@@ -81,22 +81,23 @@ func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Dura
 			}
 			wait = min(wait, next)
 		}
-		if err := work(ctx, parts, cluster.Changed(), wait); err != nil {
-			return err
+		done, err := work(ctx, parts, cluster.Changed(), wait)
+		if err == nil && !done { // what a worker has to write needs no other change
+			_, err = work(ctx, parts, nil, settle)
 		}
-		if err := work(ctx, parts, nil, settle); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
 // work has the workers work for about so long, by a step at least. If changed is not nil, it ends, also before the
-// first step, when something is received from it, and when a worker has something to write.
-func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time.Duration) error {
+// first step, when something is received from it, and when a worker has something to write, which it reports.
+func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time.Duration) (done bool, err error) {
 	for began := time.Now(); ; {
 		select { // before a step
 		case <-changed:
-			return nil
+			return false, nil
 		default:
 		}
 		pause, written := time.Duration(math.MaxInt64), false
@@ -107,25 +108,25 @@ func work(ctx context.Context, parts []Part, changed <-chan struct{}, limit time
 			}
 			next, done, err := w.Work(ctx)
 			if err != nil {
-				return err
+				return false, err
 			}
 			pause, written = min(pause, next), written || done
 		}
 		if written && changed != nil {
-			return nil
+			return true, nil
 		}
 		timer := time.NewTimer(min(pause, limit-time.Since(began)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-changed:
 			timer.Stop()
-			return nil
+			return false, nil
 		case <-timer.C:
 		}
 		if time.Since(began) >= limit {
-			return nil
+			return false, nil
 		}
 	}
 }

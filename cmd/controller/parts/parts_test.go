@@ -87,7 +87,9 @@ func TestWork(t *testing.T) {
 					time.AfterFunc(tc.changedAt, func() { changed <- struct{}{} })
 				}
 				began := time.Now()
-				require.NoError(t, work(t.Context(), []Part{idle{}, w}, changed, tc.limit))
+				done, err := work(t.Context(), []Part{idle{}, w}, changed, tc.limit)
+				require.NoError(t, err)
+				require.Equal(t, tc.doneAt > 0 && !tc.settles, done)
 				require.Equal(t, tc.steps, w.steps)
 				require.Equal(t, tc.took, time.Since(began))
 			})
@@ -96,10 +98,12 @@ func TestWork(t *testing.T) {
 	t.Run("an error, and the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &worker{next: make([]time.Duration, 9), failsAt: 2}
-			require.ErrorIs(t, work(t.Context(), []Part{w}, nil, time.Hour), errBroken)
+			_, err := work(t.Context(), []Part{w}, nil, time.Hour)
+			require.ErrorIs(t, err, errBroken)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			require.ErrorIs(t, work(ctx, []Part{idle{}}, nil, time.Hour), context.DeadlineExceeded)
+			_, err = work(ctx, []Part{idle{}}, nil, time.Hour)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	})
 }

@@ -3,8 +3,6 @@ package survival
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,13 +11,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
-	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/survival"
 )
@@ -42,40 +40,40 @@ type Controller struct {
 	// cluster between them and to follow it: half as much, so that the next full round comes after twice the time at
 	// most.
 	fullBudget, followBudget parts.Meter
-	// hashOfFullRound is the question that the last full round answered, at fullRoundAt, and hashOfStatuses that of the
-	// statuses; empty if they were not written everywhere.
-	hashOfFullRound, hashOfStatuses string
-	fullRoundAt                     time.Time
-	// fullRoundTook is how long the last full round took.
+	// running is the full round that is not over; nil between rounds.
+	running *fullRound
+	// endCopies ends the copies of the last full round; nil before the first.
+	endCopies context.CancelFunc
+	// answered is the question that the answers are for: that of the last full round, or of the cluster that they have
+	// followed since.
+	answered string
+	// lastRound is the question of the last full round. It was read at fullRoundAt and took fullRoundTook.
+	lastRound     string
+	fullRoundAt   time.Time
 	fullRoundTook time.Duration
-	// purchases is what is lacking where answers are False.
-	purchases purchases
 
 	// seen is when each zone was last seen with nodes, or in a reservation when the process started.
 	seen map[string]time.Time
 
 	mu      sync.Mutex // guards answers
-	answers map[string]answer
+	answers map[types.UID]*answer
 }
 
 // New returns the part.
 func New(shared parts.Shared, options Options) *Controller {
-	return &Controller{
+	c := &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
-		answers: map[string]answer{}, seen: map[string]time.Time{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
-		purchases: purchases{
-			budget: shared.NewMeter(purchaseShare), searched: map[askedSpec]cluster{},
-			found: map[askedSpec]*v1alpha1.SurvivalPurchase{},
-		},
+		answers: map[types.UID]*answer{}, seen: map[string]time.Time{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
 	}
+	c.certify.Scheduler = schedulerHash(&c.certify)
+	return c
 }
 
-// renewAnswers renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows
-// one now, else by following the changes, if they can be followed. It returns after how long it wants to be called
-// again if nothing changes.
+// renewAnswers looks at the cluster: it brings the reservations and all statuses up to date, and begins a full round if
+// the cluster has changed, or if the answers are old, and the budget allows it. It returns after how long it wants to be
+// called again if nothing changes.
 func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Snapshot) (wait time.Duration, err error) {
 	began := time.Now()
-	untilRound := c.fullBudget.Next().Sub(began)
 	if until := c.untilBudget(began); until > 0 {
 		return until, nil // to read the cluster costs CPU, too
 	}
@@ -83,51 +81,35 @@ func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Sna
 	defer c.followBudget.End()
 	cluster := read()
 	r := c.newRound(cluster)
-	question := r.questionHash()
-	age := cluster.TakenAt.Sub(c.fullRoundAt)
 	if len(r.options.Missing) > 0 {
-		if r.markOutdated(ctx) {
-			c.hashOfStatuses = question
-		}
+		r.writeStatuses(ctx)
 		return c.options.RefreshInterval, ctx.Err()
 	}
 	c.noteZones(cluster)
-	r.holdRoom(ctx)
-	r.recountServing(ctx, cluster.TakenAt)
-	r.writePurchases(ctx)
+	wait = c.options.RefreshInterval
+	question := r.questionHash()
+	age := cluster.TakenAt.Sub(c.fullRoundAt)
+	untilRound := c.fullBudget.Next().Sub(began)
+	slow := c.fullRoundAt.IsZero() || c.fullRoundTook > slowRound
 	switch {
-	case question == c.hashOfFullRound && question == c.hashOfStatuses && age < c.options.RefreshInterval:
-		return c.options.RefreshInterval - age, nil
+	case c.running != nil:
+		r.answerIsNear = time.Since(c.running.began) < slowRound && !slow
+	case question == c.lastRound && age < c.options.RefreshInterval:
+		wait = c.options.RefreshInterval - age
 	case untilRound > 0:
-		return min(untilRound, c.options.RefreshInterval), r.followChanges(ctx)
-	case c.fullRoundAt.IsZero() || c.fullRoundTook > slowRound:
-		if err := r.followChanges(ctx); err != nil {
+		wait = min(untilRound, wait)
+	default:
+		r.answerIsNear = !slow
+		defer c.beginRound(ctx, r, question)
+	}
+	if c.running == nil && !r.answerIsNear {
+		if err := r.followChanges(ctx, question); err != nil {
 			return 0, err
 		}
 	}
-	c.hashOfFullRound, c.fullRoundAt, c.hashOfStatuses = question, cluster.TakenAt, question
-	if err := c.runFullRound(func() error { return r.replayLosses(ctx) }); err != nil {
-		return 0, err
-	}
-	c.fullRoundTook = time.Since(began)
-	if !r.written {
-		c.hashOfFullRound = "" // once more, with the newer objects
-	}
-	if len(r.asked) > 0 {
-		klog.FromContext(ctx).V(2).Info(
-			"Replayed losses", "zonesurvivals", len(r.asked), "took", c.fullRoundTook, "cpu", c.fullBudget.Used(),
-		)
-		declared.RoundDuration.Observe(c.fullRoundTook.Seconds())
-	}
-	return c.options.RefreshInterval, nil
-}
-
-// runFullRound runs a full round. What it uses counts in its own budget, and not in the other one.
-func (c *Controller) runFullRound(run func() error) error {
-	c.fullBudget.Begin(time.Now())
-	err := run()
-	c.followBudget.Begin(time.Now())
-	return err
+	r.holdRoom(ctx)
+	r.writeStatuses(ctx)
+	return wait, ctx.Err()
 }
 
 // untilBudget is for how long neither budget allows anything.
@@ -135,58 +117,48 @@ func (c *Controller) untilBudget(now time.Time) time.Duration {
 	return min(c.fullBudget.Next().Sub(now), c.followBudget.Next().Sub(now))
 }
 
-// followChanges answers without a full round, if it can. Else the answers that do not fit the cluster any more say so.
-func (r *round) followChanges(ctx context.Context) error {
-	if r.questionHash() == r.hashOfStatuses {
+// followChanges has the answers follow a change without a full round, as far as they can.
+func (r *round) followChanges(ctx context.Context, question string) error {
+	if question == r.answered {
 		return nil
 	}
 	began := time.Now()
 	statuses, followed, err := r.certifier.Follow(ctx, r.objects, r.asked, r.options)
-	if err != nil {
+	if err != nil || !followed {
 		return err
 	}
-	if !followed {
-		r.hashOfStatuses = "" // once the cluster is again as it was, there is something to write
-		r.markOutdated(ctx)
-		return ctx.Err()
-	}
-	r.keepUnfollowed(statuses)
-	r.hashOfStatuses = r.questionHash()
-	if !r.writeStatuses(ctx, statuses) {
-		r.hashOfStatuses = ""
+	r.answered = question
+	for uid, status := range statuses {
+		r.setAnswer(uid, status)
 	}
 	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
-	return ctx.Err()
-}
-
-// keepUnfollowed gives ZoneSurvivals that are not followed their last answer: it may not have been written.
-func (r *round) keepUnfollowed(statuses []v1alpha1.ZoneSurvivalStatus) {
-	for i, s := range r.asked {
-		if !statuses[i].ComputedAt.Time.Equal(r.options.Sim.Now) {
-			statuses[i] = r.lastAnswer(s.Name).computed
-		}
-	}
+	return nil
 }
 
 // round is what one look at the cluster leads to.
 type round struct {
 	*Controller
 	objects []client.Object
-	// asked are copies: each has the status that was written last, and the resourceVersion that the next write needs.
+	// asked are copies: each has the status that the cluster shows, and the resourceVersion that the next write needs.
 	asked   []*v1alpha1.ZoneSurvival
 	options survival.Options
-	// written: all that was found out is in the API server.
-	written bool
+	// answerIsNear: a full round that is short is about to answer, so that answers of another cluster are not marked.
+	answerIsNear bool
+	// rooms has what is held for each ZoneSurvival, by UID.
+	rooms map[types.UID]*v1alpha1.ZoneSurvivalStatus
 }
 
 func (c *Controller) newRound(cluster *snapshot.Snapshot) *round {
-	r := &round{Controller: c, objects: cluster.Objects(), options: c.certify}
+	r := &round{
+		Controller: c, objects: cluster.Objects(), options: c.certify, rooms: map[types.UID]*v1alpha1.ZoneSurvivalStatus{},
+	}
 	for _, s := range snapshot.List[*v1alpha1.ZoneSurvival](cluster) {
 		r.asked = append(r.asked, s.DeepCopy())
 	}
 	r.options.Fingerprint = survival.Fingerprint(r.objects)
 	r.options.Sim.Now, r.options.Sim.NotInstalled = cluster.TakenAt, cluster.NotInstalled()
 	r.options.Missing = c.shared.Unknown(cluster)
+	r.rememberAnswers()
 	return r
 }
 
@@ -197,67 +169,37 @@ func (r *round) questionHash() string {
 	for _, s := range r.asked {
 		fmt.Fprintf(&out, " %s/%d", s.UID, s.Generation)
 	}
-	return out.String() + strings.Join(r.options.Missing, " ")
+	return out.String()
 }
 
-// replayLosses replays all losses and writes the certificates. What would have to be bought is left to later turns.
-func (r *round) replayLosses(ctx context.Context) error {
-	var statuses []v1alpha1.ZoneSurvivalStatus
-	if len(r.asked) > 0 {
-		var err error
-		statuses, err = r.certifier.Certify(ctx, r.objects, r.asked, r.options)
-		if err != nil {
-			return err
+// writeStatuses writes each status that is not as it should be now. What should be shown follows from the last answer
+// and the cluster, so what could not be written is written at the next look. A copy of the cluster that has not seen the
+// last write yet is not the base of another one.
+func (r *round) writeStatuses(ctx context.Context) {
+	impaired := survival.NewImpaired(r.objects)
+	for _, s := range r.asked {
+		shown, stale := r.show(s, impaired)
+		if stale || sameStatus(&s.Status, shown) {
+			continue
 		}
-	} else {
-		r.certifier.Close()
+		from := s.ResourceVersion
+		if err := r.updateStatus(ctx, s, shown); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(s))
+			continue
+		}
+		if s.ResourceVersion != from {
+			r.noteWritten(s.UID, from)
+		}
 	}
-	r.written = r.writeStatuses(ctx, statuses)
-	r.purchases.add(r, statuses)
-	return ctx.Err()
-}
-
-// writeStatuses writes the statuses, and reports whether all are written.
-func (r *round) writeStatuses(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatus) bool {
-	r.forgetOthers()
-	all := true
-	for i, s := range r.asked {
-		all = r.writeStatus(ctx, s, answer{statuses[i], asShown(&statuses[i], s, &r.options)}) && all
-	}
-	return all
-}
-
-// forgetOthers forgets the answers to ZoneSurvivals that there are no more.
-func (r *round) forgetOthers() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.answers, func(name string, _ answer) bool {
-		return !slices.ContainsFunc(r.asked, func(s *v1alpha1.ZoneSurvival) bool { return s.Name == name })
-	})
-}
-
-// writeStatus writes what is shown of an answer, and reports whether it is written. It is the last answer in either
-// case.
-func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, a answer) bool {
-	c.mu.Lock()
-	// what is held may be added to it meanwhile
-	c.answers[asked.Name] = answer{*a.computed.DeepCopy(), *a.shown.DeepCopy()}
-	c.mu.Unlock()
-	if err := c.updateStatus(ctx, asked, a.shown); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(asked))
-		return false
-	}
-	return true
 }
 
 // updateStatus writes a status, and an event for each condition that is another one. asked becomes what is written.
 func (c *Controller) updateStatus(
-	ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus,
+	ctx context.Context, asked *v1alpha1.ZoneSurvival, status *v1alpha1.ZoneSurvivalStatus,
 ) error {
 	before := asked.Status.Conditions
 	written := asked.DeepCopy()
 	status.DeepCopyInto(&written.Status) // the client puts the API server's answer there
-	keepBuying(&written.Status, &asked.Status)
 	if err := c.shared.Client.Status().Update(ctx, written); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -273,17 +215,6 @@ func (c *Controller) updateStatus(
 		}
 	}
 	return nil
-}
-
-// keepBuying leaves in a status what another part of the controller says there.
-func keepBuying(status, before *v1alpha1.ZoneSurvivalStatus) {
-	status.Buy = before.Buy.DeepCopy()
-	for _, kind := range []string{v1alpha1.ConditionBuying, v1alpha1.ConditionLimitedByQuotas} {
-		meta.RemoveStatusCondition(&status.Conditions, kind)
-		if c := meta.FindStatusCondition(before.Conditions, kind); c != nil {
-			status.Conditions = append(status.Conditions, *c)
-		}
-	}
 }
 
 // eventReasons are the reasons of the events about a condition, by its status.

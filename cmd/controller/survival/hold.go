@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,8 +50,8 @@ func (c *Controller) noteReservedZones(cluster *snapshot.Snapshot) {
 	}
 }
 
-// holdRoom makes the reservations of all ZoneSurvivals what they should be, and brings what there is to be said of them
-// up to date in the answers. It follows from where pods are, and nothing is replayed for it.
+// holdRoom makes the reservations of all ZoneSurvivals what they should be, and finds out what there is to be said of
+// them. It follows from where pods are, and nothing is replayed for it.
 func (r *round) holdRoom(ctx context.Context) {
 	options := survival.HoldOptions{
 		Now: metav1.Time{Time: r.options.Sim.Now}, Missing: r.options.Missing, Zones: slices.Collect(maps.Keys(r.seen)),
@@ -61,20 +60,16 @@ func (r *round) holdRoom(ctx context.Context) {
 		if s.DeletionTimestamp != nil {
 			continue // the reservations go with it
 		}
-		last := r.lastAnswer(s.Name)
-		before := last.shown.DeepCopy()
-		room := survival.Hold(r.objects, s, options, &last.computed)
+		said := s.Status.DeepCopy()
+		room := survival.Hold(r.objects, s, options, said)
 		if err := r.writeRoom(ctx, &room); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot write a reservation", "zonesurvival", klog.KObj(s))
-			if held := meta.FindStatusCondition(last.computed.Conditions, v1alpha1.ConditionHeld); held != nil {
+			if held := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionHeld); held != nil {
 				held.Status, held.Reason = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten
 				held.Message = crd.Shortened(err.Error())
 			}
 		}
-		last.shown = asShown(&last.computed, s, &r.options)
-		if !equality.Semantic.DeepEqual(before, &last.shown) {
-			r.writeStatus(ctx, s, last)
-		}
+		r.rooms[s.UID] = said
 	}
 }
 

@@ -19,8 +19,8 @@ var collector = metrics.NewCollector(
 func (c *Controller) collect(send metrics.Send) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, last := range c.answers {
-		status := last.shown
+	for _, a := range c.answers {
+		name, status := a.name, &a.shown
 		if status.ComputedAt.IsZero() {
 			continue // there is none yet
 		}

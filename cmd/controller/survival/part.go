@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
@@ -25,8 +24,8 @@ func Describe() parts.Description {
 		AddFlags: func(set *pflag.FlagSet) {
 			set.IntVar(
 				&replays, "replays", 0,
-				"how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more "+
-					"than 20,000 pods, and in a certificate up to 12 of one of fewer than 800",
+				"how many times each loss is replayed in each of its two forms, each time in another order; 0 is 2, or 1 "+
+					"of a loss of more than 15,000 pods, and up to 6 of one of fewer than 600",
 			)
 			set.DurationVar(
 				&refresh, "refresh-interval", 10*time.Minute,
@@ -48,12 +47,10 @@ func Describe() parts.Description {
 	}
 }
 
-var _ parts.Worker = &Controller{}
-
 // Start implements parts.Part.
 func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
 	c.noteReservedZones(cluster)
-	c.rememberWritten(snapshot.List[*v1alpha1.ZoneSurvival](cluster))
+	c.newRound(cluster)
 	metrics.MustRegister(declared.RoundDuration)
 	collector.Export(ctx, c)
 	klog.FromContext(ctx).V(2).Info("ZoneSurvivals are answered")
@@ -64,13 +61,13 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 	return c.renewAnswers(ctx, read)
 }
 
-// Work implements parts.Worker: it goes on with the searches for what the answers lack.
-func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, err error) {
-	return c.purchases.step(ctx)
-}
-
 // Close implements parts.Part.
 func (c *Controller) Close() {
+	if c.running != nil {
+		c.running.stop()
+	}
 	c.certifier.Close()
-	c.purchases.close()
+	if c.endCopies != nil {
+		c.endCopies()
+	}
 }

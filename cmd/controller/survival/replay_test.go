@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -28,6 +27,8 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
+	"zonewise.dev/sim"
+	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
 
@@ -112,32 +113,95 @@ func webAndBig() *clitest.Cluster {
 	return cluster
 }
 
-// look returns a round over objects, and over ZoneSurvivals as the API server has them.
-func (s *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1.ZoneSurvival) *round {
-	objects = slices.Clone(objects)
+// read returns a cluster of objects, and of ZoneSurvivals as the API server has them.
+func (s *server) read(objects []client.Object, asked ...*v1alpha1.ZoneSurvival) *snapshot.Snapshot {
+	cluster := snapshot.New(clitest.Now)
+	cluster.Add(objects...)
 	for _, a := range asked {
 		a = a.DeepCopy()
 		a.ResourceVersion, a.Status = strconv.Itoa(s.versions[a.Name]), s.statuses[a.Name]
-		objects = append(objects, a)
+		cluster.Add(a)
 	}
-	cluster := snapshot.New(clitest.Now)
-	cluster.Add(objects...)
-	return c.newRound(cluster)
+	return cluster
+}
+
+// unlimited is a part with so large a budget that each look and each round may be at once.
+func unlimited(t *testing.T, to client.Client) *Controller {
+	t.Helper()
+	c := New(parts.Shared{Client: to, CPUFraction: 1e9}, Options{RefreshInterval: time.Hour})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// look has the part look at a cluster.
+func look(t *testing.T, c *Controller, cluster *snapshot.Snapshot) {
+	t.Helper()
+	_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
+	require.NoError(t, err)
+}
+
+// endRound ends the full round that runs, and returns how many steps it took.
+func endRound(t *testing.T, c *Controller) (steps int) {
+	t.Helper()
+	for done := false; !done; steps++ {
+		var next time.Duration
+		var err error
+		next, done, err = c.Work(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, next)
+	}
+	return steps
+}
+
+// answered returns a part that has answered about ZoneSurvivals, and for which full rounds are slow. It may look at
+// once, and begins no other full round.
+func answered(t *testing.T, to *server, objects []client.Object, asked ...*v1alpha1.ZoneSurvival) *Controller {
+	t.Helper()
+	c := unlimited(t, to)
+	look(t, c, to.read(objects, asked...))
+	endRound(t, c)
+	look(t, c, to.read(objects, asked...))
+	require.Nil(t, c.running)
+	c.fullBudget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return time.Hour }}
+	c.fullBudget.Begin(time.Now())
+	c.fullBudget.CPU = func() time.Duration { return 2 * time.Hour }
+	to.wrote, to.events = nil, nil
+	return c
+}
+
+// TestAnswers: at the first look nothing is known, and after a full round all is written, with an event for each.
+func TestAnswers(t *testing.T) {
+	to := newServer()
+	c := unlimited(t, to)
+	objects := webAndBig().Objects()
+	asked := []*v1alpha1.ZoneSurvival{protecting("web", false), protecting("big", false)}
+	look(t, c, to.read(objects, asked...))
+	require.Empty(t, to.wrote)
+	endRound(t, c)
+	look(t, c, to.read(objects, asked...))
+	require.Equal(t, []string{"web", "big"}, to.wrote)
+	require.Equal(t, []string{"web Survives", "big DoesNotSurvive"}, to.events)
+	require.NotEmpty(t, to.statuses["web"].Snapshot.Scheduler)
+	for range 2 {
+		look(t, c, to.read(objects, asked...))
+		require.Len(t, to.wrote, 2, "nothing has changed")
+		require.Nil(t, c.running)
+	}
 }
 
 // TestHoldNeedsNoReplay: the reservations are written at a look, before any loss has been replayed, and what is held is
 // in the status beside the certificate.
 func TestHoldNeedsNoReplay(t *testing.T) {
 	to := newServer()
-	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
-	t.Cleanup(c.Close)
-	to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false)).holdRoom(t.Context())
+	c := unlimited(t, to)
+	objects := webAndBig().Objects()
+	look(t, c, to.read(objects, protecting("web", true), protecting("big", false)))
 	require.Equal(t, []string{"reservation", "web"}, to.wrote)
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
 
-	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
-	require.NoError(t, r.replayLosses(t.Context()))
-	require.Equal(t, []string{"reservation", "web", "web", "big"}, to.wrote)
+	endRound(t, c)
+	look(t, c, to.read(objects, protecting("web", true), protecting("big", false)))
+	require.Equal(t, []string{"reservation", "web", "reservation", "web", "big"}, to.wrote)
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld))
 }
@@ -165,125 +229,17 @@ func TestSlotsOfALostZoneWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"b"}, slices.Collect(maps.Keys(c.seen)), "it is taken for given up")
 }
 
-// searchAll ends all searches, and returns the look that wrote what they found.
-func searchAll(t *testing.T, to *server, c *Controller, asked ...*v1alpha1.ZoneSurvival) *round {
-	t.Helper()
-	for next := time.Duration(0); next < math.MaxInt64; {
-		next, _ = searchStep(t, c)
-	}
-	r := to.look(c, webAndBig().Objects(), asked...)
-	r.writePurchases(t.Context())
-	require.Empty(t, c.purchases.found)
-	return r
-}
-
-// searchStep does a step that the budget allows.
-func searchStep(t *testing.T, c *Controller) (next time.Duration, found bool) {
-	t.Helper()
-	c.purchases.budget = parts.Meter{Fraction: 1, CPU: func() time.Duration { return 0 }}
-	next, found, err := c.Work(t.Context())
-	require.NoError(t, err)
-	return next, found
-}
-
-// TestASearchGoesOnWhileTheClusterChanges: another full round does not begin it anew, unless nobody asks for it any
-// more. When it has ended, the newest round is searched.
-func TestASearchGoesOnWhileTheClusterChanges(t *testing.T) {
-	to := newServer()
-	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
-	t.Cleanup(c.Close)
-	changed := webAndBig()
-	round := func(asked ...*v1alpha1.ZoneSurvival) {
-		require.NoError(t, to.look(c, changed.Objects(), asked...).replayLosses(t.Context()))
-	}
-	round(protecting("web", false), protecting("big", false))
-	next, found := searchStep(t, c)
-	require.Zero(t, next)
-	require.False(t, found)
-	begun := c.purchases.searches
-	require.Len(t, begun, 1)
-
-	changed.Pod("new", "a", clitest.Plain("1m", "1Mi"), nil)
-	round(protecting("web", false), protecting("big", false))
-	require.Equal(t, begun, c.purchases.searches)
-	for !found {
-		next, found = searchStep(t, c)
-		require.Zero(t, next)
-	}
-	_, found = searchStep(t, c)
-	require.Len(t, c.purchases.searches, 1, "the newer round is searched after it")
-	require.NotSame(t, begun[0], c.purchases.searches[0])
-	require.False(t, found)
-	searchAll(t, to, c, protecting("web", false), protecting("big", false))
-	round(protecting("web", false), protecting("big", false))
-	next, _ = searchStep(t, c)
-	require.Equal(t, time.Duration(math.MaxInt64), next, "nothing has changed")
-
-	edited := protecting("big", false)
-	edited.Generation, edited.Spec.Survive = 2, v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}}
-	round(edited)
-	require.Empty(t, c.purchases.searches)
-	to.wrote = nil
-	searchAll(t, to, c, edited)
-	require.Equal(t, []string{"big"}, to.wrote)
-	next, _ = searchStep(t, c)
-	require.Equal(t, time.Duration(math.MaxInt64), next, "nothing is left to search")
-}
-
-// TestNoSearchKeepsOthersWaiting: those without an answer are searched first, the cheapest before the others, and two
-// at a time, a step of each in turn.
-func TestNoSearchKeepsOthersWaiting(t *testing.T) {
-	to := newServer()
-	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
-	t.Cleanup(c.Close)
-	dear, cheap, cheaper := protecting("big", false), protecting("big", false), protecting("big", false)
-	dear.Name, cheap.Name, cheaper.Name = "dear", "cheap", "cheaper"
-	cheap.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a", "b"}}
-	cheaper.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}}
-	for _, s := range []*v1alpha1.ZoneSurvival{dear, cheap, cheaper} {
-		s.UID = types.UID(s.Name)
-	}
-	changed := webAndBig()
-	// round has a full round of a changed cluster, and its searches to their end. It returns whose steps there were,
-	// and whose search ended.
-	round := func(asked ...*v1alpha1.ZoneSurvival) (turns, ended []string) {
-		changed.Pod("new-"+strconv.Itoa(len(to.wrote)), "a", clitest.Plain("1m", "1Mi"), nil)
-		require.NoError(t, to.look(c, changed.Objects(), asked...).replayLosses(t.Context()))
-		for next := time.Duration(0); next < math.MaxInt64; {
-			c.purchases.begin(t.Context())
-			before := len(c.purchases.found)
-			if len(c.purchases.searches) > 0 {
-				turns = append(turns, c.purchases.searches[0].asked.Name)
-			}
-			next, _ = searchStep(t, c)
-			if len(c.purchases.found) > before {
-				ended = append(ended, turns[len(turns)-1])
-			}
+// cordoned returns objects with a node that takes no pods, which only a full round can answer.
+func cordoned(objects []client.Object, name string) []client.Object {
+	objects = slices.Clone(objects)
+	for i, obj := range objects {
+		if node, ok := obj.(*corev1.Node); ok && node.Name == name {
+			node = node.DeepCopy()
+			node.Spec.Unschedulable = true
+			objects[i] = node
 		}
-		to.look(c, changed.Objects(), asked...).writePurchases(t.Context())
-		return turns, ended
 	}
-	_, ended := round(dear)
-	require.Equal(t, []string{"dear"}, ended)
-
-	turns, ended := round(dear, cheap, cheaper)
-	require.Equal(t, []string{"cheaper", "cheap", "cheaper", "cheap"}, turns[:4])
-	require.Equal(t, "cheaper", ended[0])
-	require.ElementsMatch(t, []string{"dear", "cheap", "cheaper"}, ended)
-	require.Equal(t, "cheap", turns[slices.Index(turns, "dear")-1], "it goes on with the rest in turn")
-}
-
-// answered returns a controller that has answered about web, which survives, and about big, which does not.
-func answered(t *testing.T, to *server, objects []client.Object) *Controller {
-	t.Helper()
-	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{RefreshInterval: time.Hour})
-	t.Cleanup(c.certifier.Close)
-	r := to.look(c, objects, protecting("web", false), protecting("big", false))
-	require.NoError(t, r.replayLosses(t.Context()))
-	c.hashOfStatuses = r.questionHash()
-	require.Equal(t, []string{"web Survives", "big DoesNotSurvive"}, to.events)
-	to.wrote, to.events = nil, nil
-	return c
+	return objects
 }
 
 // TestChangedClusterIsUnknown: a change that only a full round can answer makes a certificate Unknown at once. One
@@ -291,18 +247,11 @@ func answered(t *testing.T, to *server, objects []client.Object) *Controller {
 // twice.
 func TestChangedClusterIsUnknown(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
-	c := answered(t, to, before)
+	asked := []*v1alpha1.ZoneSurvival{protecting("web", false), protecting("big", false)}
+	c := answered(t, to, before, asked...)
 	first := to.statuses["web"].Snapshot
-	changed := slices.Clone(before)
-	for i, obj := range changed {
-		if node, ok := obj.(*corev1.Node); ok && node.Name == "c" {
-			cordoned := node.DeepCopy()
-			cordoned.Spec.Unschedulable = true
-			changed[i] = cordoned
-		}
-	}
 	for range 2 {
-		require.NoError(t, to.look(c, changed, protecting("web", false), protecting("big", false)).followChanges(t.Context()))
+		look(t, c, to.read(cordoned(before, "c"), asked...))
 		require.Equal(t, []string{"web"}, to.wrote)
 		require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
 		require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
@@ -311,19 +260,48 @@ func TestChangedClusterIsUnknown(t *testing.T) {
 	require.Equal(t, v1alpha1.ReasonClusterChanged, web.Conditions[0].Reason)
 	require.Equal(t, first, web.Snapshot, "what is known is of the former cluster")
 
-	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).followChanges(t.Context()))
+	look(t, c, to.read(before, asked...))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Empty(t, to.events)
+}
+
+// TestAChangeShowsWhileARoundRuns: a full round is done in steps, and a look between them shows that the answers are of
+// another cluster, once rounds are known to be slow. What the round answers is of the cluster at its beginning.
+func TestAChangeShowsWhileARoundRuns(t *testing.T) {
+	before, to := webAndBig().Objects(), newServer()
+	asked := []*v1alpha1.ZoneSurvival{protecting("web", false), protecting("big", false)}
+	for _, tc := range []struct {
+		took time.Duration
+		want metav1.ConditionStatus
+	}{{slowRound + 1, metav1.ConditionUnknown}, {slowRound, metav1.ConditionTrue}} {
+		c := unlimited(t, to)
+		look(t, c, to.read(before, asked...))
+		endRound(t, c)
+		look(t, c, to.read(before, asked...))
+		c.fullRoundTook = tc.took
+		c.fullRoundAt = clitest.Now.Add(-2 * time.Hour) // so that the next round begins
+		look(t, c, to.read(before, asked...))
+		require.NotNil(t, c.running)
+		_, done, err := c.Work(t.Context())
+		require.NoError(t, err)
+		require.False(t, done)
+		require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+		look(t, c, to.read(cordoned(before, "c"), asked...))
+		require.Equal(t, tc.want, to.says("web", v1alpha1.ConditionSurvives), "the round before took %s", tc.took)
+		require.Positive(t, endRound(t, c))
+		look(t, c, to.read(before, asked...))
+		require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	}
 }
 
 // TestAnotherZoneSurvivalLeavesAnswersAlone: one that is new, or has another spec, waits for the next full round
 // alone. The others follow the pods.
 func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
-	c := answered(t, to, before)
+	c := answered(t, to, before, protecting("web", false), protecting("big", false))
 	edited, added := protecting("big", false), protecting("more", false)
 	edited.Generation = 2
-	require.NoError(t, to.look(c, before, protecting("web", false), edited, added).followChanges(t.Context()))
+	look(t, c, to.read(before, protecting("web", false), edited, added))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives), "its answer is that of the former spec")
 	require.Empty(t, to.statuses["more"].Conditions)
@@ -331,16 +309,97 @@ func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
 
 	edited = protecting("web", false)
 	edited.Generation = 2
-	require.NoError(t, to.look(c, before, edited, protecting("big", false)).followChanges(t.Context()))
+	look(t, c, to.read(before, edited, protecting("big", false)))
 	require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
 	require.Contains(t, to.statuses["web"].Conditions[0].Message, "the spec has changed since")
+}
+
+// TestAFollowedAnswerMayBreak: pods that come may break an answer; when they go again, only a full round makes it True.
+func TestAFollowedAnswerMayBreak(t *testing.T) {
+	to, cluster := newServer(), webAndBig()
+	before := cluster.Objects()
+	c := answered(t, to, before, protecting("web", false))
+	batch := cluster.Deployment("batch", 3, "3", "1Gi", nil)
+	batch("c")
+	look(t, c, to.read(cluster.Objects(), protecting("web", false)))
+	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionSurvives))
+	look(t, c, to.read(before, protecting("web", false)))
+	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionSurvives))
+	require.Equal(t, []string{"web DoesNotSurvive"}, to.events)
+}
+
+// TestARecreatedZoneSurvivalHasNoAnswer: an object that is deleted and made again under its name, between two looks, is
+// another one. It does not get the answer of the one before, neither in its status nor in the metrics.
+func TestARecreatedZoneSurvivalHasNoAnswer(t *testing.T) {
+	to, objects := newServer(), webAndBig().Objects()
+	first, second := protecting("web", false), protecting("big", false)
+	first.Name, second.Name = "services", "services"
+	c := answered(t, to, objects, first)
+	require.Equal(t, metav1.ConditionTrue, to.says("services", v1alpha1.ConditionSurvives))
+	delete(to.statuses, "services")
+	to.versions["services"] = 100
+	for range 2 {
+		look(t, c, to.read(objects, second))
+		require.Empty(t, to.wrote)
+		require.Empty(t, to.statuses["services"].Conditions)
+	}
+	c.collect(func(*metrics.Desc, float64, ...string) { t.Error("nothing is known of it") })
+}
+
+// TestARefusedWriteIsRepeated: what could not be written is written at the next look, without another round. What an
+// object shows that has not seen the last write is not taken for its status.
+func TestARefusedWriteIsRepeated(t *testing.T) {
+	to, objects := newServer(), webAndBig().Objects()
+	c := unlimited(t, to)
+	old := to.read(objects, protecting("web", false))
+	look(t, c, old)
+	to.versions["web"]++ // somebody labels it
+	endRound(t, c)
+	look(t, c, old)
+	require.Empty(t, to.wrote, "it is a conflict")
+	look(t, c, to.read(objects, protecting("web", false)))
+	require.Equal(t, []string{"web"}, to.wrote)
+	require.Nil(t, c.running)
+	old = to.read(objects, protecting("web", false))
+	look(t, c, to.read(cordoned(objects, "c"), protecting("web", false)))
+	wrote := len(to.wrote)
+	snapshot.List[*v1alpha1.ZoneSurvival](old)[0].ResourceVersion = "1" // as before the write
+	look(t, c, old)
+	require.Len(t, to.wrote, wrote, "the informer has yet to see the last write")
+}
+
+// TestAnotherScheduler: a process with another profile does not show the answers of the one before as its own.
+func TestAnotherScheduler(t *testing.T) {
+	to, objects := newServer(), webAndBig().Objects()
+	answered(t, to, objects, protecting("web", false)).Close()
+	config, err := sim.ParseConfig([]byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: another-scheduler
+`))
+	require.NoError(t, err)
+	c := New(parts.Shared{Client: to, CPUFraction: 1e9, Sim: sim.Options{Config: config}}, Options{RefreshInterval: time.Hour})
+	t.Cleanup(c.Close)
+	look(t, c, to.read(objects, protecting("web", false)))
+	require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
+	require.Contains(t, to.statuses["web"].Conditions[0].Message, "the scheduler's configuration or version has changed since")
+	for name, change := range map[string]func(*survival.Options){
+		"controllers": func(o *survival.Options) { o.Sim.Controllers = []string{"RayCluster.ray.io"} },
+		"extenders":   func(o *survival.Options) { o.Sim.CallExtenders = true },
+		"replays":     func(o *survival.Options) { o.Replays = 5 },
+	} {
+		changed := survival.Options{}
+		change(&changed)
+		require.NotEqual(t, schedulerHash(&survival.Options{}), schedulerHash(&changed), name)
+	}
 }
 
 // TestPartsOfTheClusterAreNotKnown: while a kind cannot be read nothing is answered, certificates that were True are
 // Unknown, and the message names the kind. When it can be read again, the answers are those of before.
 func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
-	c := answered(t, to, before)
+	c := answered(t, to, before, protecting("web", false), protecting("big", false))
 	partial := func(asked ...*v1alpha1.ZoneSurvival) func() *snapshot.Snapshot {
 		return func() *snapshot.Snapshot {
 			s := snapshot.New(clitest.Now.Add(time.Minute))
@@ -367,7 +426,7 @@ func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 	require.Equal(t, int64(1), to.statuses["new"].ObservedGeneration)
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
 
-	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).followChanges(t.Context()))
+	look(t, c, to.read(before, protecting("web", false), protecting("big", false)))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 }
 
@@ -377,7 +436,9 @@ func TestRestartKeepsMetrics(t *testing.T) {
 	s.Status.ComputedAt = metav1.Unix(1000, 0)
 	s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}}
 	c := New(parts.Shared{CPUFraction: 1}, Options{})
-	c.rememberWritten([]*v1alpha1.ZoneSurvival{s})
+	cluster := snapshot.New(clitest.Now)
+	cluster.Add(s)
+	c.newRound(cluster)
 	got := map[*metrics.Desc]float64{}
 	c.collect(func(of *metrics.Desc, value float64, _ ...string) { got[of] = value })
 	require.Equal(t, map[*metrics.Desc]float64{declared.Survives: 0, declared.Computed: 1000}, got)
@@ -391,10 +452,13 @@ func TestReadinessIsFollowed(t *testing.T) {
 	asked.Spec.Impaired = &v1alpha1.SurvivalImpairment{LeastServing: intstr.FromString("50%")}
 	cluster.Add(asked)
 	to := newServer()
-	c := New(parts.Shared{Client: to, CPUFraction: 1000}, Options{RefreshInterval: time.Hour}) // each look may run at once
+	c := unlimited(t, to)
 	look := func() {
-		_, err := c.renewAnswers(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
-		require.NoError(t, err)
+		look(t, c, cluster.Snapshot)
+		if c.running != nil {
+			endRound(t, c)
+			look(t, c, cluster.Snapshot)
+		}
 		status := to.statuses["web"]
 		asked.Status, asked.ResourceVersion = *status.DeepCopy(), strconv.Itoa(to.versions["web"])
 	}

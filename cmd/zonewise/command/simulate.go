@@ -231,7 +231,7 @@ type rate struct {
 }
 
 func (r *rate) show(p sim.Progress) {
-	if r.began.IsZero() || p.Bound+p.Waiting > r.first.Bound+r.first.Waiting {
+	if r.began.IsZero() || p.Cycles < r.last.Cycles || p.Bound+p.Waiting > r.first.Bound+r.first.Waiting {
 		r.began, r.first = time.Now(), p // another step of the scenario
 	}
 	r.last = p

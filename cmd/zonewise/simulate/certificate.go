@@ -10,6 +10,8 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/internal/nodes"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/survival"
 )
 
@@ -25,7 +27,9 @@ type Certificate struct {
 	WaitingHere int64 `json:"waitingHere"`
 	// Agrees is true if all of them run again by both, or some wait by both.
 	Agrees bool `json:"agrees"`
-	age    string
+	// NodesStay: they wait, by the certificate, only while the lost nodes' objects exist.
+	NodesStay bool `json:"nodesStay,omitempty"`
+	age       string
 }
 
 // isAbout reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and
@@ -37,7 +41,7 @@ func (s *Scenario) isAbout(loss *v1alpha1.SurvivalLoss) bool {
 	if loss.Zone != "" {
 		return len(s.Nodes) == 0 && slices.Equal(s.Zones, []string{loss.Zone})
 	}
-	return len(s.Zones) == 0 && slices.Equal(slices.Sorted(slices.Values(s.Nodes)), loss.NodeNames)
+	return len(s.Zones) == 0 && slices.Equal(s.Nodes, []string{loss.Node})
 }
 
 // compareCertificates compares a loss with what the cluster's ZoneSurvivals say about it.
@@ -51,7 +55,7 @@ func (p *scenarioRun) compareCertificates(scenario *Scenario, before, after *cen
 		}
 		c := Certificate{
 			Name: answer.Name, AgeSeconds: answer.AgeSeconds, age: answer.Age(), Displaced: answer.Losses[at].Displaced, Waiting: answer.Losses[at].Waiting,
-			WaitingHere: p.countRunning(before, protects) - p.countRunning(after, protects),
+			WaitingHere: p.countRunning(before, protects) - p.countRunning(after, protects), NodesStay: answer.Losses[at].NodesStay,
 		}
 		c.Agrees = (c.Waiting > 0) == (c.WaitingHere > 0)
 		p.result.Certificates = append(p.result.Certificates, c)
@@ -63,7 +67,7 @@ func (p *scenarioRun) compareCertificates(scenario *Scenario, before, after *cen
 func (p *scenarioRun) countRunning(c *census.Census, protects func(*corev1.Pod) bool) int64 {
 	running := int64(0)
 	for _, pod := range c.Pods {
-		if pod.On != nil && !p.waited[pod.UID] && protects(pod.Pod) {
+		if pod.On != nil && !p.waited[pod.UID] && pods.Live(pod.Pod) && nodes.Ready(pod.On.Node) && protects(pod.Pod) {
 			running++
 		}
 	}
@@ -75,5 +79,9 @@ func (c *Certificate) writeText(p *show.Page) {
 	if !c.Agrees {
 		verdict, color = "disagrees", show.Yellow
 	}
-	p.Para(2, color, "ZoneSurvival %s, %s ago, %s: %d of %d displaced pods would wait, %d here", c.Name, c.age, verdict, c.Waiting, c.Displaced, c.WaitingHere)
+	when := ""
+	if c.NodesStay {
+		when = " while the lost nodes still exist"
+	}
+	p.Para(2, color, "ZoneSurvival %s, %s ago, %s: %d of %d displaced pods would wait%s, %d here", c.Name, c.age, verdict, c.Waiting, c.Displaced, when, c.WaitingHere)
 }

@@ -195,6 +195,10 @@ func (r *Result) Failed(count []string) []string {
 		if failure == FailBalance && r.Rebalance != nil && (r.Rebalance.After.Excess > 0 || len(r.Rebalance.BrokenCertificates) > 0) {
 			return false
 		}
-		return !broken && (failure != FailPending || r.Pending+r.Orphans == 0)
+		waits := r.Pending + r.Orphans
+		if r.NodesStay != nil {
+			waits += r.NodesStay.Pending + r.NodesStay.Staying
+		}
+		return !broken && (failure != FailPending || waits == 0)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"zonewise.dev/buy"
 	"zonewise.dev/cluster/census"
@@ -47,7 +49,16 @@ func FindPurchase(
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return results[b].Pending - results[a].Pending })
 	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot), nil)
-	bought, err := buy.Search(models, nil, 0, most, func(bought map[string]int) (bool, error) {
+	for _, i := range order {
+		hopeless, err := isHopeless(ctx, c, &scenarios[i], models, options)
+		if err != nil {
+			return nil, err
+		}
+		if hopeless {
+			return &Purchase{Nodes: []PurchasedNodes{}}, nil
+		}
+	}
+	bought, err := buy.Search(models, most, func(bought map[string]int) (bool, error) {
 		if tried != nil {
 			tried(purchaseText(purchased(models, bought)))
 		}
@@ -70,6 +81,56 @@ func FindPurchase(
 		return nil, err
 	}
 	return &Purchase{Enough: bought != nil, Nodes: purchased(models, bought)}, nil
+}
+
+// alone are the filters by which a node may be refused whatever else is in the cluster.
+var alone = []string{
+	names.NodeAffinity, names.NodeName, names.NodeResourcesFit, names.NodeUnschedulable, names.TaintToleration, names.VolumeBinding, names.VolumeZone,
+}
+
+// isHopeless reports whether a pod stays Pending in a scenario that no node like the models would take, such as one
+// whose volume is in the lost zone: each refuses it although it is empty. So no number of them is tried, and no copy is
+// many times as large as the cluster for nothing.
+func isHopeless(ctx context.Context, c *census.Census, scenario *Scenario, models []buy.Model, options sim.Options) (bool, error) {
+	once := *scenario
+	once.Rebalance = false
+	p, err := newRun(ctx, c, &once, options, false)
+	if err != nil {
+		return false, err
+	}
+	defer p.sim.Close()
+	if err := p.runScenario(&once); err != nil {
+		return false, err
+	}
+	fresh := map[string]bool{}
+	for _, m := range models {
+		if _, there := sim.Get[*corev1.Node](p.sim, "", m.Node); !there {
+			continue // what is bought there is lost as well
+		}
+		added, err := p.sim.AddNodes(1, m.Node)
+		if err != nil {
+			return false, err
+		}
+		fresh[added[0]] = true
+	}
+	asked := map[string]bool{} // workloads, whose pods are alike but for their volumes
+	for _, pod := range sim.List[*corev1.Pod](p.sim) {
+		key := fmt.Sprint(metav1.GetControllerOfNoCopy(pod), pod.Spec.Volumes)
+		if pod.Spec.NodeName != "" || !p.moved[pod.UID] || asked[key] || p.sim.OfOtherScheduler(pod) {
+			continue
+		}
+		asked[key] = true
+		a, err := p.sim.Evaluate(ctx, pod)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(a.Nodes, func(n sim.NodeEvaluation) bool {
+			return fresh[n.Node.Name] && (n.Refusal == nil || !n.Refusal.Unresolvable || !slices.Contains(alone, n.Refusal.Plugin))
+		}) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // purchased lists what is bought, in the order of the models.

@@ -54,6 +54,19 @@ func TestPurchase(t *testing.T) {
 	require.Equal(t, &Purchase{Enough: true, Nodes: []PurchasedNodes{}}, b)
 	require.Equal(t, "nothing: no pod stays Pending", words)
 
+	// Pods that may be in the lost zone alone: no node is tried, and no copy is larger than the cluster.
+	bound := cluster("6")
+	for _, pod := range bound.Pods() {
+		if pod.Spec.NodeName == "node-a" {
+			pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "a"}
+		}
+	}
+	results := []*Result{run(t, bound, &each[0])}
+	require.Equal(t, 4, results[0].Pending)
+	b, err := FindPurchase(t.Context(), census.Take(bound.Snapshot), each[:1], results, sim.Options{}, func(words string) { t.Errorf("tried: %s", words) })
+	require.NoError(t, err)
+	require.Equal(t, &Purchase{Nodes: []PurchasedNodes{}}, b)
+
 	three := build.OverZones("web", 1, corev1.DoNotSchedule)
 	three.MinDomains = ptr.To[int32](3)
 	b, words = find(cluster("4", three), each[0])

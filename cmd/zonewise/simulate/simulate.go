@@ -89,6 +89,9 @@ type Result struct {
 	// WaitedBefore pods had no node at the start; StillWaiting of them have none in the end.
 	WaitedBefore int `json:"waitedBefore"`
 	StillWaiting int `json:"stillWaiting"`
+	// NodesStay is what becomes of them while the lost nodes' objects still exist; nil if no node is lost, or if they come
+	// back.
+	NodesStay *NodesStay `json:"nodesStay,omitempty"`
 	// Passed is about the time that passes in the copy until nothing more happens.
 	Passed string `json:"passed"`
 
@@ -99,6 +102,8 @@ type Result struct {
 	Rebalance    *rebalance.Plan `json:"rebalance,omitempty"`
 	Certificates []Certificate   `json:"certificates,omitempty"`
 	Notes        []string        `json:"notes,omitempty"`
+
+	staying int // as in NodesStay
 }
 
 // Lost are pods that no controller replaces, and why.
@@ -119,11 +124,61 @@ type Workloads struct {
 	Scheduler string `json:"scheduler,omitempty"`
 }
 
+// NodesStay is what becomes of displaced pods while the objects of the lost nodes still exist, not ready and tainted as
+// unreachable: in an outage, until somebody or something deletes them.
+type NodesStay struct {
+	// Placed and Pending count replacements, as those of a Result. Staying pods tolerate the taint, and stay on nodes that
+	// do not run them.
+	Placed  int `json:"placed"`
+	Pending int `json:"pending"`
+	Staying int `json:"staying,omitempty"`
+	// Workloads are those of which more pods wait than once the nodes are deleted.
+	Workloads []Workloads `json:"workloads,omitempty"`
+}
+
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run runs a scenario that Check accepts on a copy of the cluster, see sim.Of for the options.
+// Run runs a scenario that Check accepts on a copy of the cluster, see sim.Of for the options. What is lost and does not
+// come back is lost in both forms: the nodes are deleted, and they stay.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
+	r, err := runForm(ctx, c, scenario, options, false)
+	if err != nil || len(scenario.Zones)+len(scenario.Nodes) == 0 || scenario.Return || scenario.Bought != nil {
+		return r, err
+	}
+	once := *scenario
+	once.Rebalance = false // moves are planned once
+	stay, err := runForm(ctx, c, &once, options, true)
+	if err != nil {
+		return nil, err
+	}
+	r.NodesStay = &NodesStay{
+		Placed: stay.Placed, Pending: stay.Pending, Staying: stay.staying,
+		Workloads: slices.DeleteFunc(stay.Workloads, func(w Workloads) bool {
+			gone := slices.IndexFunc(r.Workloads, func(other Workloads) bool { return other.Name == w.Name })
+			return w.Pending == 0 || gone >= 0 && r.Workloads[gone].Pending >= w.Pending
+		}),
+	}
+	for i := range r.Certificates {
+		if r.Certificates[i].NodesStay || r.Certificates[i].Waiting == 0 && r.Certificates[i].WaitingHere == 0 {
+			r.Certificates[i] = stay.Certificates[i]
+		}
+	}
+	return r, nil
+}
+
+// runForm runs a scenario. With stay, the objects of lost nodes stay.
+func runForm(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options, stay bool) (*Result, error) {
+	p, err := newRun(ctx, c, scenario, options, stay)
+	if err != nil {
+		return nil, err
+	}
+	defer p.sim.Close()
+	return p.result, p.runScenario(scenario)
+}
+
+// newRun copies the cluster for a scenario.
+func newRun(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options, stay bool) (*scenarioRun, error) {
 	if scenario.Added != nil {
 		for _, pod := range scenario.Added.Pods {
 			if !slices.Contains(options.SchedulerNames, pod.Spec.SchedulerName) {
@@ -135,19 +190,18 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
 	notes := c.Snapshot.Notes()
 	if options.Config != nil && len(options.Config.Extenders) > 0 && !options.CallExtenders {
 		notes = append(notes, "the extenders of the configuration were not asked (--call-extenders)")
 	}
 	p := &scenarioRun{
 		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, waited: map[types.UID]bool{},
-		result: &Result{Scenario: scenario.Name(), Notes: notes}, controllers: options.Controllers,
+		result: &Result{Scenario: scenario.Name(), Notes: notes}, controllers: options.Controllers, stay: stay,
 	}
 	for _, pod := range c.Pods {
 		p.waited[pod.UID] = pod.Waits()
 	}
-	return p.result, p.runScenario(scenario)
+	return p, nil
 }
 
 // Check returns an error for a scenario that names something that does not exist.
@@ -181,6 +235,8 @@ type scenarioRun struct {
 	moved, waited map[types.UID]bool
 	// added has the pods of the scenario's workload.
 	added map[types.UID]bool
+	// stay: the objects of lost nodes stay.
+	stay bool
 	// loss has the pods that are lost with nodes; nil before.
 	loss *sim.Loss
 }
@@ -283,10 +339,15 @@ func (p *scenarioRun) createWorkload(w *Workload) error {
 }
 
 func (p *scenarioRun) loseNodes(scenario *Scenario) {
-	p.loss = p.sim.Lose(func(node *corev1.Node) bool {
+	lose := p.sim.Lose
+	if p.stay {
+		lose = p.sim.Fail
+	}
+	p.loss = lose(func(node *corev1.Node) bool {
 		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
 	r := p.result
+	r.staying = len(p.loss.Staying)
 	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(p.loss.Nodes), len(p.loss.Displaced), len(p.loss.NodeBound), len(p.loss.Orphans)
 	reasons := map[string]int{}
 	for _, pod := range p.loss.Orphans {

@@ -152,12 +152,12 @@ func TestCertificates(t *testing.T) {
 		require.Empty(t, run(t, c, other).Certificates, name)
 	}
 
-	asked.Status.Losses = []v1alpha1.SurvivalLoss{{NodeNames: []string{"node-a", "node-b"}, Displaced: 8, Waiting: 7}}
-	r = run(t, c, &Scenario{Nodes: []string{"node-b", "node-a"}})
+	asked.Status.Losses = []v1alpha1.SurvivalLoss{{Node: "node-a", Displaced: 4, Waiting: 3}}
+	r = run(t, c, &Scenario{Nodes: []string{"node-a"}})
 	require.Len(t, r.Certificates, 1)
 	require.True(t, r.Certificates[0].Agrees)
-	require.Equal(t, int64(7), r.Certificates[0].WaitingHere)
-	require.Empty(t, run(t, c, &Scenario{Nodes: []string{"node-a"}}).Certificates)
+	require.Equal(t, int64(2), r.Certificates[0].WaitingHere)
+	require.Empty(t, run(t, c, &Scenario{Nodes: []string{"node-b"}}).Certificates)
 	asked.Generation = 1
 	require.Empty(t, run(t, c, b).Certificates, "the certificate is about another spec")
 }
@@ -526,6 +526,46 @@ func TestAddedNodes(t *testing.T) {
 	require.Equal(t, []int{2, 6, 1, 0}, []int{r.AddedNodes, r.WaitedBefore, r.StillWaiting, r.Pending}, "3 nodes for one large pod each but node-b and its likes, where a DaemonSet's pod is")
 }
 
+// TestBothForms: what is lost is lost with its nodes deleted, and with them there, which a constraint may count. What
+// comes back, and what is bought, is tried in the first form alone.
+func TestBothForms(t *testing.T) {
+	c := zones("8")
+	web := c.Deployment("web", 3, "1", "1Gi", func(template *corev1.PodTemplateSpec) {
+		template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
+	})
+	for _, zone := range []string{"a", "b", "c"} {
+		web("node-" + zone)
+	}
+	forever := c.Deployment("forever", 1, "1", "1Gi", func(template *corev1.PodTemplateSpec) {
+		template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})
+	forever("node-a")
+	asked := &v1alpha1.ZoneSurvival{
+		ObjectMeta: metav1.ObjectMeta{Name: "services"},
+		Spec: v1alpha1.ZoneSurvivalSpec{Workloads: []v1alpha1.SurvivalWorkload{
+			{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "forever"}}},
+		}},
+		Status: v1alpha1.ZoneSurvivalStatus{
+			ComputedAt: metav1.NewTime(clitest.Now), Losses: []v1alpha1.SurvivalLoss{{Zone: "a", Displaced: 1, Waiting: 1, NodesStay: true}},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}},
+		},
+	}
+	c.Add(asked)
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []int{2, 0}, []int{r.Placed, r.Pending})
+	require.Equal(t, []int{0, 1, 1}, []int{r.NodesStay.Placed, r.NodesStay.Pending, r.NodesStay.Staying})
+	require.Equal(t, []string{FailPending}, r.Failed(DefaultFailures))
+	require.True(t, r.Certificates[0].Agrees)
+	require.Equal(t, int64(1), r.Certificates[0].WaitingHere)
+	var text bytes.Buffer
+	require.NoError(t, NewReport([]*Result{r}, DefaultFailures).Text(&text, show.Style{}))
+	require.Contains(t, text.String(), "  while the lost nodes still exist, 0 find a node, 1 stay Pending, 1 tolerate the taint and stay on dead nodes\n"+
+		"    - Deployment shop/web: 0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) didn't match pod topology spread constraints")
+	require.Contains(t, text.String(), "agrees: 1 of 1 displaced pods would wait while the lost nodes still exist, 1 here\n")
+	require.Nil(t, run(t, c, &Scenario{Zones: []string{"a"}, Return: true}).NodesStay)
+	require.Nil(t, run(t, c, &Scenario{Zones: []string{"a"}, Bought: map[string]int{"node-a": 1}}).NodesStay)
+}
+
 func TestVictims(t *testing.T) {
 	c := zones("4")
 	for _, zone := range []string{"a", "b", "c"} {
@@ -549,13 +589,19 @@ func TestScenariosThatName(t *testing.T) {
 
 func TestProgressEndsAtTheEnd(t *testing.T) {
 	var last sim.Progress
+	forms := 1
 	result, err := Run(t.Context(), census.Take(clitest.Large(60, 1500)), &Scenario{Zones: []string{"a"}}, sim.Options{Progress: func(p sim.Progress) {
+		if p.Cycles < last.Cycles {
+			require.Zero(t, last.Waiting)
+			forms++
+			last = sim.Progress{}
+		}
 		require.GreaterOrEqual(t, p.Bound, last.Bound)
 		last = p
 	}})
+	require.Equal(t, 2, forms)
 	require.NoError(t, err)
-	require.Equal(t, result.Displaced, last.Bound)
-	require.Zero(t, last.Waiting)
+	require.Equal(t, []int{result.NodesStay.Placed, result.NodesStay.Pending}, []int{last.Bound, last.Waiting})
 }
 
 // The API server gives a pod its class' preemption policy too: a class that never preempts evicts no pod for its own.

@@ -119,6 +119,7 @@ func (r *Result) writeText(p *show.Page, failOn []string) {
 	others(r.NodeBound, show.Faint, "of DaemonSets and static pods go with their nodes")
 	others(r.Evicted, show.Yellow, "evicted for others of higher priority")
 	others(r.WaitedBefore, show.Faint, fmt.Sprintf("waited before, %d still do", r.StillWaiting))
+	r.NodesStay.writeText(p)
 	r.writeZones(p)
 	r.writeWorkloads(p)
 	r.writePromises(p)
@@ -135,6 +136,26 @@ func (r *Result) writeText(p *show.Page, failOn []string) {
 		cell.Text = "nothing is broken" // nothing was to be survived
 	}
 	p.Para(2, cell.Color, "%s", cell.Text)
+}
+
+func (s *NodesStay) writeText(p *show.Page) {
+	if s == nil {
+		return
+	}
+	color := show.Faint
+	if s.Pending+s.Staying > 0 {
+		color = show.Red
+	}
+	text := fmt.Sprintf("while the lost nodes still exist, %d find a node, %d stay Pending", s.Placed, s.Pending)
+	if s.Staying > 0 {
+		text += fmt.Sprintf(", %d tolerate the taint and stay on dead nodes", s.Staying)
+	}
+	p.Para(2, color, "%s", text)
+	for _, w := range s.Workloads[:min(maxReasons, len(s.Workloads))] {
+		if len(w.Why) > 0 {
+			p.Item(4, show.Plain, "%s: %s", w.Name, strings.Join(w.Why[:min(2, len(w.Why))], "; "))
+		}
+	}
 }
 
 func (r *Result) writeZones(p *show.Page) {

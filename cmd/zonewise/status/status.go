@@ -106,9 +106,7 @@ type Survival struct {
 	Missing      []v1alpha1.SurvivalMissing     `json:"missing,omitempty"`
 	// Impaired is the least that is left of a workload if a zone is cut off but not gone.
 	Impaired []v1alpha1.SurvivalServing `json:"impaired,omitempty"`
-	// WouldSurviveWith are the nodes with which no protected pod would wait, if that is known and some do.
-	WouldSurviveWith *v1alpha1.SurvivalPurchase `json:"wouldSurviveWith,omitempty"`
-	Message          string                     `json:"message,omitempty"`
+	Message  string                     `json:"message,omitempty"`
 	// Answers say what has come of spec.buy.
 	Answers []Answer `json:"answers,omitempty"`
 }
@@ -289,7 +287,7 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	case answer.Status == metav1.ConditionTrue:
 		out.State, out.Message = OK, ""
 	case answer.Status == metav1.ConditionFalse:
-		out.State, out.WouldSurviveWith = Breaks, s.WouldSurviveWith
+		out.State = Breaks
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.What(), loss.Waiting, loss.Displaced))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), Messages(x.Message+x.Purchase(), x.Answers)
+		return show.Row(x.Name, StateCell(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), Messages(x.Message, x.Answers)
 	})
 	writeSection(p, "Rebalances", []string{"REBALANCE", "STATE", "MODE", "TOO MANY", "PLANNED", "UNDER WAY"}, r.Rebalances, func(x *Rebalance) ([]show.Cell, []string) {
 		return show.Row(x.Name, StateCell(x.State), x.Mode, x.Excess, x.Planned, x.UnderWay), Messages(x.Message, nil)
@@ -88,22 +88,6 @@ func (s *Survival) Room() string {
 		return "nothing"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Purchase says which nodes would mend a broken certificate: "; with 1 node like a-1 in zone a it would survive".
-func (s *Survival) Purchase() string {
-	switch p := s.WouldSurviveWith; {
-	case p == nil:
-		return ""
-	case !p.Enough:
-		return "; no number of nodes like those of the cluster would change that"
-	default:
-		var nodes []string
-		for _, n := range p.Nodes {
-			nodes = append(nodes, fmt.Sprintf("%s like %s in zone %s", show.Plural(int(n.Nodes), "node"), n.Like, ZoneText(n.Zone)))
-		}
-		return "; with " + strings.Join(nodes, " and ") + " it would survive"
-	}
 }
 
 // Quantities lists resources, without places for pods.

@@ -1,0 +1,77 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/sim"
+)
+
+// TestFail: the nodes of a zone fail and their objects stay, as node-lifecycle-controller marks them. What becomes of a
+// pod there is what taint eviction and its controller make of it.
+func TestFail(t *testing.T) {
+	onA := func(p *v1.Pod) { p.UID, p.Spec.NodeName, p.Status.Phase = "old", "n-a", v1.PodRunning }
+	tolerating := func(t v1.Toleration) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{t} }
+	}
+	type pods map[string]string // what is there in the end, with its node; the old one is named with its state
+	for name, tc := range map[string]struct {
+		change func(*v1.Pod)
+		want   pods
+		staying, displaced, orphans,
+		nodeBound int
+	}{
+		"of a ReplicaSet":           {ownedBy("apps/v1", "ReplicaSet"), pods{"old terminates": "n-a", "another": "n-b"}, 0, 1, 0, 0},
+		"of a StatefulSet":          {ownedBy("apps/v1", "StatefulSet"), pods{"another": "n-b"}, 0, 1, 0, 0},
+		"of a DaemonSet":            {ownedBy("apps/v1", "DaemonSet"), pods{"old": "n-a"}, 0, 0, 0, 0},
+		"without a controller":      {func(p *v1.Pod) { p.OwnerReferences = nil }, pods{"old terminates": "n-a"}, 0, 0, 1, 0},
+		"that tolerates it":         {tolerating(v1.Toleration{Operator: v1.TolerationOpExists}), pods{"old": "n-a"}, 1, 0, 0, 0},
+		"that tolerates another":    {tolerating(v1.Toleration{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists}), pods{"old terminates": "n-a", "another": "n-b"}, 0, 1, 0, 0},
+		"that tolerates scheduling": {tolerating(v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule}), pods{"old terminates": "n-a", "another": "n-b"}, 0, 1, 0, 0},
+		"that tolerates it for five minutes": {tolerating(v1.Toleration{
+			Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300),
+		}), pods{"old terminates": "n-a", "another": "n-b"}, 0, 1, 0, 0},
+		"that terminates": {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(-1)} }, pods{"old terminates": "n-a"}, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := func(p *v1.Pod) { // a node without room scores lower
+				p.Spec.NodeName, p.Status.Phase = "n-b", v1.PodRunning
+			}
+			s := run(t, []client.Object{node("n-a", "a", "4"), node("n-b", "b", "4"), pod("old", "old", "1", onA, tc.change), pod("b", "b", "2", b)}, sim.Options{})
+			s.Mark()
+			before := s.Objects()
+			for range 2 { // what fails can be taken back
+				loss := s.Fail(inZoneA)
+				require.Equal(t, []int{1, tc.staying, tc.displaced, tc.orphans, tc.nodeBound}, []int{
+					len(loss.Nodes), len(loss.Staying), len(loss.Displaced), len(loss.Orphans), len(loss.NodeBound),
+				})
+				require.NoError(t, s.Run(t.Context()))
+				is := pods{}
+				for _, p := range sim.List[*v1.Pod](s) {
+					switch {
+					case p.Name == "b":
+					case p.UID != "old":
+						is["another"] = p.Spec.NodeName
+					case p.DeletionTimestamp != nil:
+						is["old terminates"] = p.Spec.NodeName
+					default:
+						is["old"] = p.Spec.NodeName
+					}
+				}
+				require.Equal(t, tc.want, is)
+				failed, _ := sim.Get[*v1.Node](s, "", "n-a")
+				require.Equal(t, v1.ConditionUnknown, failed.Status.Conditions[0].Status)
+				require.Len(t, failed.Spec.Taints, 2)
+				require.Empty(t, s.Fail(inZoneA).Displaced, "asked again, nothing more happens")
+				s.Rewind()
+				require.NoError(t, s.Run(t.Context()))
+				require.Equal(t, before, s.Objects())
+			}
+		})
+	}
+}
