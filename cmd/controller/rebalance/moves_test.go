@@ -425,33 +425,3 @@ func TestSwap(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 2, "b": 1}, w.bound("zet"))
 	require.Len(t, w.evicted, 1)
 }
-
-// TestAutoscaledDay: for a day a node of another pool comes or goes every 45 seconds, and a pod every five, while a search
-// costs two minutes of the budget. The moves are made all the same.
-func TestAutoscaledDay(t *testing.T) {
-	w := newWorld(t)
-	w.costs(6 * time.Second)
-	node := w.cluster.Node("spot", "a", "8", "32Gi")
-	node.Spec.Taints = []v1.Taint{{Key: "spot", Effect: v1.TaintEffectNoSchedule}}
-	batch := w.cluster.Pod("batch", "a", clitest.Plain("1m", "1Mi"), nil)
-	w.server.evict = func(pod *v1.Pod) error { // its replacement runs in zone c a moment later
-		for _, p := range w.cluster.Pods() {
-			if p.UID == pod.UID {
-				p.Name, p.UID, p.Spec.NodeName = "made-in-place-of-"+p.Name, "made-in-place-of-"+p.UID, "c"
-			}
-		}
-		return nil
-	}
-	wait, moved := time.Duration(0), time.Duration(0)
-	for w.now.Before(clitest.Now.Add(24 * time.Hour)) {
-		passed := int(w.now.Sub(clitest.Now).Seconds())
-		node.UID, batch.UID = types.UID(fmt.Sprint("spot-", passed/45)), types.UID(fmt.Sprint("batch-", passed/5))
-		wait = w.turn(min(max(wait, 5*time.Second), 15*time.Second))
-		if len(w.evicted) == 2 && moved == 0 {
-			moved = w.now.Sub(clitest.Now)
-		}
-	}
-	require.Len(t, w.evicted, 2)
-	require.Less(t, moved, time.Hour)
-	require.Equal(t, v1alpha1.ReasonBalanced, w.reason(v1alpha1.ConditionBalanced))
-}

@@ -25,10 +25,10 @@ func two(t *testing.T) *world {
 }
 
 // costs makes each use of the meter cost so much CPU, at its start and at its end.
-func (w *world) costs(each time.Duration) {
+func (c *Controller) costs(each time.Duration) {
 	cpu := time.Duration(0)
-	w.controller.searches.Fraction = 0.1
-	w.controller.searches.CPU = func() time.Duration { cpu += each; return cpu }
+	c.searches.Fraction = 0.1
+	c.searches.CPU = func() time.Duration { cpu += each; return cpu }
 }
 
 // TestOneAtATime: the second one sees what the first has begun a moment before, in the same look and while the status of
@@ -51,7 +51,7 @@ func TestOneAtATime(t *testing.T) {
 func TestTheOldestSearchIsNext(t *testing.T) {
 	w := two(t)
 	w.stored.Spec.Mode = v1alpha1.RebalancePlan
-	w.costs(6 * time.Second)
+	w.controller.costs(6 * time.Second)
 	batch := w.cluster.Pod("batch", "a", clitest.Plain("1m", "1Mi"), nil)
 	for n := range 240 {
 		batch.UID = types.UID(fmt.Sprint("batch-", n))
