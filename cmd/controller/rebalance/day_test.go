@@ -227,7 +227,7 @@ func TestADayOfATrace(t *testing.T) {
 	compare(t, "a day of a trace's 300 nodes", start, (*day).last, func(t *testing.T, d *day) {
 		requireBalanced(t, d)
 		require.Equal(t, 331, d.services())
-		require.GreaterOrEqual(t, d.within, 328)
+		require.GreaterOrEqual(t, d.within(), 328)
 	})
 }
 
