@@ -3,36 +3,24 @@
 //
 // # Contract
 //
-// [Make] plans on forks of a copy of the cluster (package sim). It writes nothing, and the copy stays as it is. The
-// same copy and options give the same plan.
+// [Make] plans on a fork of a copy of the cluster (package sim), which stays as it is; [First] plans in the copy itself, up
+// to the first batch. Neither writes anything. The same copy and options give the same plan.
 //
 // The potential of a cluster is how many pods stand in a zone where a rule that they carry allows fewer, added over
 // all rules ([Standing].Excess). The packages policy and counts of ZoneSpread compute it, by the formulas with which
 // its Filter decides. Constraints count whether or not they are hard, and only those over zones.
 //
 // A move is the eviction of one pod, through the copy's Eviction API. Where its replacement goes is the scheduler's
-// answer, not a wish. The move is accepted only if on several copies with different seeds the replacement is bound
-// within two minutes of the copy's time, the potential of the rules concerned falls, and nothing else is worse: no
-// pod is preempted or waits that did not, no budget has fewer healthy pods, no reservation holds less, no other rule
-// is broken further.
+// answer, not a wish. The move is accepted only if with several seeds the replacement is bound within two minutes of the
+// copy's time, the potential of the rules concerned falls, and nothing else is worse: no pod is preempted or waits that
+// did not, no budget has fewer healthy pods, no reservation holds less, no other rule is broken further.
 //
-// In the end the ZoneSurvivals are certified without the moves and with them, and the plan names those that the moves
-// would break.
+// The potential falls with each move, so a search ends. What was refused is then tried again, and a plan is complete only
+// if nothing is accepted: a plan for the cluster that the plan leads to is empty. In the end of a whole plan the
+// ZoneSurvivals are certified without the moves and with them, and the plan names those that the moves would break.
 //
-// The potential falls with each move, so a search ends. After it another one begins on the copy with all moves made,
-// and a plan is complete only if that one finds nothing: a plan for the cluster that the plan leads to is empty.
-//
-// [Recheck] tries moves of a plan on the cluster as it is by then, and [WhyGangStays] whether members of a gang may
-// be evicted together.
-//
-// [Standing].Least is a lower bound: fewer moves than that leave a pod in a zone with too many although it may move.
-// It knows which pods may not be moved and which zones take none, and assumes that there is room.
-//
-// # What is not moved
-//
-// Pods that ask not to be disrupted (karpenter.sh/do-not-disrupt, cluster-autoscaler.kubernetes.io/safe-to-evict:
-// false), that no controller replaces, that are of a workload in a rollout, have a volume tied to nodes, are members
-// of gangs or belong to another scheduler.
+// [Read] is how the pods of a cluster as it was read stand to their rules. Whoever evicts asks its WhyNotMoved at the last
+// moment: what keeps a pod where it is (stays.go, controllers.go) is one account for plans and for that.
 //
 // # Non-goals
 //

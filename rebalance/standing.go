@@ -26,10 +26,11 @@ type Standing struct {
 	// Stay counts the pods that may not be moved, in zones with more pods than a rule allows, by why they stay.
 	Stay map[string]int `json:"stay,omitempty"`
 
-	census *census.Census
-	rules  []*rule
-	zones  map[string]ZoneState
-	stays  func(*v1.Pod) string
+	census      *census.Census
+	controllers *controllers
+	rules       []*rule
+	zones       map[string]ZoneState
+	stays       func(*v1.Pod) string
 }
 
 // RuleStanding is one rule with the pods that carry it.
@@ -56,7 +57,7 @@ func Read(c *census.Census, options Options) Standing { return standingOf(c, nil
 func standingOf(c *census.Census, copied *sim.Sim, options Options) Standing {
 	stay := newStayers(c, copied, options)
 	out := Standing{
-		Rules: []RuleStanding{}, census: c, rules: rulesOf(c, stay.why, options.selects), stays: stay.why,
+		Rules: []RuleStanding{}, census: c, controllers: stay.controllers, rules: rulesOf(c, stay.why, options.selects), stays: stay.why,
 		zones: zoneStates(c), Stay: map[string]int{},
 	}
 	for _, r := range out.rules {

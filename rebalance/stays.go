@@ -6,12 +6,10 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -41,14 +39,7 @@ type stayers struct {
 	census  *census.Census
 	copy    *sim.Sim // knows schedulers and controllers; nil where nothing is concluded from these
 	options Options
-	// roots are the owners of the controllers of pods, if these have one.
-	roots map[types.UID]types.UID
-	// rollouts are the controllers of pods whose workload replaces its pods now, with the workload in words.
-	rollouts map[types.UID]string
-	// live and unready count the pods of workloads, by root. An unready one may have no node.
-	live, unready map[types.UID]int
-	// missing is how many more pods controllers want than they have: a quota may be in the way, or another pod's end.
-	missing map[types.UID]int32
+	*controllers
 	// zonal are the claims, by "namespace/name", with a volume that not all nodes can have.
 	zonal map[string]bool
 	// budgets are the PodDisruptionBudgets, by namespace.
@@ -57,22 +48,7 @@ type stayers struct {
 
 func newStayers(c *census.Census, s *sim.Sim, options Options) *stayers {
 	out := &stayers{
-		census: c, copy: s, options: options, roots: map[types.UID]types.UID{}, rollouts: map[types.UID]string{},
-		live: map[types.UID]int{}, unready: map[types.UID]int{}, missing: map[types.UID]int32{},
-		zonal: map[string]bool{}, budgets: map[string][]budget{},
-	}
-	out.readControllers()
-	for _, pod := range c.Pods {
-		controller := pods.ControllerUID(pod.Pod)
-		if controller == "" {
-			continue
-		}
-		out.missing[controller]--
-		root := out.rootOf(controller)
-		out.live[root]++
-		if !pods.Ready(pod.Pod) {
-			out.unready[root]++
-		}
+		census: c, copy: s, options: options, controllers: readControllers(c), zonal: map[string]bool{}, budgets: map[string][]budget{},
 	}
 	tied := map[string]bool{}
 	for _, volume := range snapshot.List[*v1.PersistentVolume](c.Snapshot) {
@@ -96,56 +72,6 @@ type budget struct {
 	selector labels.Selector
 	// exhausted: the Eviction API refuses to evict a ready pod by it now.
 	exhausted bool
-}
-
-// readControllers finds what controllers want, and rollouts: an owner of any kind with two ReplicaSets that want pods
-// is in one, such as an Argo Rollout with a canary.
-func (s *stayers) readControllers() {
-	for _, controller := range snapshot.List[*v1.ReplicationController](s.census.Snapshot) {
-		s.missing[controller.UID] += ptr.Deref(controller.Spec.Replicas, 1)
-		if over := metav1.GetControllerOfNoCopy(controller); over != nil {
-			s.roots[controller.UID] = over.UID
-		}
-	}
-	sets := map[types.UID][]*appsv1.ReplicaSet{}
-	unobserved := map[types.UID]bool{}
-	for _, d := range snapshot.List[*appsv1.Deployment](s.census.Snapshot) {
-		unobserved[d.UID] = d.Status.ObservedGeneration > 0 && d.Status.ObservedGeneration < d.Generation
-	}
-	for _, set := range snapshot.List[*appsv1.ReplicaSet](s.census.Snapshot) {
-		s.missing[set.UID] += ptr.Deref(set.Spec.Replicas, 1)
-		if over := metav1.GetControllerOfNoCopy(set); over != nil {
-			s.roots[set.UID] = over.UID
-			if ptr.Deref(set.Spec.Replicas, 1) > 0 {
-				sets[over.UID] = append(sets[over.UID], set)
-			}
-		}
-	}
-	for root, in := range sets {
-		if len(in) > 1 || unobserved[root] {
-			over := metav1.GetControllerOfNoCopy(in[0])
-			for _, set := range in {
-				s.rollouts[set.UID] = "takes part in a rollout of " + over.Kind + " " + set.Namespace + "/" + over.Name
-			}
-		}
-	}
-	for _, set := range snapshot.List[*appsv1.StatefulSet](s.census.Snapshot) {
-		s.missing[set.UID] += ptr.Deref(set.Spec.Replicas, 1)
-		if over := metav1.GetControllerOfNoCopy(set); over != nil {
-			s.roots[set.UID] = over.UID
-		}
-		name := "StatefulSet " + set.Namespace + "/" + set.Name
-		switch {
-		case set.Status.UpdateRevision != "" && set.Status.CurrentRevision != set.Status.UpdateRevision:
-			s.rollouts[set.UID] = "is of " + name + ", whose pods are of two revisions"
-		case set.Status.ObservedGeneration > 0 && set.Status.ObservedGeneration < set.Generation:
-			s.rollouts[set.UID] = "takes part in a rollout of " + name
-		}
-	}
-}
-
-func (s *stayers) rootOf(controller types.UID) types.UID {
-	return cmp.Or(s.roots[controller], controller)
 }
 
 // why returns why a pod is not moved; empty if it may be.
@@ -217,20 +143,14 @@ func (s *stayers) whyByVolumes(pod *v1.Pod) string {
 	return ""
 }
 
-// whyByWorkload returns what of the other pods of its workload keeps a pod where it is. A workload that is not settled
-// is left alone as a whole: with a second pod away, more would be missing than a move may cost.
+// whyByWorkload returns what of its workload, or of its budgets, keeps a pod where it is.
 func (s *stayers) whyByWorkload(pod *v1.Pod) string {
-	controller := pods.ControllerUID(pod)
-	if controller == "" {
+	controller := s.byUID[pods.ControllerUID(pod)]
+	if controller == nil {
 		return ""
 	}
-	switch root := s.rootOf(controller); {
-	case s.rollouts[controller] != "":
-		return s.rollouts[controller]
-	case s.unready[root] > 0:
-		return "is of a workload with a pod that is not ready"
-	case s.missing[controller] > 0:
-		return "is of a workload with fewer pods than it wants"
+	if why := s.whyStays(controller); why != "" {
+		return why
 	}
 	covers := 0
 	for _, b := range s.budgets[pod.Namespace] {
@@ -244,7 +164,7 @@ func (s *stayers) whyByWorkload(pod *v1.Pod) string {
 	switch {
 	case covers > 1:
 		return "is covered by more than one PodDisruptionBudget, which the Eviction API does not support"
-	case covers == 0 && s.live[s.rootOf(controller)] == 1:
+	case covers == 0 && s.live[controller.root] == 1:
 		return "is the only pod of its workload, and no PodDisruptionBudget covers it"
 	}
 	return ""

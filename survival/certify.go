@@ -147,13 +147,22 @@ func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 
 // Protected returns which pods are protected. An error names the field that is wrong.
 func Protected(asked *v1alpha1.ZoneSurvival) (func(*v1.Pod) bool, error) {
-	protected := selection{}
-	for i, w := range asked.Spec.Workloads {
-		if err := protected.addSelector(w.Namespace, &w.PodSelector); err != nil {
+	selects, err := Selects(asked.Spec.Workloads)
+	if err != nil {
+		return nil, err
+	}
+	return func(pod *v1.Pod) bool { return selects(pod) && !sim.NodeBound(pod) }, nil
+}
+
+// Selects returns which pods the workloads of a spec select. An error names the field that is wrong.
+func Selects(workloads []v1alpha1.SurvivalWorkload) (func(*v1.Pod) bool, error) {
+	selected := selection{}
+	for i, w := range workloads {
+		if err := selected.addSelector(w.Namespace, &w.PodSelector); err != nil {
 			return nil, fmt.Errorf("spec.workloads[%d].podSelector: %w", i, err)
 		}
 	}
-	return func(pod *v1.Pod) bool { return protected.selects(pod) && !sim.NodeBound(pod) }, nil
+	return selected.selects, nil
 }
 
 // selection are the pods that one of its selectors selects; these are by namespace.

@@ -177,7 +177,7 @@ func (l *look) enter(s *subject, moves []rebalance.Move) {
 	var graces []time.Duration
 	for i := range moves {
 		m := &moves[i]
-		replicas := l.replicas(m.Controller)
+		replicas := s.standing.Replicas(m.Controller)
 		wanted := replicas.Wanted
 		if wanted < 0 {
 			wanted = replicas.Live

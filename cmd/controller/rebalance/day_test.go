@@ -253,8 +253,11 @@ func TestTraceZoneReturns(t *testing.T) {
 	compare(t, "a zone of a trace's 300 nodes returns", start, func(d *day) {
 		require.NoError(d.t, d.spread.ReturnZone(d.t.Context(), d.sim))
 		d.addLeast()
-		d.live(6 * time.Hour)
+		d.live(2 * time.Hour)
 		d.judge()
+		before := d.moves
+		d.live(2 * time.Hour)
+		d.steady = d.moves - before
 	}, func(t *testing.T, d *day) {
 		requireBalanced(t, d)
 		require.Equal(t, 331, d.services())

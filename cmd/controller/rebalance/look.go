@@ -2,7 +2,6 @@ package rebalance
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -10,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/rebalance"
 	"zonewise.dev/rebalance/act"
+	"zonewise.dev/survival"
 )
 
 // look is what one reading of the cluster leads to.
@@ -77,7 +76,10 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) time.Durati
 	}
 	s.options = rebalance.Options{Selects: selects, EvictLocalStorage: r.Spec.EvictLocalStorage}
 	s.standing = rebalance.Read(l.census, s.options)
-	s.observed = l.observe(&s.standing, now)
+	s.observed = &act.Observed{
+		Now: now, Excess: s.standing.ExcessOf, Replicas: s.standing.Replicas,
+		Runs: func(m *v1alpha1.RebalanceMove) bool { return s.standing.Pod(m.Namespace, m.Name, m.UID) != nil },
+	}
 	act.Follow(r, s.observed)
 	r.Status.Excess = s.standing.Excess
 	if r.Spec.Mode == v1alpha1.RebalanceEvict {
@@ -120,7 +122,7 @@ func (l *look) ready(s *subject) (selects func(*v1.Pod) bool, known bool) {
 		act.SetCondition(s.ZoneRebalance, v1alpha1.ConditionReady, value, reason, message, now)
 	}
 	status.ObservedGeneration = s.Generation
-	selects, err := selectorOf(&s.Spec)
+	selects, err := survival.Selects(s.Spec.Workloads)
 	switch {
 	case err != nil:
 		set(metav1.ConditionFalse, v1alpha1.ReasonInvalid, err.Error())
@@ -152,27 +154,6 @@ func (l *look) searchedLately(s *subject) bool {
 	ready := meta.FindStatusCondition(s.stored.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.ObservedGeneration == s.Generation && s.stored.Status.Excess == s.Status.Excess &&
 		s.observed.Now.Sub(s.Status.SearchedAt.Time) < refreshInterval
-}
-
-// selectorOf returns which pods a spec selects.
-func selectorOf(spec *v1alpha1.ZoneRebalanceSpec) (func(*v1.Pod) bool, error) {
-	selectors := map[string][]labels.Selector{}
-	for i := range spec.Workloads {
-		w := &spec.Workloads[i]
-		selector, err := metav1.LabelSelectorAsSelector(&w.PodSelector)
-		if err != nil {
-			return nil, fmt.Errorf("spec.workloads[%d].podSelector: %w", i, err)
-		}
-		selectors[w.Namespace] = append(selectors[w.Namespace], selector)
-	}
-	return func(pod *v1.Pod) bool {
-		for _, selector := range selectors[pod.Namespace] {
-			if selector.Matches(labels.Set(pod.Labels)) {
-				return true
-			}
-		}
-		return false
-	}, nil
 }
 
 // mayBegin reports whether moves may begin, as far as that is known without a search, or says what they wait for.
