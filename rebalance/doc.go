@@ -19,8 +19,8 @@
 // if nothing is accepted: a plan for the cluster that the plan leads to is empty. In the end of a whole plan the
 // ZoneSurvivals are certified without the moves and with them, and the plan names those that the moves would break.
 //
-// [Read] is how the pods of a cluster as it was read stand to their rules. Whoever evicts asks its WhyNotMoved at the last
-// moment: what keeps a pod where it is (stays.go, controllers.go) is one account for plans and for that.
+// [Read] is how the pods of a cluster as it was read stand to their rules. Its WhyNotMoved is asked a moment before
+// an eviction: what keeps a pod where it is (stays.go, controllers.go) is one account for plans and for that.
 //
 // # Non-goals
 //

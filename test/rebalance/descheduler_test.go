@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -184,7 +183,7 @@ func (b *beside) awaitRest() {
 	b.t.Helper()
 	mark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, GenerateName: "mark-"}, Spec: clitest.Plain("1m", "1Mi")}
 	withImage(&mark.Spec)
-	mark.Spec.SchedulerName = "nobody"
+	mark.Spec.SchedulerName = "none"
 	b.Make(b.t, mark)
 	b.watchUntil("the mark", func() bool { return b.last[mark.UID] != nil })
 	require.NoError(b.t, b.Delete(b.t.Context(), mark))
@@ -214,10 +213,7 @@ func (b *beside) rebalance() outcome {
 	b.onRebalance = func(r *v1alpha1.ZoneRebalance) { b.status = r }
 	b.Make(b.t, b.status)
 	b.startController()
-	b.watchUntil("nothing is left to move", func() bool {
-		c := meta.FindStatusCondition(b.status.Status.Conditions, v1alpha1.ConditionBalanced)
-		return c != nil && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove)
-	})
+	b.watchUntil("nothing is left to move", func() bool { return isOver(b.status) })
 	b.awaitRest()
 	require.GreaterOrEqual(b.t, b.leastReady, 5, "one replica at a time is away")
 	return b.outcome(0)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -230,12 +232,20 @@ func (w *world) seePod(pod *corev1.Pod, deleted bool) {
 	}
 }
 
+// isOver reports whether there is nothing left to move. Pods that have just become ready stay for a minute.
+func isOver(r *v1alpha1.ZoneRebalance) bool {
+	young := slices.ContainsFunc(r.Status.Stays, func(s v1alpha1.RebalanceStay) bool { return strings.Contains(s.Why, "less than a minute") })
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBalanced)
+	return c != nil && !young && c.ObservedGeneration == r.Generation && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove) &&
+		meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady)
+}
+
 func isEvicted(pod *corev1.Pod) bool {
 	c := pods.Condition(pod, corev1.DisruptionTarget)
 	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == evictedByAPI
 }
 
-// running are the pods that nobody has evicted.
+// running are the pods that were not evicted.
 func (w *world) running() (out []*corev1.Pod) {
 	for _, pod := range w.pods {
 		if !isEvicted(pod) {
@@ -304,12 +314,29 @@ func (w *world) startController() {
 			}
 		})
 	}
+	w.controller = w.runController("--kubeconfig=" + w.kubeconfig)
+}
+
+// startSecondController runs another one, which knows nothing of the first one's lease, until the test ends.
+func (w *world) startSecondController() {
+	w.t.Helper()
+	kubeconfig := w.Write(w.t, "second.kubeconfig", w.Env.KubeConfig)
+	second := w.runController("--kubeconfig="+kubeconfig, "--lease-namespace="+metav1.NamespaceDefault)
+	w.t.Cleanup(func() {
+		_ = second.Process.Kill() // it may have ended
+		_ = second.Wait()
+	})
+}
+
+func (w *world) runController(flags ...string) *exec.Cmd {
+	w.t.Helper()
 	log, err := os.OpenFile(w.controllerLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
 	defer log.Close()
-	w.controller = exec.Command(w.program, "controller", "--rebalance", "--kubeconfig="+w.kubeconfig, "--address=", "--cpu-fraction=64", "--settle-time=100ms")
-	w.controller.Stdout, w.controller.Stderr = log, log
-	require.NoError(w.t, w.controller.Start())
+	cmd := exec.Command(w.program, append([]string{"controller", "--rebalance", "--address=", "--cpu-fraction=64", "--settle-time=100ms"}, flags...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(w.t, cmd.Start())
+	return cmd
 }
 
 func (w *world) controllerLog() string { return filepath.Join(w.Dir, "controller.log") }
@@ -319,8 +346,7 @@ func (w *world) endController() {
 	_ = w.controller.Wait()
 }
 
-// killController kills the controller, and starts it again. Its lease, which nobody has now, does not have to run out. Two controllers at a time
-// are not what this is about: the status, which is written against the version that was read, decides between them.
+// killController kills the controller, and starts it again. Its lease, which no process has now, does not have to run out.
 func (w *world) killController() {
 	w.t.Helper()
 	w.endController()
