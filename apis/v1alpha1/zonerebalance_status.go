@@ -87,7 +87,7 @@ type PlannedMove struct {
 
 // RebalanceMoveState is how far a move has come.
 //
-// +kubebuilder:validation:Enum=Evicting;Evicted;Moved;NotNeeded;NotEvicted;BudgetExhausted;Refused;NotBound;NotReady;NotBetter
+// +kubebuilder:validation:Enum=Evicting;Evicted;Moved;NotNeeded;NotEvicted;BudgetExhausted;Refused;NotBound;NotReady;NotBetter;Undone
 type RebalanceMoveState string
 
 // The states of a move. NotNeeded, NotEvicted and BudgetExhausted are no failures, and those after them are failures of the workload.
@@ -102,6 +102,7 @@ const (
 	MoveNotBound        RebalanceMoveState = "NotBound"        // a pod in its place had no node in time, or was not made
 	MoveNotReady        RebalanceMoveState = "NotReady"        // a pod in its place was not ready in time
 	MoveNotBetter       RebalanceMoveState = "NotBetter"       // all pods are ready, and as many as before are too many
+	MoveUndone          RebalanceMoveState = "Undone"          // more are too many within half a day after it had succeeded
 )
 
 // RebalanceMove is a move that has begun.
@@ -133,7 +134,7 @@ type RebalanceMove struct {
 	// Excess is how many pods of its workload's rules were too many as the move began, and once it is over as it ended.
 	// +optional
 	Excess int64 `json:"excess,omitempty"`
-	// Failures is how many moves of the workload failed or were undone, without two days of peace in between. Its rest doubles with each.
+	// Failures is how many moves of the workload failed or were undone, since one has lasted for half a day. Its rest doubles with each.
 	// +optional
 	Failures int64 `json:"failures,omitempty"`
 	// Why says what has become of the move.

@@ -10,12 +10,14 @@
 //
 //		                 ,-> NotEvicted | BudgetExhausted | Refused
 //		Begin -> Evicting --> Evicted --> Moved | NotNeeded | NotBound | NotReady | NotBetter
+//		                                    `-> Undone, within half a day
 //
 //	  - A move is not carried through time: of a pod that was not evicted, whatever the reason, the move is over, and the
 //	    next search may find it again.
 //	  - A move counts for an hour among those that maxPerHour allows, unless it is known that its pod was not evicted.
-//	  - Failures belong to workloads: Refused, NotBound, NotReady, NotBetter, and a move that was undone. The workload rests
-//	    for the cooldown, twice as long after each further failure, up to a day; two days of peace end that.
+//	  - Failures belong to workloads: Refused, NotBound, NotReady, NotBetter, Undone. The workload rests for the cooldown,
+//	    twice as long after each further failure, up to a day, until a move has lasted for half a day, or for two days none
+//	    was made.
 //	  - When moves of three different workloads have failed, and none succeeded in between, the copy is wrong about
 //	    something, and nothing begins for the cooldown: twice as long if the next one fails, too. A change of the spec ends
 //	    that.

@@ -73,6 +73,15 @@ func Follow(r *v1alpha1.ZoneRebalance, o *Observed) {
 		}
 	}
 	prune(r, o.Now)
+	for i := range r.Status.Moves {
+		m := &r.Status.Moves[i]
+		if m.State != v1alpha1.MoveMoved || o.Now.Sub(m.At.Time) >= settledAfter || lastOf(r, m.Workload) != m {
+			continue
+		}
+		if excess := o.Excess(m.Workload); excess > m.Excess { // it rests from the end of the move on
+			enter(m, v1alpha1.MoveUndone, fmt.Sprintf("%d pods of its workload are too many again, %d after the move", excess, m.Excess), m.At.Time)
+		}
+	}
 }
 
 // follow ends the move of a pod that is evicted, if it is over.
@@ -127,10 +136,8 @@ func Begin(r *v1alpha1.ZoneRebalance, moves []v1alpha1.RebalanceMove, graces []t
 	for i := range moves {
 		m := moves[i]
 		m.Excess, m.Generation, m.Failures = o.Excess(m.Workload), r.Generation, 0
-		if last := lastOf(r, m.Workload); last != nil {
-			if m.Failures = last.Failures; wasUndone(last, m.Excess) {
-				m.Failures++
-			}
+		if last := lastOf(r, m.Workload); last != nil && (last.State != v1alpha1.MoveMoved || o.Now.Sub(last.At.Time) < settledAfter) {
+			m.Failures = last.Failures
 		}
 		enter(&m, v1alpha1.MoveEvicting, "", o.Now)
 		m.Begun, m.Due = m.At, second(o.Now.Add(graces[i]+bindWithin))
@@ -185,7 +192,7 @@ func enter(m *v1alpha1.RebalanceMove, state v1alpha1.RebalanceMoveState, why str
 // Failed reports whether a move is a failure of its workload.
 func Failed(m *v1alpha1.RebalanceMove) bool {
 	switch m.State {
-	case v1alpha1.MoveRefused, v1alpha1.MoveNotBound, v1alpha1.MoveNotReady, v1alpha1.MoveNotBetter:
+	case v1alpha1.MoveRefused, v1alpha1.MoveNotBound, v1alpha1.MoveNotReady, v1alpha1.MoveNotBetter, v1alpha1.MoveUndone:
 		return true
 	}
 	return false

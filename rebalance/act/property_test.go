@@ -149,9 +149,9 @@ func (w *world) look() {
 	}
 	if len(moves) > 0 {
 		w.checkRests(r, moves)
-		failures := failuresOf(r)
+		failures := failuresOf(r, w.now)
 		act.Begin(r, moves, slices.Repeat([]time.Duration{grace}, len(moves)), seen)
-		for workload, now := range failuresOf(r) {
+		for workload, now := range failuresOf(r, w.now) {
 			require.GreaterOrEqual(w, now, failures[workload], "failures of %s are not forgotten by another move", workload)
 		}
 	}
@@ -194,11 +194,13 @@ func (w *world) ask() {
 	}
 }
 
-// failuresOf has those of the last move of each workload.
-func failuresOf(r *v1alpha1.ZoneRebalance) map[string]int64 {
+// failuresOf has those of the last move of each workload, unless it has lasted.
+func failuresOf(r *v1alpha1.ZoneRebalance, now time.Time) map[string]int64 {
 	out := map[string]int64{}
 	for _, m := range r.Status.Moves {
-		out[m.Workload] = m.Failures
+		if out[m.Workload] = m.Failures; m.State == v1alpha1.MoveMoved && now.Sub(m.At.Time) >= day/2 {
+			out[m.Workload] = 0
+		}
 	}
 	return out
 }
@@ -223,7 +225,7 @@ func (w *world) checkRests(r *v1alpha1.ZoneRebalance, moves []v1alpha1.Rebalance
 	}
 	failed := map[string]bool{}
 	for _, e := range ended {
-		if e.Generation != r.Generation || e.State == v1alpha1.MoveMoved || w.now.Sub(e.At.Time) >= cooldown {
+		if e.Generation != r.Generation || e.State == v1alpha1.MoveMoved || e.State == v1alpha1.MoveUndone || w.now.Sub(e.At.Time) >= cooldown {
 			break
 		}
 		if act.Failed(&e) {

@@ -14,6 +14,8 @@ import (
 const (
 	// longestRest is how long a workload rests at most, and a ZoneRebalance is stopped.
 	longestRest = 24 * time.Hour
+	// settledAfter is how long a move has to last: one that is undone later was not undone, the workload has drifted.
+	settledAfter = longestRest / 2
 	// memory is how long the last move of a workload is remembered: longer than it rests, or its failures would be
 	// forgotten at the end of the longest rest.
 	memory = 2 * longestRest
@@ -75,22 +77,15 @@ func Rests(all []*v1alpha1.ZoneRebalance, cooldown time.Duration, workload strin
 		case m.State == v1alpha1.MoveEvicting || m.State == v1alpha1.MoveEvicted:
 			return "is of a workload of which a pod is being moved"
 		case Failed(m):
-			rest, why = doubled(cooldown, m.Failures-1), "of which a move has failed"
+			rest, why = doubled(cooldown, m.Failures-1), "of which a move has failed or was undone"
 		case m.State == v1alpha1.MoveBudgetExhausted:
 			rest, why = cooldown, "whose PodDisruptionBudget does not allow an eviction"
-		case wasUndone(m, o.Excess(workload)):
-			rest, why = doubled(cooldown, m.Failures), "of which a move was undone"
 		}
 		if end := m.At.Add(rest); o.Now.Before(end) {
 			return fmt.Sprintf("is of a workload that rests until %s, %s (%s)", end.UTC().Format(time.RFC3339), why, m.State)
 		}
 	}
 	return ""
-}
-
-// wasUndone reports whether more pods of a workload are too many than its last move has left.
-func wasUndone(last *v1alpha1.RebalanceMove, excess int64) bool {
-	return last.State == v1alpha1.MoveMoved && excess > last.Excess
 }
 
 // lastOf returns the last move of a workload; nil if there is none.
@@ -119,8 +114,8 @@ func StoppedUntil(r *v1alpha1.ZoneRebalance) (end time.Time, why string) {
 	failed := map[string]bool{}
 	for i := range over {
 		m := &over[i]
-		if m.State == v1alpha1.MoveMoved || m.Generation != r.Generation {
-			break
+		if m.State == v1alpha1.MoveMoved || m.State == v1alpha1.MoveUndone || m.Generation != r.Generation {
+			break // the copy was right
 		}
 		if !Failed(m) {
 			continue

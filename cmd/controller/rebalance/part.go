@@ -94,7 +94,7 @@ var collector = metrics.NewCollector((*Controller).collect, declared.Excess, dec
 var moveStates = []v1alpha1.RebalanceMoveState{
 	v1alpha1.MoveEvicting, v1alpha1.MoveEvicted, v1alpha1.MoveMoved, v1alpha1.MoveNotNeeded, v1alpha1.MoveNotEvicted,
 	v1alpha1.MoveBudgetExhausted, v1alpha1.MoveRefused, v1alpha1.MoveNotBound, v1alpha1.MoveNotReady,
-	v1alpha1.MoveNotBetter,
+	v1alpha1.MoveNotBetter, v1alpha1.MoveUndone,
 }
 
 // collect sends the figures of the statuses.
