@@ -240,9 +240,11 @@ func isOver(r *v1alpha1.ZoneRebalance) bool {
 		meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady)
 }
 
+// isEvicted reports whether a pod ends by an eviction. The API server writes the condition before it deletes the pod: when the client is killed in
+// between, the pod has the condition and runs on.
 func isEvicted(pod *corev1.Pod) bool {
 	c := pods.Condition(pod, corev1.DisruptionTarget)
-	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == evictedByAPI
+	return pod.DeletionTimestamp != nil && c != nil && c.Status == corev1.ConditionTrue && c.Reason == evictedByAPI
 }
 
 // running are the pods that were not evicted.
