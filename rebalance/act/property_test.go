@@ -1,4 +1,4 @@
-package act_test
+package act
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/rebalance/act"
 )
 
 const (
@@ -82,19 +81,19 @@ func (w *world) addPod(c *workload, ready bool) {
 	c.pods = append(c.pods, &pod{uid: types.UID(fmt.Sprint("pod-", w.made)), bound: ready, ready: ready})
 }
 
-func (w *world) observe() *act.Observed {
+func (w *world) observe() *Observed {
 	find := func(same func(c *workload) bool) *workload {
 		return w.workloads[slices.IndexFunc(w.workloads, same)]
 	}
-	return &act.Observed{
+	return &Observed{
 		Now: w.now,
 		Runs: func(m *v1alpha1.RebalanceMove) bool {
 			_, p := w.find(m.UID)
 			return p != nil
 		},
-		Replicas: func(controller types.UID) act.Replicas {
+		Replicas: func(controller types.UID) Replicas {
 			c := find(func(c *workload) bool { return c.controller == controller })
-			out := act.Replicas{Gone: c.gone, Wanted: c.wanted, Live: int64(len(c.pods)), ReadyWithin: readyWithin}
+			out := Replicas{Gone: c.gone, Wanted: c.wanted, Live: int64(len(c.pods)), ReadyWithin: readyWithin}
 			for _, p := range c.pods {
 				if p.bound {
 					out.Bound++
@@ -134,13 +133,13 @@ func (w *world) write(r *v1alpha1.ZoneRebalance, version int) bool {
 func (w *world) look() {
 	version := max(0, len(w.past)-1-rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(w.T, "lag"))
 	r, seen := w.past[version].DeepCopy(), w.observe()
-	act.Follow(r, seen)
-	most, _, _ := act.MayBegin(r, w.now)
+	Follow(r, seen)
+	most, _, _ := MayBegin(r, w.now)
 	var moves []v1alpha1.RebalanceMove
 	for _, c := range w.workloads {
 		settled := !c.gone && int64(len(c.pods)) == c.wanted && !slices.ContainsFunc(c.pods, func(p *pod) bool { return !p.ready })
 		if len(moves) < most && settled && c.excess > 0 && len(c.pods) > 1 &&
-			act.Rests([]*v1alpha1.ZoneRebalance{r}, cooldown, c.name, seen) == "" && rapid.Bool().Draw(w.T, "moved") {
+			Rests([]*v1alpha1.ZoneRebalance{r}, cooldown, c.name, seen) == "" && rapid.Bool().Draw(w.T, "moved") {
 			moves = append(moves, v1alpha1.RebalanceMove{
 				MovedPod: v1alpha1.MovedPod{Workload: c.name, Name: string(c.pods[0].uid)}, UID: c.pods[0].uid, Controller: c.controller,
 				Replicas: c.wanted,
@@ -150,7 +149,7 @@ func (w *world) look() {
 	if len(moves) > 0 {
 		w.checkRests(r, moves)
 		failures := failuresOf(r, w.now)
-		act.Begin(r, moves, slices.Repeat([]time.Duration{grace}, len(moves)), seen)
+		Begin(r, moves, slices.Repeat([]time.Duration{grace}, len(moves)), seen)
 		for workload, now := range failuresOf(r, w.now) {
 			require.GreaterOrEqual(w, now, failures[workload], "failures of %s are not forgotten by another move", workload)
 		}
@@ -174,20 +173,20 @@ func (w *world) ask() {
 	w.batches = w.batches[1:]
 	for _, uid := range b.moves {
 		c, p := w.find(uid)
-		if w.now.Sub(b.written) > act.AskWithin || p == nil {
-			act.Record(b.status, uid, act.Declined, "late", w.now)
+		if w.now.Sub(b.written) > AskWithin || p == nil {
+			Record(b.status, uid, Declined, "late", w.now)
 			continue
 		}
-		answer := rapid.SampledFrom([]act.Answer{
-			act.Accepted, act.Accepted, act.Accepted, act.Unknown, act.Declined, act.Exhausted, act.Refused,
+		answer := rapid.SampledFrom([]Answer{
+			Accepted, Accepted, Accepted, Unknown, Declined, Exhausted, Refused,
 		}).Draw(w.T, "answer")
-		if answer == act.Accepted || answer == act.Unknown && rapid.Bool().Draw(w.T, "has an effect") {
+		if answer == Accepted || answer == Unknown && rapid.Bool().Draw(w.T, "has an effect") {
 			c.pods = slices.DeleteFunc(c.pods, func(other *pod) bool { return other == p })
 			c.away++
 			w.evictions = append(w.evictions, w.now)
 			require.LessOrEqual(w, c.away, 1, "of %s one pod at a time is away", c.name)
 		}
-		act.Record(b.status, uid, answer, "", w.now)
+		Record(b.status, uid, answer, "", w.now)
 	}
 	if rapid.Bool().Draw(w.T, "writes what was answered") {
 		w.write(b.status, b.version)
@@ -216,7 +215,7 @@ func (w *world) checkRests(r *v1alpha1.ZoneRebalance, moves []v1alpha1.Rebalance
 		}
 		rest := time.Duration(0)
 		switch e := ended[last]; {
-		case act.Failed(&e):
+		case Failed(&e):
 			rest = min(cooldown<<min(e.Failures-1, 8), day)
 		case e.State == v1alpha1.MoveBudgetExhausted:
 			rest = cooldown
@@ -228,7 +227,7 @@ func (w *world) checkRests(r *v1alpha1.ZoneRebalance, moves []v1alpha1.Rebalance
 		if e.Generation != r.Generation || e.State == v1alpha1.MoveMoved || e.State == v1alpha1.MoveUndone || w.now.Sub(e.At.Time) >= cooldown {
 			break
 		}
-		if act.Failed(&e) {
+		if Failed(&e) {
 			failed[e.Workload] = true
 		}
 	}
@@ -242,7 +241,7 @@ func (w *world) check() {
 		require.Greater(w, w.evictions[n-1].Sub(w.evictions[n-1-most]), time.Hour, "more than %d evictions within an hour", most)
 	}
 	underWay := map[string]bool{}
-	for _, m := range act.UnderWay(w.stored) {
+	for _, m := range UnderWay(w.stored) {
 		require.False(w, underWay[m.Workload], "two moves of %s", m.Workload)
 		underWay[m.Workload] = true
 	}
@@ -267,7 +266,7 @@ func TestProcesses(t *testing.T) {
 			{1, func(*workload) { w.batches = nil }}, // the processes end
 			{20, func(*workload) {
 				w.now = w.now.Add(rapid.SampledFrom([]time.Duration{
-					300 * time.Millisecond, 5 * time.Second, act.AskWithin, time.Minute, time.Minute, 6 * time.Minute, cooldown, 2 * time.Hour, day,
+					300 * time.Millisecond, 5 * time.Second, AskWithin, time.Minute, time.Minute, 6 * time.Minute, cooldown, 2 * time.Hour, day,
 				}).Draw(t, "for"))
 			}},
 			{20, func(*workload) { w.replace() }},
@@ -300,8 +299,8 @@ func TestProcesses(t *testing.T) {
 			w.check()
 		}
 		w.now = w.now.Add(time.Hour)
-		act.Follow(w.stored, w.observe())
-		require.Empty(t, act.UnderWay(w.stored), "each move is over in the end")
+		Follow(w.stored, w.observe())
+		require.Empty(t, UnderWay(w.stored), "each move is over in the end")
 		evictions += len(w.evictions)
 	})
 	require.Greater(t, evictions, 100)
