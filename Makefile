@@ -119,6 +119,11 @@ chaos-rebalance: controlplane ## Kill the controller while it moves pods, and pu
 	@hack/controlplane/build.sh kwok
 	@go test ./test/rebalance -count=1 -v -timeout 2h $(TEST_ARGS) -args -seeds '$(SEEDS)'
 
+.PHONY: histories
+histories: need-go ## Have a ZoneRebalance and the descheduler live through the same days of clusters in memory
+	@. hack/lib.sh && need_tool descheduler && go test ./cmd/controller/rebalance -count=1 -v -timeout 1h \
+		-run 'TestADay|TestTraceZoneReturns|TestAutoscaledDay|TestDriftedClusters' -args -descheduler="$$(tool descheduler)"
+
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)
 	@hack/test.sh soak
