@@ -11,7 +11,6 @@
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
-#     drift        the comparison of ledger and scheduler snapshot
 #     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory; and
 #                  beside a tenant who makes policies and PodGroups without end
 #     floors       scheduler_perf's cases with spreading against SchedulingBasic, beside the floors of upstream's CI
@@ -21,7 +20,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="zonespread issues memory policies ledger holds permitgate drift scale floors"
+ALL="zonespread issues memory policies ledger holds permitgate scale floors"
 PERFORMANCE=./test/performance
 
 # measure PACKAGE PATTERN BENCHTIME builds the package's test binary once and runs some of its benchmarks.
@@ -61,7 +60,6 @@ group_permitgate() {
 	measure ./plugins/permitgate/proposal . 200ms
 	measure $PERFORMANCE PermitGateWaiting 3x
 }
-group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
 group_scale() { measure $PERFORMANCE 'Scale$|Flood' 1x; }
 group_floors() { measure $PERFORMANCE 'Floors$' 1x; }
 

@@ -53,6 +53,11 @@ func WithPodBackoff(initial, longest time.Duration) Option {
 	}
 }
 
+// WithComparisons has each scheduling cycle compare the ledger with its snapshot, for tests.
+func WithComparisons() Option {
+	return func(o *options) { o.reserveCache = append(o.reserveCache, reservecache.WithComparisons()) }
+}
+
 // WithSource makes the plugins read their custom resources from source instead of the scheduler's API server.
 func WithSource(source crd.Source) Option {
 	return func(o *options) {

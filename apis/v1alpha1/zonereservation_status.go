@@ -21,13 +21,20 @@ type ZoneReservationStatus struct {
 	// +kubebuilder:validation:MaxLength=320
 	Scheduler string `json:"scheduler,omitempty"`
 
-	// Slots counts the slots of all zones together. If spec.nodes is set, it counts places for pods.
+	// Requests is the size of the slots that zones list.
+	// +optional
+	Requests v1.ResourceList `json:"requests,omitempty"`
+
+	// Slots counts the slots of all zones together.
 	// +optional
 	Slots SlotCounts `json:"slots,omitzero"`
 
-	// Amounts are the sums over all nodes, if spec.nodes is set.
+	// Former are slots from before an edit of the spec, which are held until there is room for others in their stead. They
+	// do not count as held.
 	// +optional
-	Amounts ReservationAmounts `json:"amounts,omitzero"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Former []ReservationFormerSlots `json:"former,omitempty"`
 
 	// Zones are the zones in which slots are desired or held, sorted by name.
 	// +optional
@@ -40,7 +47,7 @@ type ZoneReservationStatus struct {
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
 
-	// Conditions are Accepted, Ready, Degraded, Expired, OwnersDoNotFit and Protected, and with spec.buy Buying and LimitedByQuotas.
+	// Conditions are Accepted, Ready, Expired and Protected, and with spec.buy Buying and LimitedByQuotas.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -62,17 +69,18 @@ type SlotCounts struct {
 	Used int64 `json:"used"`
 }
 
-// ReservationAmounts are amounts of resources, places for pods among them as the resource "pods".
-type ReservationAmounts struct {
-	// Desired is what the reservation asks for.
-	// +optional
-	Desired v1.ResourceList `json:"desired,omitempty"`
-	// Held is what is held, what the owners on the nodes ask for among it.
-	// +optional
-	Held v1.ResourceList `json:"held,omitempty"`
-	// Used is what of it the owners on the nodes ask for.
-	// +optional
-	Used v1.ResourceList `json:"used,omitempty"`
+// ReservationFormerSlots are slots on one node.
+type ReservationFormerSlots struct {
+	// Node is the node's name.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// Slots is how many there are.
+	// +required
+	Slots int64 `json:"slots"`
+	// Requests is the size of one.
+	// +required
+	Requests v1.ResourceList `json:"requests"`
 }
 
 // ReservationZoneStatus is one zone.
@@ -84,12 +92,7 @@ type ReservationZoneStatus struct {
 
 	SlotCounts `json:",inline"`
 
-	// Amounts are the sums over the zone's nodes, if spec.nodes is set.
-	// +optional
-	Amounts ReservationAmounts `json:"amounts,omitzero"`
-
-	// Nodes are the nodes with slots, sorted by name. If spec.nodes is set, nodes are listed where something else is held than desired: all
-	// others hold what spec.nodes says.
+	// Nodes are the nodes with slots, sorted by name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
@@ -108,9 +111,6 @@ type ReservationNodeStatus struct {
 	// Used is how many of them owners use; 0 in Headroom mode.
 	// +optional
 	Used int64 `json:"used,omitempty"`
-	// Amounts are what is desired, held and used on the node, if spec.nodes is set.
-	// +optional
-	Amounts ReservationAmounts `json:"amounts,omitzero"`
 }
 
 // The conditions of a ZoneReservation; it has ConditionAccepted as well.
@@ -118,14 +118,10 @@ const (
 	// ConditionReady is True when all desired slots are held. A ZoneSpreadPolicy has it, too: True when the scheduler applies the
 	// latest spec, for tools that wait for that.
 	ConditionReady = "Ready"
-	// ConditionDegraded is True when slots are missing for a reason that does not pass by itself: a node was lost or is
-	// overcommitted and its slots have no other place yet, or no more may be held.
-	ConditionDegraded = "Degraded"
 	// ConditionExpired is True when spec.ttl has passed. Nothing is held any more.
 	ConditionExpired = "Expired"
-	// ConditionOwnersDoNotFit is True when owners exist that cannot use the slots as they are.
-	ConditionOwnersDoNotFit = "OwnersDoNotFit"
-	// ConditionProtected is False when pods without a priority class may take the room of the slots.
+	// ConditionProtected is False when pods that are no owners have a higher priority than the slots, whose room they may
+	// take.
 	ConditionProtected = "Protected"
 )
 
@@ -150,27 +146,14 @@ const (
 	// ReasonNotExpired: spec.ttl has not passed, or there is none.
 	ReasonNotExpired = "NotExpired"
 
-	// ReasonAsDesired: Degraded is False.
-	ReasonAsDesired = "AsDesired"
-	// ReasonOvercommitted: pods have taken the room of slots, or the node has shrunk.
-	ReasonOvercommitted = "Overcommitted"
-	// ReasonNodesLost: nodes with slots were removed or ceased to be ready, and the slots have no other place yet.
-	ReasonNodesLost = "NodesLost"
 	// ReasonHeldFractionReached: the scheduler's maxHeldFraction keeps slots from being placed.
 	ReasonHeldFractionReached = "HeldFractionReached"
-
-	// ReasonOwnersFit: OwnersDoNotFit is False.
-	ReasonOwnersFit = "OwnersFit"
-	// ReasonLargerThanSlot: an owner asks for more than all slots of one node.
-	ReasonLargerThanSlot = "LargerThanSlot"
-	// ReasonOneOwnerPerNode: owners may not share a node, and slots may.
-	ReasonOneOwnerPerNode = "OneOwnerPerNode"
 
 	// ReasonHeldByAnother is of an Event: another scheduler holds the reservation, and the one that says so holds nothing.
 	ReasonHeldByAnother = "HeldByAnother"
 
 	// ReasonProtected: Protected is True.
 	ReasonProtected = "Protected"
-	// ReasonPriorityBelowDefault: spec.priority is below the priority of pods without a priority class.
-	ReasonPriorityBelowDefault = "PriorityBelowDefault"
+	// ReasonOutranked: pods that are no owners have a higher priority.
+	ReasonOutranked = "Outranked"
 )

@@ -6,8 +6,7 @@ import (
 )
 
 // ZoneReservation holds capacity in zones for the pods of named owners, without placeholder pods. It holds a number
-// of slots, each as large as one pod of the owners, or amounts on given nodes, of which owners of any size take what they lack. Other pods
-// of the same or a lower priority may not use them. No pod is evicted, not even when the reservation expires or is deleted.
+// of slots, each as large as one pod of the owners, beside the pods. Other pods of the same or a lower priority may not use their room. No pod is evicted, not even when the reservation expires or is deleted.
 //
 // A pod that several reservations select belongs to the oldest of them, by creationTimestamp and then by name.
 //
@@ -20,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.slots.used`,description="Held slots that owners use; 0 in Headroom mode"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
-// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`,priority=1
+// +kubebuilder:printcolumn:name="Protected",type=string,JSONPath=`.status.conditions[?(@.type=="Protected")].status`,priority=1
 // +kubebuilder:printcolumn:name="Expired",type=string,JSONPath=`.status.conditions[?(@.type=="Expired")].status`,priority=1
 // +kubebuilder:printcolumn:name="Buying",type=string,JSONPath=`.status.conditions[?(@.type=="Buying")].status`,description="Whether an autoscaler is asked for the room, with spec.buy",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -49,14 +48,7 @@ type ZoneReservationList struct {
 
 // ZoneReservationSpec says what to hold.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.zones) && size(self.zones) > 0, has(self.slots), has(self.nodes) && size(self.nodes) > 0].filter(x, x).size() == 1",message="spec: exactly one of zones, slots and nodes must be set",reason="FieldValueInvalid"
-// +kubebuilder:validation:XValidation:rule="has(self.slot) || has(self.nodes)",message="must be set, except with nodes",reason="FieldValueRequired",fieldPath=".slot"
-// +kubebuilder:validation:XValidation:rule="!has(self.slot) || !has(self.nodes)",message="must not be set with nodes, which have amounts instead",reason="FieldValueForbidden",fieldPath=".slot"
-// +kubebuilder:validation:XValidation:rule="!has(self.slotsPerNode) || !has(self.nodes)",message="must not be set with nodes",reason="FieldValueForbidden",fieldPath=".slotsPerNode"
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode == 'Headroom' || !has(self.nodes)",message="must be Headroom with nodes",reason="FieldValueInvalid",fieldPath=".mode"
-// +kubebuilder:validation:XValidation:rule="!has(self.ownerPolicy) || self.ownerPolicy == 'Preferred' || !has(self.nodes)",message="must be Preferred with nodes",reason="FieldValueInvalid",fieldPath=".ownerPolicy"
-// +kubebuilder:validation:XValidation:rule="!has(self.onZoneLoss) || self.onZoneLoss == 'Shift' || !has(self.nodes)",message="must not be set with nodes",reason="FieldValueForbidden",fieldPath=".onZoneLoss"
-// +kubebuilder:validation:XValidation:rule="!has(self.buy) || !has(self.nodes)",message="must not be set with nodes: a node that is bought has another name",reason="FieldValueForbidden",fieldPath=".buy"
+// +kubebuilder:validation:XValidation:rule="(has(self.zones) && size(self.zones) > 0) != has(self.slots)",message="spec: exactly one of zones and slots must be set",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.zones) || self.zones.map(z, z.slots).sum() <= 5000",message="spec.zones: a reservation has at most 5000 slots in all",reason="FieldValueInvalid"
 type ZoneReservationSpec struct {
 	// Owners select the pods for which capacity is held. A pod that one entry selects is an owner.
@@ -66,13 +58,12 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Owners []ReservationOwner `json:"owners"`
 
-	// Slot is the size of one slot, and the nodes on which it may be. It must be set with zones and with slots.
-	// +optional
-	Slot ReservationSlot `json:"slot,omitzero"`
+	// Slot is the size of one slot, and the nodes on which it may be.
+	// +required
+	Slot ReservationSlot `json:"slot"`
 
-	// Mode says when an owner uses a slot. Headroom, the default: an owner uses free capacity first, and a
-	// slot only if it fits nowhere else, so slots remain for times when capacity is short. Guarantee: an owner uses a
-	// slot first, so the slots are capacity that belongs to the owners.
+	// Mode says whether the owners that run count as slots. Headroom, the default: they do not, so the slots are free
+	// beside all pods, for times when capacity is short. Guarantee: they do, so the slots are capacity that belongs to the owners.
 	// +optional
 	// +kubebuilder:default=Headroom
 	Mode ReservationMode `json:"mode,omitempty"`
@@ -83,7 +74,7 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:default=Preferred
 	OwnerPolicy ReservationOwnerPolicy `json:"ownerPolicy,omitempty"`
 
-	// Zones says how many slots are held in each of the listed zones. One of zones, slots and nodes must be set.
+	// Zones says how many slots are held in each of the listed zones. One of zones and slots must be set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -91,21 +82,12 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Zones []ReservationZone `json:"zones,omitempty"`
 
-	// Slots is how many slots are held in total, spread evenly over the zones of the cluster. One of zones, slots and nodes
-	// must be set.
+	// Slots is how many slots are held in total, spread evenly over the zones that have a node which may have
+	// them. One of zones and slots must be set.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	Slots *int32 `json:"slots,omitempty"`
-
-	// Nodes are the nodes on which amounts are held, and how much. One of zones, slots and nodes must be set. An owner uses
-	// free capacity first, and takes of the amount what it lacks; that is held again when it leaves. Room that is missing is collected as it
-	// becomes free. The amounts may be changed at any time: what owners use is not affected.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=5000
-	Nodes []ReservationNode `json:"nodes,omitempty"`
 
 	// SlotsPerNode is the most slots that a node may have; owners that run there outside of slots count, too. Set it to 1
 	// if owners may not share a node. By default a node has as many as fit.
@@ -116,7 +98,8 @@ type ZoneReservationSpec struct {
 
 	// Priority protects the slots: pods of a higher priority may use the room of unused slots as if it were free.
 	// Other pods that are not owners may not. Defaults to
-	// the priority of pods without a priority class: that of the cluster's PriorityClass with globalDefault, else 0.
+	// the highest priority among the owners that exist, and not below that of pods without a priority class: that of the
+	// cluster's PriorityClass with globalDefault, else 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=-2147483648
 	// +kubebuilder:validation:Maximum=1000000000
@@ -131,13 +114,6 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.ttl: must be a duration above 0, such as 24h"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
-
-	// OnZoneLoss says what happens to the slots of a zone that has no usable node any more. Shift, the default: they are
-	// held in the other zones, as far as there is room, until the zone is back. Keep: they are not held until the zone
-	// is back.
-	// +optional
-	// +kubebuilder:default=Shift
-	OnZoneLoss ZoneLossPolicy `json:"onZoneLoss,omitempty"`
 
 	// Buy asks an autoscaler for the nodes of the slots. The controller does so, if its flag --buy is given.
 	// +optional
@@ -168,6 +144,8 @@ type ReservationSlot struct {
 	// +kubebuilder:validation:MaxProperties=12
 	// +kubebuilder:validation:XValidation:rule="self.all(name, sign(quantity(string(self[name]))) >= 0)",message="spec.slot.requests: no quantity may be below 0"
 	// +kubebuilder:validation:XValidation:rule="!('pods' in self)",message="spec.slot.requests: pods must not be set: a slot is a place for one pod"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.startsWith('attachable-volumes-') || name.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\\\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="spec.slot.requests: a resource that nodes offer to pods is cpu, memory, ephemeral-storage, hugepages-SIZE, or an extended resource with a domain, as in example.com/gpu"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !name.startsWith('requests.') && size(name) <= 253)",message="spec.slot.requests: no resource begins with requests., which is of quotas"
 	Requests v1.ResourceList `json:"requests"`
 
 	// NodeSelector restricts the nodes, as in a pod.
@@ -198,29 +176,6 @@ type ReservationZone struct {
 	Slots int32 `json:"slots"`
 }
 
-// ReservationNode is the amount that is held on one node.
-type ReservationNode struct {
-	// Name is the node's name. No node may be named twice.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-
-	// Amount is what is held: cpu, memory, ephemeral-storage, huge pages or extended resources. Quantities of 0 are ignored.
-	// +required
-	// +kubebuilder:validation:MinProperties=1
-	// +kubebuilder:validation:MaxProperties=12
-	// +kubebuilder:validation:XValidation:rule="!('pods' in self)",message="spec.nodes[*].amount: pods must not be set: places for pods are in pods"
-	Amount v1.ResourceList `json:"amount"`
-
-	// Pods is how many places for pods are held with the amount.
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=5000
-	Pods int32 `json:"pods,omitempty"`
-}
-
 // ReservationMode says when an owner uses a slot.
 // +kubebuilder:validation:Enum=Headroom;Guarantee
 type ReservationMode string
@@ -239,14 +194,4 @@ type ReservationOwnerPolicy string
 const (
 	OwnerPreferred ReservationOwnerPolicy = "Preferred"
 	OwnerRequired  ReservationOwnerPolicy = "Required"
-)
-
-// ZoneLossPolicy says what happens to the slots of a lost zone.
-// +kubebuilder:validation:Enum=Keep;Shift
-type ZoneLossPolicy string
-
-// The zone loss policies.
-const (
-	ZoneLossKeep  ZoneLossPolicy = "Keep"
-	ZoneLossShift ZoneLossPolicy = "Shift"
 )

@@ -29,7 +29,7 @@ func TestBrokenArgs(t *testing.T) {
 		{"negative TTL", "ReserveCache", `{assumedPodTTL: -1s}`, []string{"assumedPodTTL", `"-1s"`, "must not be negative"}},
 		{"TTL that is a number", "ReserveCache", `{assumedPodTTL: 5}`, []string{"assumedPodTTL"}},
 		{"no sync timeout", "ReserveCache", `{handlerSyncTimeout: 0s}`, []string{"handlerSyncTimeout", "must be more than 0"}},
-		{"negative settling time", "ReserveCache", `{driftSettle: -5m}`, []string{"driftSettle", `"-5m0s"`}},
+		{"held fraction above one", "ReserveCache", `{maxHeldFraction: 2}`, []string{"maxHeldFraction", "at most 1"}},
 		{"timeout over upstream's maximum", "PermitGate", `{scheduleTimeout: 16m}`, []string{"scheduleTimeout", "at most 15m0s"}},
 		{"negative timeout", "PermitGate", `{scheduleTimeout: -1s}`, []string{"scheduleTimeout", `"-1s"`}},
 		{"backoff that shrinks", "PermitGate", `{initialBackoff: 10s, maxBackoff: 5s}`, []string{"maxBackoff", "at least initialBackoff"}},

@@ -128,7 +128,7 @@ func (d *demo) holdRoom(ctx context.Context) error {
 	d.state.Store("the losses are replayed, to find out how much is needed")
 	return waitFor(ctx, func() (string, error) {
 		for _, r := range status.Build(d.census(), "").Reservations {
-			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.SharesText(r.SlotCounts, r.Amounts)))
+			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.SharesText(r.SlotCounts)))
 			if r.State == status.OK {
 				return "", nil
 			}

@@ -84,11 +84,11 @@ func (p *PermitGate) ownsHold(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool
 	for i := range requests {
 		names[i] = requests[i].Name
 	}
-	fromGang, fromPod := make([]int64, len(names)), make([]int64, len(names))
+	fromGang, own := make([]int64, len(names)), make([]int64, len(names))
 	holds.Kept(c.member, info, names, fromGang)
-	holds.Kept(pod, info, names, fromPod)
+	holds.Own(pod, info, names, own)
 	for i := range requests {
-		if fromGang[i]-fromPod[i] < requests[i].Value {
+		if min(fromGang[i], own[i]) < requests[i].Value {
 			return false
 		}
 	}

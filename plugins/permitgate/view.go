@@ -17,6 +17,8 @@ type Holds interface {
 	// Kept adds to kept[i] the amount of names[i] (thousandths for cpu, the number of pods for pods) that unused holds
 	// on the node keep from the pod, given the pods in the NodeInfo. It is called in scheduling cycles only.
 	Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, kept []int64)
+	// Own adds what is held there for pods such as the pod, and unused.
+	Own(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, own []int64)
 }
 
 // clusterView shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.

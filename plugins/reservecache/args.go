@@ -23,12 +23,9 @@ type ReserveCacheArgs struct {
 	// nodes that existed at start. After it the cycle fails with an error and the pod is retried. More
 	// than 0; 30s by default.
 	HandlerSyncTimeout metav1.Duration `json:"handlerSyncTimeout,omitempty"`
-	// DriftSettle is how long a difference between the ledger and the scheduler's snapshot of a node must
-	// last, while neither of them changes, until it counts as drift. 5s by default.
-	DriftSettle metav1.Duration `json:"driftSettle,omitempty"`
-	// MaxHeldFraction bounds what ZoneReservations hold together: a new slot is placed in a zone as long as the
-	// unused slots of all reservations there are at most that part of what the zone's nodes offer, of each resource.
-	// Above 0, at most 1; 1 by default, which is no bound.
+	// MaxHeldFraction bounds what ZoneReservations hold together: a slot more is held in a zone as long as the unused
+	// slots of all reservations there are at most that part of what the zone's nodes offer, of each resource.
+	// Above 0, at most 1, which is no bound; 0.5 by default.
 	MaxHeldFraction float64 `json:"maxHeldFraction,omitempty"`
 }
 
@@ -45,8 +42,7 @@ func (a *ReserveCacheArgs) DeepCopyObject() runtime.Object {
 func defaultArgs() ReserveCacheArgs {
 	return ReserveCacheArgs{
 		HandlerSyncTimeout: metav1.Duration{Duration: 30 * time.Second},
-		DriftSettle:        metav1.Duration{Duration: 5 * time.Second},
-		MaxHeldFraction:    1,
+		MaxHeldFraction:    0.5,
 	}
 }
 
@@ -69,9 +65,6 @@ func (a *ReserveCacheArgs) validate() field.ErrorList {
 	}
 	if d := a.HandlerSyncTimeout.Duration; d <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("handlerSyncTimeout"), d.String(), "must be more than 0"))
-	}
-	if d := a.DriftSettle.Duration; d < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("driftSettle"), d.String(), "must not be negative"))
 	}
 	if f := a.MaxHeldFraction; !(f > 0 && f <= 1) {
 		errs = append(errs, field.Invalid(field.NewPath("maxHeldFraction"), f, "must be above 0 and at most 1"))

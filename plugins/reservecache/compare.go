@@ -19,15 +19,10 @@ type contents struct {
 	allocatable ledger.Resources
 }
 
-// difference is one difference between what the ledger has of a node and another side. It is comparable, so that a
-// lasting one can be distinguished from a new one.
+// difference is one difference between what the ledger has of a node and another side.
 type difference struct {
 	what string
-	pod  types.UID
-	// ledgerGeneration and schedulerGeneration are set for amounts, which may differ twice for different
-	// reasons while their node changes: such a difference lasts only as long as neither side changes.
-	ledgerGeneration    uint64
-	schedulerGeneration int64
+	pod  types.UID // empty for none
 }
 
 func (d difference) String() string {

@@ -1,33 +1,34 @@
-// Package reservecache is the ReserveCache plugin: it keeps a ledger of what is assumed and bound on each node, and
-// holds capacity for the owners of ZoneReservations.
+// Package reservecache is the ReserveCache plugin: it keeps a ledger of what is assumed and bound on each node, and a
+// floor of free room for the owners of ZoneReservations.
 //
 // # Contract
 //
 // Package ledger has the ledger, and does not know the framework. This package feeds it: Reserve assumes, Unreserve
 // forgets, PostBind confirms, and the handlers of the pod and node informers pass on what the API server says. Package
-// holds records what is held where, and says whether that leaves room for a pod. Package placement chooses the nodes of
-// slots. Package serve watches the reservations and writes their status. Package waiting knows the pods that holds keep
-// out, so that freed room wakes as many as could fit. All profiles of a scheduler share one [Shared].
+// floor says how many slots of each reservation fit beside the pods, and whether that leaves room for a pod. Package serve
+// watches the reservations and writes their status. All profiles of a scheduler share one [Shared].
 //
-// The packages below call a reservation a claim. Its owners are the pods that may use it. It holds slots (equal pieces)
-// or, on named nodes, one amount each. Its mode is a [holds.Use]: a Headroom owner uses held capacity only when it does
-// not fit elsewhere (UseLast), a Guarantee's owner prefers it (UseFirst), and with ownerPolicy Required an owner must
-// run in it (UseOnly).
+// The packages below call a reservation a claim. Its owners are the pods that may use its slots.
 //
-// Filter and Reserve judge room by the NodeInfos of the cycle: a pod fits if its request plus what is held unused for
-// others fits into what the node has left. Claims of a lower priority do not count. With ownerPolicy Required the
-// request must also fit into what is unused of the pod's own hold. Package holds has the formula. Which pod uses which
-// slot is not recorded: a Headroom owner that needs slots lowers their number at Reserve. The ledger serves decisions
-// outside of a cycle, with one exception: to reserve a member of a native pod group, Reserve reads the ledger, because
-// the snapshot does not show the members that were reserved before it.
+// Only scheduling cycles change the floor, in PreFilter, from their own NodeInfos: so room is judged by one source, and
+// free room is a claim's that lacks slots before the cycle's pod is filtered. Filter answers for its one NodeInfo: a pod
+// fits if its request plus the slots that it may not use fits into what the node has left. Nothing is recorded at Reserve:
+// which pod uses which slot follows from the pods. The ledger serves decisions outside of a cycle: the status of a cluster
+// in which nothing is scheduled, and queueing hints.
 //
 // Each scheduling cycle waits until the handlers have synced once, since the scheduler waits only for its own; after a
-// limited time it fails with an error. The cycle of a pod group calls Reserve and Unreserve as rehearsals, in which
-// they do nothing; the framework calls them again for each member.
+// limited time it fails with an error. In the cycle of a native pod group the first member brings the floor up to date; for
+// the others the snapshot is changed under an unchanged generation, and owners are counted in the NodeInfos. Reserve and
+// Unreserve are called as rehearsals there, in which they do nothing; the framework calls them again for each member.
+//
+// # Waking
+//
+// Queueing hints do the arithmetic of one node. What is held changes without an event: when a reservation changes, or a slot
+// moves. Then the worker activates those of the pods that slots have refused which fit on the nodes concerned, none before
+// its backoff has ended.
 //
 // # Non-goals
 //
-// The plugin evicts no pods. It scores nodes only for a pod that has to take part of an amount (the node where the
-// least of it would be left comes first) and for one that outranks holds (nodes where it fits only in held room come
-// last).
+// The plugin evicts no pods. It scores nodes only for a pod that outranks slots: nodes where it fits only in their room
+// come last. It does not prefer slots to free room, nor free room to slots.
 package reservecache

@@ -14,19 +14,19 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/internal/pods"
-	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
+	"zonewise.dev/plugins/reservecache/serve"
 )
 
 // dumper writes the ledger to the log on the signal on which kube-scheduler dumps its own cache, and
 // compares it with the stores of the informers at once and with the scheduler's snapshot in the next
 // scheduling cycle, outside of which a snapshot must not be read.
 type dumper struct {
-	ledger  *ledger.Ledger
-	holds   *holds.Holds
-	drift   *driftDetector
-	factory informers.SharedInformerFactory
+	ledger     *ledger.Ledger
+	floor      *cycleFloor
+	comparison *comparison
+	factory    informers.SharedInformerFactory
 }
 
 // listen dumps at each signal until ctx ends.
@@ -51,10 +51,12 @@ func (d *dumper) listen(ctx context.Context) {
 
 func (d *dumper) dump(logger klog.Logger) {
 	dump := d.ledger.Dump()
+	var held map[string]ledger.Resources
+	d.floor.Read(func(f *floor.Floor, _ serve.Settled) { held = f.HeldOn() })
 	for _, n := range dump.Nodes {
 		logger.Info("Dump of the ledger", "node", klog.KRef("", n.Name), "ghost", n.Ghost, "zone", n.Zone,
 			"requested", n.Requested, "allocatable", n.Allocatable, "generation", n.Generation, "pods", describePods(n.Pods),
-			"holds", describeHolds(d.holds.Node(n.Name)))
+			"held", held[n.Name])
 	}
 	differences, err := compareWithStores(dump, d.factory)
 	if err != nil {
@@ -62,29 +64,13 @@ func (d *dumper) dump(logger klog.Logger) {
 	} else {
 		logger.Info("Compared the ledger with the informers", "nodes", len(dump.Nodes), "pods", len(dump.Pods()), "differences", differences)
 	}
-	d.drift.logNext()
+	d.comparison.request()
 }
 
 func describePods(pods []ledger.PodStatus) string {
 	lines := make([]string, 0, len(pods))
 	for _, p := range pods {
 		lines = append(lines, fmt.Sprintf("%s/%s uid=%s state=%s", p.Pod.Namespace, p.Pod.Name, p.Pod.UID, p.State))
-	}
-	return strings.Join(lines, ", ")
-}
-
-func describeHolds(n *holds.NodeHolds) string {
-	if n == nil {
-		return ""
-	}
-	lines := make([]string, 0, len(n.Holds))
-	for i := range n.Holds {
-		h := &n.Holds[i]
-		amount := fmt.Sprintf("%d slots", h.Amount.Pods)
-		if !h.Claim.HasSlots() {
-			amount = placement.Words(&h.Amount)
-		}
-		lines = append(lines, h.Claim.Name+": "+amount)
 	}
 	return strings.Join(lines, ", ")
 }

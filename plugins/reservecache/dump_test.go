@@ -50,13 +50,6 @@ func TestCompareFindsEveryDifference(t *testing.T) {
 	require.Empty(t, compareDump(f.shared.Ledger().Dump(), nil, []*v1.Pod{makePod("p", "n1"), makePod("a", "")}))
 }
 
-func TestTheDumpShowsWhatIsHeld(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(web, 2)
-	require.Equal(t, "ZoneReservation web: 2 slots", describeHolds(f.shared.Holds().Node("n1")))
-	require.Empty(t, describeHolds(f.shared.Holds().Node("n2")))
-}
-
 // lines collects what is logged from several goroutines.
 type lines struct {
 	mu     sync.Mutex // guards logged
@@ -103,13 +96,14 @@ func TestDumpOnSignal(t *testing.T) {
 	eventually(t, func() bool { return log.contains("Compared the ledger with the informers", `"differences"=[]`) })
 	require.True(t, log.contains("Dump of the ledger", `"n1"`, "default/p uid=p state=Added"))
 
-	// The cycle sees no nodes, and reports that at once although the last check was a moment ago.
+	// The next cycle sees no nodes.
+	comparison := s.running.comparison
 	eventually(t, func() bool {
-		s.running.drift.mu.Lock()
-		defer s.running.drift.mu.Unlock()
-		return s.running.drift.logging
+		comparison.mu.Lock()
+		defer comparison.mu.Unlock()
+		return comparison.requested
 	})
 	_, status = plugin.(*ReserveCache).PreFilter(ctx, &cycleState{}, makePod("q", ""), nil)
 	require.True(t, status.IsSkip(), "nothing is held")
-	require.True(t, log.contains("Compared the ledger with the scheduler's snapshot", `"unsettled"=1`))
+	require.True(t, log.contains("Compared the ledger with the scheduler's snapshot", "node n1: the node is in the ledger only"))
 }

@@ -99,6 +99,8 @@ type cycleState struct {
 	others map[fwk.StateKey]fwk.StateData
 }
 
+func (s *cycleState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return nil }
+
 func (s *cycleState) IsPodGroupSchedulingCycle() bool { return s.podGroup }
 
 func (s *cycleState) Write(key fwk.StateKey, data fwk.StateData) {
@@ -130,6 +132,8 @@ type fixture struct {
 	handle *handle
 	client *fake.Clientset
 	clock  *clocktesting.FakeClock
+	// generation is that of the node of the last cycle.
+	generation int64
 }
 
 // newFixture builds the plugin; its informers are not started yet.

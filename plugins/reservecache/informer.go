@@ -54,18 +54,18 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 		h.logger.Error(err, "Left a pod out of the ledger", "pod", klog.KObj(pod))
 		return
 	}
-	if pod.Spec.NodeName != "" && h.waiting.Gone(pod.UID) || pod.Spec.NodeName == "" && h.server.OwnerOf(pod) != nil {
-		h.server.RequestPass()
+	if pod.Spec.NodeName != "" {
+		h.refused.forget(pod.UID)
 	}
+	h.floor.noteNomination(pod.Status.NominatedNodeName)
 	h.changed(pod, change)
 }
 
 // podGone records that a pod is gone. Only its UID counts, since its last known state may be old.
 func (h *handlers) podGone(pod *v1.Pod) {
 	change := h.ledger.RemovePod(pod.UID)
-	if h.waiting.Gone(pod.UID) || pod.Status.NominatedNodeName != "" || h.server.OwnerOf(pod) != nil {
-		h.server.RequestPass() // no event of the node says that its nomination has ended
-	}
+	h.refused.forget(pod.UID)
+	h.floor.noteNomination(pod.Status.NominatedNodeName) // no event of the node says that it has ended
 	h.changed(pod, change)
 }
 

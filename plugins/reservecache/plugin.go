@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/resource"
@@ -17,22 +15,23 @@ import (
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/feature"
 	"zonewise.dev/internal/leader"
+	"zonewise.dev/internal/lease"
 	"zonewise.dev/internal/perscheduler"
-	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
 	"zonewise.dev/plugins/reservecache/serve"
-	"zonewise.dev/plugins/reservecache/waiting"
 )
 
 // Name is the name of the plugin in the registry and in KubeSchedulerConfiguration.
 const Name = "ReserveCache"
 
-// Shared is what the ReserveCache plugins of all profiles of one scheduler have in common: the ledger, what is held,
+// Shared is what the ReserveCache plugins of all profiles of one scheduler have in common: the ledger, the floor,
 // and what feeds the two. Its methods may be called from several goroutines.
 type Shared struct {
 	clock  clock.WithTicker
 	source crd.Source
+	// compares is set by WithComparisons.
+	compares bool
 
 	mu sync.Mutex // guards all fields below
 	// args are those of the first profile.
@@ -49,33 +48,24 @@ type Option func(*Shared)
 // WithClock makes the plugin use c instead of the system's clock.
 func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c } }
 
+// WithComparisons has each scheduling cycle compare the ledger with its snapshot, which costs as much as the cluster is
+// large. It is for tests.
+func WithComparisons() Option { return func(s *Shared) { s.compares = true } }
+
 // WithSource takes ZoneReservations from source instead of from the API server of the handle.
 func WithSource(source crd.Source) Option { return func(s *Shared) { s.source = source } }
 
 // running is what a Shared has once a profile has enabled the plugin. Its fields do not change.
 type running struct {
-	args    ReserveCacheArgs
-	clock   clock.WithTicker
-	ledger  *ledger.Ledger
-	holds   *holds.Holds
-	planner *placement.Planner
-	server  *serve.Server
-	waiting *waiting.Pods
-	leader  *leader.Leader
-	gate    *gate
-	drift   *driftDetector
-	dumper  *dumper
-	// view is what is held as the present scheduling cycle sees it. It belongs to the scheduling cycles, of which there
-	// is one at a time: PreFilter brings it up to date, and the cycle's Filter calls only read it.
-	view *holds.View
-	// recent has the nodes that a cycle has to look at. It belongs to the scheduling cycles, too.
-	recent recentNodes
-	// kept is what Kept remembers of the pod that it was last asked about. It belongs to the scheduling cycles, too.
-	kept struct {
-		pod       *v1.Pod
-		version   any
-		requester holds.Requester
-	}
+	args       ReserveCacheArgs
+	clock      clock.WithTicker
+	ledger     *ledger.Ledger
+	floor      *cycleFloor
+	server     *serve.Server
+	refused    *refusedPods
+	leader     *leader.Leader
+	gate       *gate
+	comparison *comparison
 }
 
 // NewShared returns the state for one scheduler. It starts nothing: the first call of New does.
@@ -111,7 +101,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 		s.args, s.running = &a, r
 	}
 	s.profiles.Insert(h.ProfileName())
-	return &ReserveCache{running: s.running, handle: h}, nil
+	return &ReserveCache{running: s.running}, nil
 }
 
 // hasProfile reports whether the pods of that scheduler name are scheduled by a profile with the plugin.
@@ -152,20 +142,19 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 			source = server
 		}
 	}
+	l, pods := ledger.New(ledgerOptions()), factory.Core().V1().Pods().Lister()
+	nominated := func(node string) ledger.Resources { return nominatedOn(l, pods, h, node) }
 	r := &running{
-		args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h),
+		args: a, clock: s.clock, ledger: l, floor: newCycleFloor(l, a.MaxHeldFraction, nominated), refused: newRefusedPods(h),
+		leader: leader.Of(ctx, h), comparison: &comparison{ledger: l, mine: s.hasProfile, always: s.compares},
 	}
-	pods := factory.Core().V1().Pods().Lister()
-	r.view, r.recent.ledger = r.holds.NewView(), r.ledger
-	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) ledger.Resources {
-		return nominatedOn(r.ledger, pods, h, node)
-	})
-	r.drift = newDriftDetector(r.ledger, a.DriftSettle.Duration, s.hasProfile)
+	yields := func(context.Context, string, string) bool { return false }
+	if client != nil {
+		yields = lease.NewObserver(client.CoordinationV1(), s.clock).Yields
+	}
 	r.server = serve.New(&serve.Config{
-		Clock: s.clock, Source: source, Leader: r.leader, Lease: r.leader.Lease,
-		Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
-		Waker:  &waker{running: r, handle: h, comparisons: feature.TolerationOperators()},
-		Handle: h, Lags: ledgerLags(r.ledger, factory),
+		Clock: s.clock, Source: source, Leader: r.leader, Lease: r.leader.Lease, Yields: yields,
+		Ledger: l, Floor: r.floor, Fraction: a.MaxHeldFraction, Nominated: nominated, Waker: r.refused, Handle: h,
 	})
 	synced, err := addHandlers(ctx, factory, r)
 	if err != nil {
@@ -175,8 +164,8 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	if err := r.server.Start(ctx, synced); err != nil {
 		return nil, err
 	}
-	r.dumper = &dumper{ledger: r.ledger, holds: r.holds, drift: r.drift, factory: factory}
-	r.dumper.listen(ctx)
+	dumper := &dumper{ledger: l, floor: r.floor, comparison: r.comparison, factory: factory}
+	dumper.listen(ctx)
 	if a.AssumedPodTTL.Duration > 0 {
 		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.RequestPass}
 		go e.run(ctx)
@@ -200,21 +189,22 @@ func (s *Shared) Ledger() *ledger.Ledger {
 	return nil
 }
 
-// Holds returns what is held, or nil as long as no profile has enabled the plugin.
-func (s *Shared) Holds() *holds.Holds {
+// Held returns what is held unused on each node as of the last scheduling cycle; nil as long as no profile has enabled the
+// plugin.
+func (s *Shared) Held() (held map[string]ledger.Resources) {
 	if r := s.get(); r != nil {
-		return r.holds
+		r.floor.Read(func(f *floor.Floor, _ serve.Settled) { held = f.HeldOn() })
 	}
-	return nil
+	return held
 }
 
-// Drift returns what the last comparison of the ledger with the scheduler's snapshot found. It is the zero
-// Drift as long as no profile has enabled the plugin or no pod has been scheduled.
-func (s *Shared) Drift() Drift {
+// Comparison returns what the last comparison of the ledger with the scheduler's snapshot found; the zero Comparison as
+// long as there was none.
+func (s *Shared) Comparison() Comparison {
 	if r := s.get(); r != nil {
-		return r.drift.report()
+		return r.comparison.report()
 	}
-	return Drift{}
+	return Comparison{}
 }
 
 // Idle reports whether the plugin's workers have nothing to do until an event comes or the clock moves.
@@ -232,9 +222,6 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 // ReserveCache is the plugin of one profile.
 type ReserveCache struct {
 	running *running
-	handle  fwk.Handle
-	// foundAt is the index of the node that the last search for a better one found.
-	foundAt atomic.Int64
 }
 
 var (

@@ -15,8 +15,7 @@ import (
 func TestArgs(t *testing.T) {
 	defaults := ReserveCacheArgs{
 		HandlerSyncTimeout: metav1.Duration{Duration: 30 * time.Second},
-		DriftSettle:        metav1.Duration{Duration: 5 * time.Second},
-		MaxHeldFraction:    1,
+		MaxHeldFraction:    0.5,
 	}
 	for name, tc := range map[string]struct {
 		raw  string
@@ -26,18 +25,17 @@ func TestArgs(t *testing.T) {
 		"none":  {raw: ``},
 		"empty": {raw: `{}`},
 		"kind":  {raw: `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"ReserveCacheArgs"}`},
-		"all": {raw: `{"assumedPodTTL":"1m","handlerSyncTimeout":"2s","driftSettle":"3s","maxHeldFraction":0.25}`, want: func(a *ReserveCacheArgs) {
+		"all": {raw: `{"assumedPodTTL":"1m","handlerSyncTimeout":"2s","maxHeldFraction":0.25}`, want: func(a *ReserveCacheArgs) {
 			a.MaxHeldFraction = 0.25
-			a.AssumedPodTTL.Duration, a.HandlerSyncTimeout.Duration, a.DriftSettle.Duration = time.Minute, 2*time.Second, 3*time.Second
+			a.AssumedPodTTL.Duration, a.HandlerSyncTimeout.Duration = time.Minute, 2*time.Second
 		}},
-		"yaml":     {raw: "driftSettle: 0s\n", want: func(a *ReserveCacheArgs) { a.DriftSettle.Duration = 0 }},
+		"yaml":     {raw: "maxHeldFraction: 1\n", want: func(a *ReserveCacheArgs) { a.MaxHeldFraction = 1 }},
 		"typo":     {raw: `{"assumedPodTtl":"1m"}`, err: `plugin ReserveCache: args: unknown field "assumedPodTtl"`},
 		"ttl":      {raw: `{"assumedPodTTL":"-1s"}`, err: `plugin ReserveCache: invalid args: assumedPodTTL: Invalid value: "-1s": must not be negative`},
 		"timeout":  {raw: `{"handlerSyncTimeout":"0s"}`, err: `plugin ReserveCache: invalid args: handlerSyncTimeout: Invalid value: "0s": must be more than 0`},
-		"settle":   {raw: `{"driftSettle":"-2m"}`, err: `plugin ReserveCache: invalid args: driftSettle: Invalid value: "-2m0s": must not be negative`},
 		"fraction": {raw: `{"maxHeldFraction":1.5}`, err: `plugin ReserveCache: invalid args: maxHeldFraction: Invalid value: 1.5: must be above 0 and at most 1`},
 		"no bound": {raw: `{"maxHeldFraction":0}`, err: `plugin ReserveCache: invalid args: maxHeldFraction: Invalid value: 0: must be above 0 and at most 1`},
-		"no unit":  {raw: `{"driftSettle":5}`, err: `plugin ReserveCache: args: `},
+		"no unit":  {raw: `{"assumedPodTTL":5}`, err: `plugin ReserveCache: args: `},
 		"not yaml": {raw: `{`, err: `plugin ReserveCache: args: `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,14 +67,14 @@ func TestProfilesShareOneLedger(t *testing.T) {
 
 func TestProfilesMustAgreeOnArgs(t *testing.T) {
 	f := newFixture(t, nil)
-	_, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"driftSettle":"1s"}`)}, &handle{profile: "batch", factory: f.handle.factory})
+	_, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"assumedPodTTL":"1s"}`)}, &handle{profile: "batch", factory: f.handle.factory})
 	require.EqualError(t, err, `plugin ReserveCache: the args of profile "batch" differ from those of another profile: all profiles share the ledger`)
 }
 
 func TestSharedBeforeAnyProfile(t *testing.T) {
 	s := NewShared()
 	require.Nil(t, s.Ledger())
-	require.Equal(t, Drift{}, s.Drift())
+	require.Equal(t, Comparison{}, s.Comparison())
 }
 
 func TestNewNeedsInformers(t *testing.T) {

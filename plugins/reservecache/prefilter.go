@@ -9,14 +9,22 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/hypothetical"
-	"zonewise.dev/plugins/reservecache/holds"
-	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/serve"
 )
 
-// PreFilter holds the cycle back until the ledger has seen the cluster and the slots of the reservations are placed,
-// compares ledger and snapshot now and then, lets reservations take what has become free, and finds out which slots the
-// pod may use; a hypothetical pod leaves no trace. It rejects no pod and no node, and has Filter skipped for pods that
-// no hold can touch. It fails with an error, so that the pod is retried, when the handlers have not synced in time.
+// PreFilter brings the floor up to date with the nodes of the cycle, and finds out which slots the pod may use. It rejects
+// no pod and no node, and has Filter skipped for pods that no slots can touch. It fails with an error, so that the pod is
+// retried, when the handlers have not synced in time.
+//
+// A pod's way:
+//
+//	PreFilter  the first cycle waits until the ledger and the reservations are known
+//	           nodes that have changed are taken in; claims that lack slots take free room, the oldest first
+//	Filter     a node has to have room for the pod beside the slots that it may not use
+//	Score      a pod that outranks slots prefers nodes where it needs none of them
+//	Reserve    the ledger assumes the pod
+//	PostBind   the ledger hears that the bind has succeeded
+//	Unreserve  the ledger forgets the pod
 func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	r := p.running
 	r.leader.Cycle()
@@ -24,38 +32,21 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return nil, fwk.AsStatus(err)
 	}
 	r.server.AwaitStart(ctx)
-	imagined := hypothetical.Marked(state)
-	// Before the view is read: what opens from here on is news to this attempt.
-	if !imagined && r.waiting.AttemptBegins(pod.UID) {
-		r.server.RequestPass()
-	}
-	// A pod-group cycle tries placements on the snapshot without changing its generations.
-	if !imagined && !state.IsPodGroupSchedulingCycle() {
-		now := r.clock.Now()
-		r.drift.check(klog.FromContext(ctx), nodes, now)
-		recent := func() ([]string, bool) { return r.recent.next(now) }
-		if result := r.planner.Collect(cycleView{nodes, r.ledger, r.server, recent}); len(result.Changed) > 0 || result.More {
-			r.server.RequestPass()
-		}
+	claims, imagined, inGroup := r.server.Claims(), hypothetical.Marked(state), state.IsPodGroupSchedulingCycle()
+	if !imagined {
+		r.refused.beginAttempt(pod.UID)
+		p.updateFloor(ctx, state, claims, nodes)
 	}
 	if pod.Spec.NodeName != "" {
 		return nil, fwk.NewStatus(fwk.Skip) // preemption for an in-place resize: the pod has its node, and its kubelet decides
 	}
-	r.view.Update()
-	version := r.server.Version() // before the owner is looked up: it may be older than the owner, not newer
-	requester, owner := r.requesterOf(pod)
-	if requester.IgnoreHolds || r.view.Empty() && (owner == nil || requester.Use != holds.UseOnly) {
+	asked, owner, ignores := r.floorPod(claims, pod)
+	if ignores || len(claims.List) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	d := &cycleData{
-		requester: requester, request: r.ledger.Requests(pod), reservation: owner, version: version,
-		betterNode: &betterNode{state: state, nodes: nodes}, inGroup: state.IsPodGroupSchedulingCycle(),
-	}
+	d := &cycleData{pod: asked, claims: claims, owner: owner, inGroup: inGroup}
 	if !imagined {
-		d.refusalRecorded = &atomic.Bool{}
-	}
-	if owner != nil {
-		d.parts, d.taken = &partsToTake{parts: map[string]ledger.Resources{}}, &atomic.Pointer[holds.Taken]{}
+		d.refused = &atomic.Bool{}
 	}
 	state.Write(stateKey, d)
 	return nil, nil
@@ -64,3 +55,31 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 // PreFilterExtensions returns nil: pods that come and go in what-if searches are in the NodeInfos, and nothing else is
 // asked.
 func (*ReserveCache) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// updateFloor brings the floor up to date. In the cycle of a pod group only the first member does: for the others the
+// snapshot is changed under an unchanged generation.
+func (p *ReserveCache) updateFloor(ctx context.Context, state fwk.CycleState, claims *serve.Claims, nodes []fwk.NodeInfo) {
+	r, all := p.running, true
+	if state.IsPodGroupSchedulingCycle() {
+		group := state.GetPodGroupSchedulingCycle()
+		if group == nil {
+			return
+		}
+		if _, err := group.Read(stateKey); err == nil {
+			return
+		}
+		group.Write(stateKey, groupSeen{})
+		all = false // a placement shows its own nodes alone
+	} else {
+		r.comparison.compare(klog.FromContext(ctx), nodes)
+	}
+	if r.floor.update(claims, nodes, all, r.clock.Now()) {
+		r.server.RequestPass()
+	}
+}
+
+// groupSeen notes in the state of a pod group's cycle that its first member has been through PreFilter.
+type groupSeen struct{}
+
+// Clone returns the note itself.
+func (g groupSeen) Clone() fwk.StateData { return g }

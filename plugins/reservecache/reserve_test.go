@@ -1,9 +1,7 @@
 package reservecache
 
 import (
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,9 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/test/build"
 )
 
 func TestReserveUnreserve(t *testing.T) {
@@ -112,76 +108,4 @@ func TestAPodDeletedWhileAssumedIsFreedAtOnce(t *testing.T) {
 			require.Equal(t, ledger.Stats{Nodes: 1}, f.shared.Ledger().Stats())
 		})
 	}
-}
-
-// TestHeadroomIsTakenAtReserve: a pod that needs a slot takes it, and has it back if it is not bound after all. A binding that succeeded
-// although the call failed keeps it, if the informer is first.
-func TestHeadroomIsTakenAtReserve(t *testing.T) {
-	unbound := makePod("p", "")
-	f := newFixture(t, nil, makeNode("n1"), unbound).start(t)
-	f.hold(web, 2)
-	slots := func() int {
-		on := f.shared.Holds().StatusOn("web", "n1")
-		return on.Slots()
-	}
-	needsOne := func() *cycleState {
-		return &cycleState{data: &cycleData{
-			requester: holds.Requester{Claim: "web"}, request: f.shared.Ledger().Requests(unbound), taken: &atomic.Pointer[holds.Taken]{},
-			parts: &partsToTake{parts: map[string]ledger.Resources{"n1": web.SlotsAmount(1)}},
-		}}
-	}
-	f.plugin.running.view.Update()
-	state := needsOne()
-	require.Nil(t, f.plugin.Reserve(t.Context(), state, unbound, "n1"))
-	require.Equal(t, 1, slots())
-	f.plugin.Unreserve(t.Context(), state, unbound, "n1")
-	require.Equal(t, 2, slots())
-	f.plugin.Unreserve(t.Context(), state, unbound, "n1")
-	require.Equal(t, 2, slots(), "once")
-
-	f.plugin.running.view.Update()
-	state = needsOne()
-	require.Nil(t, f.plugin.Reserve(t.Context(), state, unbound, "n1"))
-	_, err := f.client.CoreV1().Pods("default").Update(t.Context(), makePod("p", "n1"), metav1.UpdateOptions{})
-	require.NoError(t, err)
-	eventually(t, func() bool { return !f.shared.Ledger().IsAssumedPod("p") })
-	f.plugin.Unreserve(t.Context(), state, unbound, "n1")
-	require.Equal(t, 1, slots())
-
-	f.plugin.running.view.Update()
-	state = needsOne()
-	require.Equal(t, fwk.Error, f.plugin.Reserve(t.Context(), state, unbound, "n1").Code(), "the ledger has it already")
-	require.Equal(t, 1, slots())
-}
-
-// TestRoomThatTheLedgerHasNotHeardOfIsCollectedAtReserve: cycles compare all nodes now and then, and in between those that the ledger has seen
-// change. The scheduler's cache may hear of room first.
-func TestRoomThatTheLedgerHasNotHeardOfIsCollectedAtReserve(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := reserving(t, 9, headroom)
-		require.Equal(t, 8, heldOnN1(f), "that is all there is")
-		attempt := func(generation int64, cpu string) *fwk.Status {
-			f.clock.Step(sweepInterval / 2)
-			synctest.Wait() // the worker sees what the ledger has heard of, and gives up what has no room there
-			info := snapshotOf(generation, build.Node("n1", "", cpu))
-			f.handle.snapshot = map[string]fwk.NodeInfo{"n1": info}
-			state, pod := &cycleState{}, makePod("p", "")
-			_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{info})
-			require.Nil(t, status)
-			if status := f.plugin.Filter(t.Context(), state, pod, info); status != nil {
-				return status
-			}
-			return f.plugin.Reserve(t.Context(), state, pod, "n1")
-		}
-		for range 3 { // two of them compare all nodes
-			require.True(t, attempt(1, "8").IsRejected())
-		}
-		require.Equal(t, fwk.Error, attempt(2, "9").Code())
-		require.Equal(t, 9, heldOnN1(f), "the reservation is first")
-	})
-}
-
-func heldOnN1(f *fixture) int {
-	held := f.shared.Holds().StatusOn("web", "n1")
-	return held.Slots()
 }

@@ -40,6 +40,6 @@ func (c *cluster) testDump(t *testing.T, process *os.Process, log string) {
 
 	later := pod("later", "3900m", nil)
 	c.Make(t, later)
-	untilLogged("Compared the ledger with the scheduler's snapshot", "nodes=3", "drift=null")
+	untilLogged("Compared the ledger with the scheduler's snapshot", "nodes=3", "differences=[]")
 	require.NoError(t, c.Delete(t.Context(), later))
 }

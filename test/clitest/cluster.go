@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -178,39 +177,6 @@ func (c *Cluster) Budget(app string, minAvailable int32) {
 			ExpectedPods: healthy, CurrentHealthy: healthy, DesiredHealthy: minAvailable, DisruptionsAllowed: max(0, healthy-minAvailable),
 		},
 	})
-}
-
-// Amounts adds a ZoneReservation for the pods with the label app, which holds CPUs on nodes. All is held, and nothing used.
-func (c *Cluster) Amounts(name, app string, cpus map[string]string) *v1alpha1.ZoneReservation {
-	r := c.Reservation(name, app, "1", 0, nil)
-	r.Spec.Slot, r.Status.ObservedGeneration, r.Status.LastUpdateTime = v1alpha1.ReservationSlot{}, r.Generation, metav1.NewMicroTime(Now)
-	sum := func(into *corev1.ResourceList, of corev1.ResourceName, q resource.Quantity) {
-		if *into == nil {
-			*into = corev1.ResourceList{}
-		}
-		q.Add((*into)[of])
-		(*into)[of] = q
-	}
-	for _, node := range snapshot.List[*corev1.Node](c.Snapshot) {
-		if cpus[node.Name] == "" {
-			continue
-		}
-		cpu, zone := resource.MustParse(cpus[node.Name]), node.Labels[corev1.LabelTopologyZone]
-		r.Spec.Nodes = append(r.Spec.Nodes, v1alpha1.ReservationNode{Name: node.Name, Amount: corev1.ResourceList{corev1.ResourceCPU: cpu}, Pods: 1})
-		at := slices.IndexFunc(r.Status.Zones, func(z v1alpha1.ReservationZoneStatus) bool { return z.Name == zone })
-		if at < 0 {
-			at = len(r.Status.Zones)
-			r.Status.Zones = append(r.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone})
-		}
-		for _, counts := range []*v1alpha1.SlotCounts{&r.Status.Slots, &r.Status.Zones[at].SlotCounts} {
-			counts.Desired, counts.Held = counts.Desired+1, counts.Held+1
-		}
-		for _, amounts := range []*v1alpha1.ReservationAmounts{&r.Status.Amounts, &r.Status.Zones[at].Amounts} {
-			sum(&amounts.Desired, corev1.ResourceCPU, cpu)
-			sum(&amounts.Held, corev1.ResourceCPU, cpu)
-		}
-	}
-	return r
 }
 
 // Reservation adds a ZoneReservation for the pods with the label app, with unused slots on nodes.

@@ -87,15 +87,17 @@ type cluster struct {
 	stop      func()
 
 	// To be set before the scheduler starts.
-	profile    string                               // a file of config
-	maxBackoff int64                                // of a pod, in seconds
-	edit       func(p *config.KubeSchedulerProfile) // changes the profiles
-	extender   *config.Extender                     // nil for none
-	standby    func()                               // called before the scheduler leads
-	onFailure  func(pod string)                     // called before the scheduler handles the failure of a pod, whose room is free already
-	slow       bool                                 // statuses are written slowly, see slowSource
-	jobs       chan struct{}                        // Jobs can be listed when it is closed; nil for at once
-	stage      *stage
+	profile    string // a file of config
+	maxBackoff int64  // of a pod, in seconds
+	// reserveArgs are those of ReserveCache: nodes of a few CPUs may have all of them held.
+	reserveArgs string
+	edit        func(p *config.KubeSchedulerProfile) // changes the profiles
+	extender    *config.Extender                     // nil for none
+	standby     func()                               // called before the scheduler leads
+	onFailure   func(pod string)                     // called before the scheduler handles the failure of a pod, whose room is free already
+	slow        bool                                 // statuses are written slowly, see slowSource
+	jobs        chan struct{}                        // Jobs can be listed when it is closed; nil for at once
+	stage       *stage
 
 	created int
 	cycles  atomic.Int64 // of all pods
@@ -107,7 +109,7 @@ func newCluster(t testing.TB, profile string, objects ...runtime.Object) *cluste
 	server := fakeapi.New()
 	c := &cluster{
 		t: t, server: server, client: server.Client, groups: newGroups(), stage: &stage{}, clock: clock.RealClock{},
-		profile: profile, maxBackoff: 10,
+		profile: profile, maxBackoff: 10, reserveArgs: `{"maxHeldFraction": 1}`,
 	}
 	c.policies, c.reservations = c.groups.Source, &reservationAPI{c.groups.Source}
 	for _, o := range objects {
@@ -150,7 +152,9 @@ func (c *cluster) start(opts ...option) {
 		source = slowSource{c.policies}
 	}
 	c.mishap, c.recorder = &mishap{cycles: &c.cycles}, &recorder{}
-	c.pack = plugins.NewPack(plugins.WithSource(source), plugins.WithPodBackoff(time.Second, time.Duration(c.maxBackoff)*time.Second))
+	c.pack = plugins.NewPack(
+		plugins.WithSource(source), plugins.WithPodBackoff(time.Second, time.Duration(c.maxBackoff)*time.Second), plugins.WithComparisons(),
+	)
 	c.shared = c.pack.ReserveCache()
 	registry := frameworkruntime.Registry{mishapName: c.mishap.new}
 	maps.Copy(registry, c.pack.Factories())
@@ -232,7 +236,7 @@ func (c *cluster) loadProfile(o *options) config.KubeSchedulerProfile {
 	}
 	p := cfg.Profiles[0]
 	setArgs(&p, zonespread.Name, `{"defaultingType": "List"}`)
-	setArgs(&p, reservecache.Name, `{"driftSettle": "100ms"}`)
+	setArgs(&p, reservecache.Name, c.reserveArgs)
 	setArgs(&p, permitgate.Name, o.args)
 	if o.inTree {
 		for i := range p.PluginConfig {

@@ -178,18 +178,13 @@ func (c *cluster) requireSettled() {
 		}
 		return assert.ObjectsAreEqual(bound, got)
 	})
-	before := c.shared.Drift().Checks
-	for i := 0; ; i++ {
-		probe := podOf(fmt.Sprintf("probe-%d-%d", before, i), "default-scheduler")
-		c.createPods(probe)
-		c.waitNode(probe.Name)
-		c.pass(2 * moment) // events settle in one
-		drift := c.shared.Drift()
-		require.Empty(c.t, drift.Nodes)
-		if drift.Checks >= before+2 && drift.Unsettled == 0 {
-			return
-		}
-	}
+	before := c.shared.Comparison().Count
+	probe := podOf(fmt.Sprintf("probe-%d", before), "default-scheduler")
+	c.createPods(probe)
+	c.waitNode(probe.Name)
+	compared := c.shared.Comparison()
+	require.Greater(c.t, compared.Count, before)
+	require.Empty(c.t, compared.Differences, "the ledger equals the scheduler's snapshot once events have settled")
 }
 
 // requireSameAsSchedulerCache compares the ledger with kube-scheduler's own cache, node by node.

@@ -120,7 +120,7 @@ func TestEventsAreOfBuiltInResources(t *testing.T) {
 
 // TestCycleThroughTheFramework runs the extension points in the framework's order and way.
 func TestCycleThroughTheFramework(t *testing.T) {
-	shared := reservecache.NewShared()
+	shared := reservecache.NewShared(reservecache.WithComparisons())
 	node := st.MakeNode().Name("n1").UID("n1").Capacity(map[v1.ResourceName]string{"cpu": "4", "memory": "8Gi", "pods": "10"}).Obj()
 	running := st.MakePod().Namespace("default").Name("running").UID("running").Node("n1").Req(map[v1.ResourceName]string{"cpu": "1"}).Obj()
 	pod := st.MakePod().Namespace("default").Name("p").UID("p").Req(map[v1.ResourceName]string{"cpu": "2"}).Obj()
@@ -131,10 +131,7 @@ func TestCycleThroughTheFramework(t *testing.T) {
 	_, status, _ := fw.RunPreFilterPlugins(ctx, state, pod)
 	require.True(t, status.IsSuccess(), status.AsError())
 	require.Equal(t, ledger.Stats{Pods: 1, Nodes: 1}, l.Stats(), "the cycle has waited for the handlers")
-	drift := shared.Drift()
-	require.EqualValues(t, 1, drift.Checks)
-	require.Equal(t, 1, drift.Compared)
-	require.Zero(t, drift.Unsettled)
+	require.Equal(t, reservecache.Comparison{Count: 1, Differences: []string{}}, shared.Comparison())
 
 	// A pod-group cycle rehearses.
 	rehearsal := framework.NewCycleState()

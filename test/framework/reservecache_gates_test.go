@@ -28,16 +28,14 @@ func TestFeatureGatesApply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, tc.gates)
-			shared := reservecache.NewShared()
+			shared := reservecache.NewShared(reservecache.WithComparisons())
 			fw := newFramework(t, shared, []*v1.Node{st.MakeNode().Name("n1").UID("n1").Obj()}, []*v1.Pod{podLevel.DeepCopy()})
 			_, status, _ := fw.RunPreFilterPlugins(t.Context(), framework.NewCycleState(), st.MakePod().Namespace("default").Name("q").UID("q").Obj())
 			require.True(t, status.IsSuccess(), status.AsError())
 			got, known := shared.Ledger().GetPod("p")
 			require.True(t, known)
 			require.Equal(t, tc.milliCPU, got.Requests.MilliCPU)
-			drift := shared.Drift()
-			require.EqualValues(t, 1, drift.Checks)
-			require.Zero(t, drift.Unsettled)
+			require.Equal(t, reservecache.Comparison{Count: 1, Differences: []string{}}, shared.Comparison())
 		})
 	}
 }

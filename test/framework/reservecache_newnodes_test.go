@@ -30,14 +30,12 @@ var arrivals = map[string]struct{ at, then func(*v1.Node) }{
 
 // lackingInC are reservations that want 3 CPUs on a1, where they are, and 3 in zone c, which has no node.
 var lackingInC = map[string]func(*v1alpha1.ZoneReservation){
-	"kept":    func(r *v1alpha1.ZoneReservation) { inZonesAAndC(r, v1alpha1.ZoneLossKeep) },
-	"shifted": func(r *v1alpha1.ZoneReservation) { inZonesAAndC(r, v1alpha1.ZoneLossShift) },
-	"spread":  func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = ptr.To[int32](2) },
-	"amounts": onNodes("a1", "3", "c1", "3"),
+	"zones":  inZonesAAndC,
+	"spread": func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = ptr.To[int32](2) },
 }
 
-func inZonesAAndC(r *v1alpha1.ZoneReservation, policy v1alpha1.ZoneLossPolicy) {
-	r.Spec.Slots, r.Spec.OnZoneLoss = nil, policy
+func inZonesAAndC(r *v1alpha1.ZoneReservation) {
+	r.Spec.Slots = nil
 	r.Spec.Zones = []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "c", Slots: 1}}
 }
 
@@ -79,11 +77,9 @@ func TestANewNodeIsTheReservations(t *testing.T) {
 						c.start()
 						c.smallNode("a1", "a", "3", setReady(true))
 						r := reservation("r", "web", 0, spec)
-						if r.Spec.Nodes == nil {
-							r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("3")
-						}
+						r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("3")
 						c.reservations.apply(r)
-						c.requireHeld("a1", 3000)
+						c.soonEqual(int64(1), func() any { return c.slotsOn("r")["a1"] })
 						add := func() { c.smallNode("c1", "c", "4", node.at) }
 						come := add
 						if node.then != nil {

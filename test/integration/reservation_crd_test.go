@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +37,12 @@ func TestZoneReservationCRD(t *testing.T) {
 	t.Run("accepted", func(t *testing.T) { testReservationAccepted(t, w) })
 	t.Run("rejected", func(t *testing.T) { testReservationRejected(t, w) })
 	t.Run("status subresource", func(t *testing.T) { testReservationStatus(t, w) })
-	t.Run("many nodes", func(t *testing.T) { testReservationOfManyNodes(t, w) })
 	t.Run("columns", func(t *testing.T) { testReservationColumns(t, w) })
 }
 
 const (
 	someOwner = "owners: [{namespace: shop, podSelector: {matchLabels: {app: web}}}]\n"
 	someSlot  = "slot: {requests: {cpu: '2'}}\n"
-	someNodes = "nodes: [{name: n1, amount: {cpu: '2'}}]\n"
 )
 
 func testReservationDefaults(t *testing.T, w *reservationWorld) {
@@ -56,7 +53,6 @@ func testReservationDefaults(t *testing.T, w *reservationWorld) {
 	require.Equal(t, v1alpha1.ModeHeadroom, got.Spec.Mode)
 	require.Equal(t, v1alpha1.OwnerPreferred, got.Spec.OwnerPolicy)
 	require.Nil(t, got.Spec.Priority, "it is that of pods without a priority class")
-	require.Equal(t, v1alpha1.ZoneLossShift, got.Spec.OnZoneLoss)
 	require.Nil(t, got.Spec.TTL)
 
 	plain := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: "from-go"}, Spec: v1alpha1.ZoneReservationSpec{
@@ -83,14 +79,12 @@ mode: Guarantee
 ownerPolicy: Required
 zones: [{name: a, slots: 10}, {name: b, slots: 10}]
 priority: 1000
-ttl: 24h
-onZoneLoss: Keep`,
+ttl: 24h`,
 		"spread":            someOwner + someSlot + "slots: 20",
 		"negative-priority": someOwner + someSlot + "slots: 1\npriority: -10",
 		"request-of-zero":   someOwner + "slot: {requests: {cpu: 1, memory: 0}}\nslots: 1",
 		"most-slots":        someOwner + someSlot + "slots: 5000",
 		"short-ttl":         someOwner + someSlot + "slots: 1\nttl: 500ms",
-		"amounts":           someOwner + "nodes: [{name: n1, amount: {cpu: 2500m, memory: 4Gi, example.com/gpu: 1}, pods: 3}, {name: n2, amount: {cpu: 1}}]\npriority: 10\nttl: 1h",
 		"number-as-number":  someOwner + "slot: {requests: {cpu: 2, memory: 1000000}}\nslots: 1",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +93,6 @@ onZoneLoss: Keep`,
 			require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), &v1alpha1.ZoneReservation{}), "the Go type reads what the server accepts")
 		})
 	}
-	w.applyExample("../amounts/reservation.yaml", nil)
 }
 
 func testReservationRejected(t *testing.T, w *reservationWorld) {
@@ -118,8 +111,8 @@ func testReservationRejected(t *testing.T, w *reservationWorld) {
 		{"negative-request", someOwner + "slot: {requests: {cpu: '-1'}}\n" + rest, "spec.slot.requests", "no quantity may be below 0"},
 		{"request-of-pods", someOwner + "slot: {requests: {cpu: '1', pods: 1}}\n" + rest, "spec.slot.requests", "pods must not be set"},
 		{"malformed-request", someOwner + "slot: {requests: {cpu: two}}\n" + rest, "spec.slot.requests.cpu", ""},
-		{"neither-zones-nor-slots", someOwner + someSlot, "spec", "exactly one of zones, slots and nodes"},
-		{"zones-and-slots", someOwner + someSlot + "zones: [{name: a, slots: 1}]\nslots: 1", "spec", "exactly one of zones, slots and nodes"},
+		{"neither-zones-nor-slots", someOwner + someSlot, "spec", "exactly one of zones and slots"},
+		{"zones-and-slots", someOwner + someSlot + "zones: [{name: a, slots: 1}]\nslots: 1", "spec", "exactly one of zones and slots"},
 		{"empty-zones", someOwner + someSlot + "zones: []", "spec.zones", "at least 1"},
 		{"zone-twice", someOwner + someSlot + "zones: [{name: a, slots: 1}, {name: a, slots: 2}]", "spec.zones[1]", "Duplicate value"},
 		{"zone-without-slots", someOwner + someSlot + "zones: [{name: a}]", "spec.zones[0].slots", "Required value"},
@@ -130,21 +123,10 @@ func testReservationRejected(t *testing.T, w *reservationWorld) {
 		{"zones-with-too-many-slots", someOwner + someSlot + "zones: [{name: a, slots: 2500}, {name: b, slots: 2501}]", "spec", "at most 5000 slots in all"},
 		{"no-slots-per-node", someOwner + someSlot + rest + "slotsPerNode: 0", "spec.slotsPerNode", "greater than or equal to 1"},
 		{"too-many-slots-per-node", someOwner + someSlot + rest + "slotsPerNode: 5001", "spec.slotsPerNode", "less than or equal to 5000"},
-		{"nodes-and-slots", someOwner + someNodes + rest, "spec", "exactly one of zones, slots and nodes"},
-		{"nodes-and-slot", someOwner + someNodes + someSlot, "spec.slot", "must not be set with nodes"},
-		{"empty-nodes", someOwner + "nodes: []\n", "spec.nodes", "at least 1"},
-		{"nodes-with-slots-per-node", someOwner + someNodes + "slotsPerNode: 1", "spec.slotsPerNode", "must not be set with nodes"},
-		{"nodes-with-zone-loss", someOwner + someNodes + "onZoneLoss: Keep", "spec.onZoneLoss", "must not be set with nodes"},
-		{"nodes-guaranteed", someOwner + someNodes + "mode: Guarantee", "spec.mode", "must be Headroom with nodes"},
-		{"nodes-required", someOwner + someNodes + "ownerPolicy: Required", "spec.ownerPolicy", "must be Preferred with nodes"},
-		{"node-without-name", someOwner + "nodes: [{amount: {cpu: 1}}]", "spec.nodes[0].name", "Required value"},
-		{"node-without-amount", someOwner + "nodes: [{name: n1}]", "spec.nodes[0].amount", "Required value"},
-		{"node-with-empty-amount", someOwner + "nodes: [{name: n1, amount: {}}]", "spec.nodes[0].amount", "at least 1"},
-		{"node-with-amount-of-pods", someOwner + "nodes: [{name: n1, amount: {pods: 1}}]", "spec.nodes[0].amount", "pods must not be set"},
-		{"node-without-places", someOwner + "nodes: [{name: n1, amount: {cpu: 1}, pods: 0}]", "spec.nodes[0].pods", "greater than or equal to 1"},
+		{"resource-without-domain", someOwner + "slot: {requests: {gpu: 1}}\n" + rest, "spec.slot.requests", "with a domain"},
+		{"resource-of-quotas", someOwner + "slot: {requests: {requests.example.com/gpu: 1}}\n" + rest, "spec.slot.requests", "requests."},
 		{"mode", someOwner + someSlot + rest + "mode: Always", "spec.mode", "Unsupported value"},
 		{"owner-policy", someOwner + someSlot + rest + "ownerPolicy: Never", "spec.ownerPolicy", "Unsupported value"},
-		{"zone-loss", someOwner + someSlot + rest + "onZoneLoss: Drop", "spec.onZoneLoss", "Unsupported value"},
 		{"priority-of-the-system", someOwner + someSlot + rest + "priority: 2000000000", "spec.priority", "less than or equal to 1000000000"},
 		{"ttl-zero", someOwner + someSlot + rest + "ttl: 0s", "spec.ttl", "above 0"},
 		{"ttl-negative", someOwner + someSlot + rest + "ttl: -1h", "spec.ttl", "should match"},
@@ -190,27 +172,6 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	require.Equal(t, ptr.To[int32](7), got.Spec.Priority)
 	require.EqualValues(t, 2, got.Status.Slots.Held, "a write of the object leaves the status alone")
-}
-
-// testReservationOfManyNodes: an object with amounts on as many nodes as may be, with long names, and a status with a thousand of them,
-// fits into etcd.
-func testReservationOfManyNodes(t *testing.T, w *reservationWorld) {
-	obj := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: "many-nodes"}, Spec: v1alpha1.ZoneReservationSpec{
-		Owners: []v1alpha1.ReservationOwner{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: labelled("web")}}},
-	}}
-	amount := v1.ResourceList{v1.ResourceCPU: resource.MustParse("12500m"), v1.ResourceMemory: resource.MustParse("34359738367")}
-	var nodes []v1alpha1.ReservationNodeStatus
-	for i := range 5000 {
-		name := fmt.Sprintf("ip-10-100-%05d.eu-central-1.compute.internal", i)
-		obj.Spec.Nodes = append(obj.Spec.Nodes, v1alpha1.ReservationNode{Name: name, Amount: amount, Pods: 12})
-		if i%5 == 0 {
-			nodes = append(nodes, v1alpha1.ReservationNodeStatus{Name: name, Amounts: v1alpha1.ReservationAmounts{Desired: amount, Held: amount, Used: amount}})
-		}
-	}
-	require.NoError(t, w.policies.Create(w.ctx, obj))
-	was := obj.DeepCopy()
-	obj.Status.Zones = []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: nodes}}
-	require.NoError(t, w.policies.Status().Patch(w.ctx, obj, client.MergeFrom(was)))
 }
 
 // testReservationColumns: what kubectl get prints.

@@ -141,7 +141,7 @@ func (w *reservationWorld) waitSlots(r *v1alpha1.ZoneReservation, held, used int
 func (w *reservationWorld) waitReady(r *v1alpha1.ZoneReservation, unused int64) {
 	w.t.Helper()
 	w.waitReservation(r, fmt.Sprintf("ready, with %d unused slots", unused), func(s *v1alpha1.ZoneReservationStatus) bool {
-		return s.Slots.Held-s.Slots.Used == unused && isReady(s) && reservationIs(s, v1alpha1.ConditionDegraded, metav1.ConditionFalse)
+		return s.Slots.Held-s.Slots.Used == unused && isReady(s)
 	})
 }
 

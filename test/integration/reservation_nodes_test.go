@@ -20,16 +20,9 @@ func TestReservationBadInput(t *testing.T) {
 	w.waitReservation(huge, "fits no node", func(s *v1alpha1.ZoneReservationStatus) bool {
 		return reservationSays(s, v1alpha1.ConditionReady, v1alpha1.ReasonFitsNoNode, "cpu")
 	})
-	nowhere := w.reserve("nowhere", inZones(1, "z"), ownedBy("nowhere"), func(s *v1alpha1.ZoneReservationSpec) { s.OnZoneLoss = v1alpha1.ZoneLossKeep })
+	nowhere := w.reserve("nowhere", inZones(1, "z"), ownedBy("nowhere"))
 	w.waitReservation(nowhere, "unknown zone", func(s *v1alpha1.ZoneReservationStatus) bool {
 		return reservationSays(s, v1alpha1.ConditionAccepted, v1alpha1.ReasonZonesWithoutNodes, "zone-z")
-	})
-	bad := w.reserve("bad", inZones(1, "a"), func(s *v1alpha1.ZoneReservationSpec) {
-		s.Owners[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}
-	})
-	w.waitReservation(bad, "rejected", func(s *v1alpha1.ZoneReservationStatus) bool {
-		return reservationIs(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse) &&
-			reservationSays(s, v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalid, "spec.owners[0].podSelector") && s.Slots.Held == 0
 	})
 	twin := w.reserve("twin", inZones(1, "b"))
 
@@ -46,7 +39,7 @@ func TestReservationBadInput(t *testing.T) {
 }
 
 // TestReservationCRDComesLater: without the CustomResourceDefinition pods are placed as ever; once it is there, reservations
-// hold; when it is taken away, nothing is held any more.
+// hold; when it is taken away, and its objects with it, nothing is held any more.
 func TestReservationCRDComesLater(t *testing.T) {
 	w := newReservationWorldWithout(t)
 	w.installCRD(reservationCRD) // so that there is something to take away, whichever test is first

@@ -34,8 +34,6 @@ type world struct {
 	watcher    *watcher
 	schedulers []*runningScheduler // those that run
 	started    int                 // how many have been
-	// overcommits means that the test takes room that is held: by a higher priority, by hand, by making a node smaller.
-	overcommits bool
 	// bindsFail means that the API server refuses the bind of a member that has been released: others are bound without it.
 	bindsFail bool
 }

@@ -29,7 +29,7 @@ func (c *cluster) reserve(buy *v1alpha1.Buy) {
 		Owners: []v1alpha1.ReservationOwner{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
 		Slot:   v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}},
 		Zones:  []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}, {Name: "c", Slots: 1}}, SlotsPerNode: ptr.To[int32](1),
-		OnZoneLoss: v1alpha1.ZoneLossKeep, Buy: buy,
+		Buy: buy,
 	}})
 }
 

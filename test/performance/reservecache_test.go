@@ -177,50 +177,6 @@ func BenchmarkReserveCacheUnfilled(b *testing.B) {
 	b.ReportMetric(us(took[2].percentile(99))/us(took[1].percentile(99)), "p99-ratio")
 }
 
-// amountsOn holds an amount on each of the nodes: beside what is there, or more than there is room for.
-func amountsOn(nodes []*v1.Node, cpu string) []*v1alpha1.ZoneReservation {
-	r := reservationFor("amounts", 0, nil)
-	r.Spec.Slot, r.Spec.Slots = v1alpha1.ReservationSlot{}, nil
-	for _, n := range nodes {
-		r.Spec.Nodes = append(r.Spec.Nodes, v1alpha1.ReservationNode{
-			Name: n.Name, Amount: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("8Gi")}, Pods: 4,
-		})
-	}
-	return []*v1alpha1.ZoneReservation{r}
-}
-
-// BenchmarkReserveCacheAmounts is the scheduling cycle of a plain pod on 5,000 nodes, with a cordon a second: with ReserveCache and no
-// reservation, beside one that holds amounts on all nodes, and beside one that lacks a part on all nodes. The three take turns of twenty
-// milliseconds. Where a part is lacking, the pod has the priority to take the room.
-//
-//	none-us, held-us, lacking-us      medians
-//	held-ratio, lacking-ratio         of the last two to the first, and of the means
-func BenchmarkReserveCacheAmounts(b *testing.B) {
-	nodes, pods := reserveNodes(5000)
-	lacking := amountsOn(nodes, "16")
-	lacking[0].Spec.Priority = new(int32(-1))
-	clusters := []*reserveCluster{
-		newReserveCluster(b, reserveCacheAlone, nodes, pods, nil), newReserveCluster(b, reserveCacheAlone, nodes, pods, amountsOn(nodes, "4")), newReserveCluster(b, reserveCacheAlone, nodes, pods, lacking),
-	}
-	for _, c := range clusters {
-		c.cycles(b, nodes, 500*time.Millisecond)
-		c.quiet(b)
-	}
-	for i, c := range clusters[1:] {
-		status := c.shared.Holds().StatusOn("r-amounts", nodes[0].Name)
-		require.Equal(b, []int64{4000, 12000}[i], status.Amount.MilliCPU)
-	}
-	took := inTurns(b, nodes, &clusters[0].cycler, &clusters[1].cycler, &clusters[2].cycler)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(us(took[0].median()), "none-us")
-	b.ReportMetric(us(took[1].median()), "held-us")
-	b.ReportMetric(us(took[2].median()), "lacking-us")
-	b.ReportMetric(us(took[1].median())/us(took[0].median()), "held-ratio")
-	b.ReportMetric(us(took[2].median())/us(took[0].median()), "lacking-ratio")
-	b.ReportMetric(us(took[1].mean())/us(took[0].mean()), "held-mean-ratio")
-	b.ReportMetric(us(took[2].mean())/us(took[0].mean()), "lacking-mean-ratio")
-}
-
 // BenchmarkReserveCacheStart is how long the first scheduling cycle takes of a process that finds 1,000 reservations of ten slots and
 // 5,000 nodes: all slots are placed before its pod.
 func BenchmarkReserveCacheStart(b *testing.B) {
@@ -242,8 +198,8 @@ func BenchmarkReserveCacheStart(b *testing.B) {
 		require.NoError(b, err)
 		sum += time.Since(start)
 		held := 0
-		for _, uid := range c.shared.Holds().Claims() {
-			c.shared.Holds().Counts(uid, func(_ string, slots int) { held += slots })
+		for _, on := range c.shared.Held() {
+			held += int(on.Pods)
 		}
 		require.Equal(b, 10*1000, held, "slots are placed before the first pod")
 		n++
@@ -377,25 +333,21 @@ func runTrace(b *testing.B, c *reserveCluster, pods []*v1.Pod, sum *traceFigures
 	sum.tries += attempts()
 }
 
-// placeholdersOf returns bound pods that take what is held, a pod for each slot.
+// placeholdersOf returns bound pods that take what is held on each node, one for each slot; all slots are alike.
 func placeholdersOf(c *reserveCluster, nodes []*v1.Node) (pods []*v1.Pod) {
+	held := c.shared.Held()
 	for _, node := range nodes {
-		held := c.shared.Holds().Node(node.Name)
-		if held == nil {
-			continue
-		}
-		for i := range held.Holds {
-			slot := held.Holds[i].Claim.Slot
+		on := held[node.Name]
+		for n := range on.Pods {
 			requests := map[v1.ResourceName]string{}
-			for name, quantity := range slot.List() {
+			for name, quantity := range on.List() {
 				if name != v1.ResourcePods {
+					quantity.Set(quantity.Value() / on.Pods)
 					requests[name] = quantity.String()
 				}
 			}
-			for n := range held.Holds[i].Amount.Pods {
-				name := fmt.Sprintf("placeholder-%s-%d-%d", node.Name, i, n)
-				pods = append(pods, st.MakePod().Namespace("default").Name(name).UID(name).Node(node.Name).Req(requests).Obj())
-			}
+			name := fmt.Sprintf("placeholder-%s-%d", node.Name, n)
+			pods = append(pods, st.MakePod().Namespace("default").Name(name).UID(name).Node(node.Name).Req(requests).Obj())
 		}
 	}
 	return pods

@@ -80,17 +80,6 @@ func TestStory(t *testing.T) {
 	require.Regexp(t, "^zonewise explain pod/web-.* -n shop$", pod.Command)
 }
 
-func TestAmounts(t *testing.T) {
-	c := clitest.Story()
-	r := c.Amounts("survive", "web", map[string]string{"node-a1": "1", "node-b1": "1"})
-	r.Status.Zones[1].Amounts.Held = nil
-	p := pageOf(t, c, Options{})
-	at := slices.IndexFunc(p.Reservations.Rows, func(r Row) bool { return r.Name == "survive" })
-	require.Equal(t, Share{Text: "cpu 0/1/1", Percent: 100, Tone: Good}, p.Reservations.Rows[at].Cells[0])
-	require.Equal(t, Share{Text: "cpu 0/0/1", State: "1 cpu missing", Tone: Mild}, p.Reservations.Rows[at].Cells[1])
-	require.Contains(t, htmlOf(t, p), "1 cpu missing")
-}
-
 // TestRebalances: a row for each ZoneRebalance, the worst first.
 func TestRebalances(t *testing.T) {
 	c := clitest.Story()

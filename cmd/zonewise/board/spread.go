@@ -154,8 +154,8 @@ func (b *builder) addReservations(all []status.Reservation) {
 		}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
-			held, missing := status.HeldShare(z.SlotCounts, z.Amounts)
-			share := Share{Text: status.SharesText(z.SlotCounts, z.Amounts), Percent: percent(held, 100), Tone: Good}
+			held, missing := status.HeldShare(z.SlotCounts)
+			share := Share{Text: status.SharesText(z.SlotCounts), Percent: percent(held, 100), Tone: Good}
 			if missing != "" {
 				share.Tone, share.State = Mild, missing+" missing"
 			}
@@ -164,7 +164,7 @@ func (b *builder) addReservations(all []status.Reservation) {
 		rows = append(rows, b.zonesRow(s.Name, messageOf(s.Message, s.Answers), shares, figures...))
 	}
 	b.page.Reservations = List{
-		Empty: "No ZoneReservation: no capacity is held.", Caption: "ZoneReservations: slots, or amounts and places for pods, used / held / desired",
+		Empty: "No ZoneReservation: no capacity is held.", Caption: "ZoneReservations: slots used / held / desired",
 		Heads: append([]string{"Reservation", "State", "Mode", "Used", "Held", "Desired"}, b.page.Columns...),
 	}
 	b.page.Reservations.setRows(rows)

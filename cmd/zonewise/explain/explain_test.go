@@ -145,10 +145,6 @@ func TestWhatWouldLetItGo(t *testing.T) {
 			c.Reservation("failover", "web", "6", 0, map[string]int64{"node-a": 1})
 			return c.Pod("p", "", clitest.Plain("4", "1Gi"), nil)
 		}, []string{"in zone a: without the slots that ZoneReservation failover holds (1 node would take it)"}},
-		{"amounts of others", func(c *clitest.Cluster) *corev1.Pod {
-			c.Amounts("survive", "web", map[string]string{"node-a": "6"})
-			return c.Pod("p", "", clitest.Plain("4", "1Gi"), nil)
-		}, []string{"in zone a: without the amounts that ZoneReservation survive holds (1 node would take it)"}},
 		{"two things at once", func(c *clitest.Cluster) *corev1.Pod {
 			p := c.Pod("p", "", clitest.Plain("10", "1Gi"), nil)
 			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}

@@ -262,25 +262,18 @@ func (e *examination) lowerRequests(n *sim.NodeEvaluation) []change {
 func (e *examination) withoutHolds(n *sim.NodeEvaluation) []change {
 	var out []change
 	for _, r := range reservations(e.sim) {
-		if held := heldOn(r, n.Node.Name); held != "" && !mayUse(r, e.pod) {
-			out = append(out, change{text: "without the " + held + " that ZoneReservation " + r.Name + " holds", without: r})
+		if hasSlotsOn(r, n.Node.Name) && !mayUse(r, e.pod) {
+			out = append(out, change{text: "without the slots that ZoneReservation " + r.Name + " holds", without: r})
 		}
 	}
 	return out
 }
 
-// heldOn says what a reservation holds on a node; empty if nothing. The status leaves out nodes on which all amounts
-// are held.
-func heldOn(r *v1alpha1.ZoneReservation, node string) string {
-	if slices.ContainsFunc(r.Spec.Nodes, func(n v1alpha1.ReservationNode) bool { return n.Name == node }) {
-		return "amounts"
-	}
-	for i := range r.Status.Zones {
-		if slices.ContainsFunc(r.Status.Zones[i].Nodes, func(n v1alpha1.ReservationNodeStatus) bool { return n.Name == node }) {
-			return "slots"
-		}
-	}
-	return ""
+// hasSlotsOn reports whether a reservation has slots on a node.
+func hasSlotsOn(r *v1alpha1.ZoneReservation, node string) bool {
+	return slices.ContainsFunc(r.Status.Zones, func(z v1alpha1.ReservationZoneStatus) bool {
+		return slices.ContainsFunc(z.Nodes, func(n v1alpha1.ReservationNodeStatus) bool { return n.Name == node })
+	})
 }
 
 func (e *examination) withoutSpread() []change {

@@ -157,11 +157,6 @@ func (p *scenarioRun) compareReservations(before, after *census.Census) {
 				}
 			}
 		}
-		for _, n := range first[name].Spec.Nodes {
-			if after.FindNode(n.Name) == nil {
-				lost += int64(max(1, n.Pods))
-			}
-		}
 		old, now := first[name].Status.Slots, last[name].Status.Slots
 		r := Promise{
 			Kind: FailReservation, Name: name, Before: old.Held - old.Used, After: now.Held - now.Used, Wanted: now.Desired,

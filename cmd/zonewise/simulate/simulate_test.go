@@ -412,27 +412,6 @@ func TestReservationsCatchTheirOwners(t *testing.T) {
 	require.Empty(t, r.Failed(DefaultFailures))
 }
 
-// TestAmountsCatchTheirOwners: what is lost of amounts is counted in places for pods.
-func TestAmountsCatchTheirOwners(t *testing.T) {
-	c := zones("4")
-	c.Amounts("survive", "web", map[string]string{"node-a": "2", "node-b": "2"})
-	web := c.Deployment("web", 2, "1", "1Gi", nil)
-	web("node-a")
-	web("node-a")
-	other := c.Deployment("other", 6, "1", "1Gi", nil)
-	for range 2 {
-		other("node-b")
-	}
-	for range 4 {
-		other("node-c")
-	}
-	r := run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Zero(t, r.Pending)
-	require.Equal(t, []Promise{{
-		Kind: FailReservation, Name: "survive", Before: 1, Wanted: 2, Broken: true, Words: "1 -> 0 unused slots: 1 lost; 1 of 2 held, 1 used",
-	}}, r.Promises)
-}
-
 func TestAddingAWorkload(t *testing.T) {
 	const deployment = `
 apiVersion: apps/v1

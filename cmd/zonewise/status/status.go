@@ -52,7 +52,6 @@ const (
 	Infeasible = "Infeasible"
 	Rejected   = "Rejected"
 	Filling    = "Filling"
-	Degraded   = "Degraded"
 	Expired    = "Expired"
 	Partial    = "Partial"
 	Breaks     = "Breaks"
@@ -75,13 +74,12 @@ type Policy struct {
 	Answers []Answer `json:"answers,omitempty"`
 }
 
-// Reservation is one ZoneReservation. Its numbers count slots or, if it holds amounts, places for pods.
+// Reservation is one ZoneReservation. Its numbers count slots.
 type Reservation struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 	Mode  string `json:"mode"`
 	v1alpha1.SlotCounts
-	Amounts v1alpha1.ReservationAmounts      `json:"amounts,omitzero"`
 	Zones   []v1alpha1.ReservationZoneStatus `json:"zones"`
 	Message string                           `json:"message,omitempty"`
 	// Answers say what has come of spec.buy.
@@ -244,14 +242,13 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{
 		Name: object.Name, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
-		SlotCounts: s.Slots, Amounts: s.Amounts, Zones: append([]v1alpha1.ReservationZoneStatus{}, s.Zones...),
+		SlotCounts: s.Slots, Zones: append([]v1alpha1.ReservationZoneStatus{}, s.Zones...),
 		Answers: AnswersOf(s.Conditions),
 	}
 	r.State, r.Message = stateFromConditions(
 		"reservation", s.Conditions,
 		verdict{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
 		verdict{v1alpha1.ConditionExpired, metav1.ConditionTrue, Expired},
-		verdict{v1alpha1.ConditionDegraded, metav1.ConditionTrue, Degraded},
 		verdict{v1alpha1.ConditionReady, metav1.ConditionFalse, Filling},
 	)
 	return r

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -70,7 +69,6 @@ func TestStatesOfReservations(t *testing.T) {
 	for want, condition := range map[string]metav1.Condition{
 		status.Rejected: {Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse},
 		status.Expired:  {Type: v1alpha1.ConditionExpired, Status: metav1.ConditionTrue},
-		status.Degraded: {Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue},
 		status.Filling:  {Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse},
 		status.OK:       {Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue},
 	} {
@@ -85,29 +83,6 @@ func TestStatesOfReservations(t *testing.T) {
 	c := clitest.New()
 	c.Reservation("r", "web", "1", 0, nil).Status = v1alpha1.ZoneReservationStatus{}
 	require.Equal(t, status.Unknown, build(c, "").Reservations[0].State)
-}
-
-// TestAmounts: in place of slots, what is used, held and desired of each resource, in sum and by zone.
-func TestAmounts(t *testing.T) {
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
-	c.Node("node-b", "b", "8", "8Gi")
-	r := c.Amounts("survive", "web", map[string]string{"node-a": "3", "node-b": "1500m"})
-	r.Status.Zones[0].Amounts.Held[corev1.ResourceCPU] = resource.MustParse("1")
-	r.Status.Zones[0].Amounts.Used = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourcePods: resource.MustParse("1")}
-	report := build(c, "")
-	zones := report.Reservations[0].Zones
-	require.Equal(t, "cpu 500m/1/3", status.SharesText(zones[0].SlotCounts, zones[0].Amounts))
-	percent, missing := status.HeldShare(zones[0].SlotCounts, zones[0].Amounts)
-	require.EqualValues(t, 33, percent)
-	require.Equal(t, "2 cpu", missing)
-	percent, missing = status.HeldShare(zones[1].SlotCounts, zones[1].Amounts)
-	require.EqualValues(t, 100, percent)
-	require.Empty(t, missing)
-	var out bytes.Buffer
-	require.NoError(t, report.Text(&out, show.Style{}))
-	require.Contains(t, out.String(), "Reservations (slots or amounts used/held/desired in each zone)")
-	require.Regexp(t, `survive +OK +Headroom +cpu 0/4500m/4500m +a cpu 500m/1/3, b cpu 0/1500m/1500m`, out.String())
 }
 
 func TestStatesOfGangs(t *testing.T) {

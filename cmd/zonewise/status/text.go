@@ -34,16 +34,12 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		skew := show.C("%d of %d", x.Skew, x.MaxSkew).ColorIf(x.Skew > int64(x.MaxSkew), show.Red)
 		return show.Row(x.Namespace+"/"+x.Name, StateCell(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), Messages(x.Message, x.Answers)
 	})
-	held := "slots"
-	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts.Desired) > 0 }) {
-		held = "slots or amounts"
-	}
-	writeSection(p, "Reservations ("+held+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, []string) {
+	writeSection(p, "Reservations (slots used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, []string) {
 		var zones []string
 		for _, z := range x.Zones {
-			zones = append(zones, z.Name+" "+SharesText(z.SlotCounts, z.Amounts))
+			zones = append(zones, z.Name+" "+SharesText(z.SlotCounts))
 		}
-		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), Messages(x.Message, x.Answers)
+		return show.Row(x.Name, StateCell(x.State), x.Mode, SharesText(x.SlotCounts), strings.Join(zones, ", ")), Messages(x.Message, x.Answers)
 	})
 	writeSection(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, []string) {
 		var losses []string
@@ -132,7 +128,7 @@ func StateCell(state string) show.Cell {
 	switch state {
 	case OK:
 		color = show.Green
-	case Violated, Infeasible, Rejected, Degraded, Partial, Breaks, Stopped:
+	case Violated, Infeasible, Rejected, Partial, Breaks, Stopped:
 		color = show.Red
 	}
 	return show.Cell{Text: state, Color: color}

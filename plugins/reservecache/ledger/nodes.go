@@ -18,8 +18,6 @@ type node struct {
 	allocatable Resources
 	requested   Resources
 	pods        []*pod
-	// taken is what took room of the node last.
-	taken Taking
 	// generation is that of the last change.
 	generation uint64
 	// newer and older link the nodes in the order of their last change.
@@ -43,9 +41,6 @@ func (l *Ledger) AddNode(object *v1.Node) bool {
 		if SameForPods(n.object, object) && n.allocatable.Equal(&allocatable) {
 			n.object = object
 			return false
-		}
-		if n.allocatable.Exceeds(&allocatable) != "" {
-			n.taken = Taking{By: NodeShrank}
 		}
 	}
 	switch {
@@ -103,6 +98,7 @@ func (l *Ledger) RemoveNode(object *v1.Node) bool {
 	l.tree.remove(n)
 	n.object, n.allocatable = nil, Resources{}
 	if len(n.pods) == 0 {
+		l.generation++ // of no node that is left
 		l.dropNodeLocked(n)
 		return true
 	}

@@ -188,9 +188,6 @@ func (l *Ledger) addLocked(object *v1.Pod, requests Resources) Change {
 	n := p.node
 	same := p.requests.Equal(&requests) && maps.Equal(p.object.Labels, object.Labels) &&
 		(p.object.DeletionTimestamp == nil) == (object.DeletionTimestamp == nil)
-	if requests.Exceeds(&p.requests) != "" {
-		n.taken = Taking{By: PodResized, Pod: object}
-	}
 	n.requested.Add(&p.requests, -1)
 	n.requested.Add(&requests, 1)
 	p.object, p.requests = object, requests
@@ -238,10 +235,6 @@ func (l *Ledger) placeLocked(p *pod, nodeName string) {
 	p.node, p.index = n, len(n.pods)
 	n.pods = append(n.pods, p)
 	n.requested.Add(&p.requests, 1)
-	n.taken = Taking{By: PodBound, Pod: p.object}
-	if p.assumption != nil {
-		n.taken.By = PodScheduled
-	}
 	l.touchLocked(n)
 }
 

@@ -81,17 +81,6 @@ func (l *Ledger) Generation() uint64 {
 	return l.generation
 }
 
-// ChangedSince returns the names of the nodes, ghosts among them, that have changed since a generation, the last first.
-// It leaves out those that are gone without pods.
-func (l *Ledger) ChangedSince(generation uint64) (names []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for n := l.newest; n != nil && n.generation > generation; n = n.older {
-		names = append(names, n.name)
-	}
-	return names
-}
-
 // orderLocked rebuilds the order of a snapshot's nodes and drops those that are gone.
 func (l *Ledger) orderLocked(s *Snapshot) {
 	clear(s.nodes)
@@ -124,17 +113,3 @@ func (n *node) copyTo(state *NodeState) {
 
 // Requests returns what a pod of the snapshot asks for.
 func (s *Snapshot) Requests(pod *v1.Pod) Resources { return s.ledger.Requests(pod) }
-
-// Behind reports whether a node, its pods or what they take have changed in the ledger since the snapshot was taken.
-func (s *Snapshot) Behind(nodeName string) bool {
-	if s.ledger == nil {
-		return true
-	}
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
-	current, seen := s.ledger.nodes[nodeName], s.byName[nodeName]
-	if current == nil || seen == nil || current.ghost() {
-		return (current == nil || current.ghost()) != (seen == nil)
-	}
-	return current.generation != seen.Generation
-}

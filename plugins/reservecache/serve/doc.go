@@ -1,8 +1,8 @@
-// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, has their slots placed, knows
-// which pods are owners, and writes their status.
+// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, knows which pods are owners, says how
+// reservations stand, and writes their status.
 //
-// Package placement decides on which nodes the slots are, and package holds what a pod may take. This package handles
-// the objects: which reservations apply, and which pod belongs to which.
+// Package floor decides what is held. This package handles the objects: which reservations apply, and which pod belongs to
+// which.
 //
 // # Contract
 //
@@ -13,21 +13,22 @@
 // A pod belongs to at most one reservation. Of those that select it, this is the one that was created first or, if
 // several were created in the same second, the first by name.
 //
-// The status is the record of what is held where. Who uses it follows from the pods, by their labels. Standby replicas
-// know the reservations and place nothing. A process starts to place slots when it leads or when its first scheduling
-// cycle begins, whichever is first; that cycle waits for the slots, but not for ever. The process adopts what the
-// status says, as far as there is room. So the same objects mean the same before and after a failover.
+// What applies is a [Claims], which is replaced and never changed: scheduling cycles take it over. How it stands is
+// published from the floor of the cycles. While there are no cycles, and something has changed since the last one, it is
+// published from a floor that is made of the ledger, begins with what was published last, and is thrown away.
 //
-// A worker updates the slots when a reservation, a node or a pod changes, and wakes pods that freed room may
-// help. It rests nine times as long as it has worked.
+// The status lists slots by node as a seed for claims that compete: a process that starts begins with it. It names the
+// Lease under which its writer leads; another scheduler leaves the reservation alone while that Lease is renewed.
+//
+// The status is written at once when what is held changes, and all else on a tick of ten seconds. The worker rests nine
+// times as long as it has worked.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. OwnerOf and Any take no lock. When the [Waker] is called, no lock is
-// held that it could need.
+// All methods may be called from any goroutine. Claims takes no lock. When pods are activated, no lock is held.
 //
 // # Non-goals
 //
-// The package evicts no pods and does not schedule. It looks at pods only to decide which reservation they belong to,
-// and whether they can use its slots.
+// The package evicts no pods and does not schedule. It looks at pods only to decide which reservation they belong to, and
+// for priorities.
 package serve

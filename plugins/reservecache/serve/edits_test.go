@@ -6,37 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
 )
-
-// TestAnInvalidEditChangesNothing but what the status says, and its correction changes nothing either.
-func TestAnInvalidEditChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 1, reservation("r", 3, guarantee))
-		f.Ledger.AddNode(makeNode("n1", "8"))
-		f.start(t)
-		f.add(t, replica("one", "1", t0))
-		f.RequestPass()
-		f.requireSlots(t, "r", 3, 1)
-		typo := reservation("r", 3, guarantee)
-		typo.Status = f.status("r")
-		typo.Spec.Slot.Requests["gpu"] = resource.MustParse("1")
-		f.api.Put(typo)
-		require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid),
-			"the spec before this one still applies: spec.slot.requests[gpu]")
-		f.requireSlots(t, "r", 3, 1)
-		f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
-		require.NotNil(t, f.OwnerOf(replica("p", "1", t0)))
-		corrected := reservation("r", 3, guarantee)
-		corrected.Status = f.status("r")
-		f.api.Put(corrected)
-		f.requireCondition(t, "r", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
-		f.requireSlots(t, "r", 3, 1)
-	})
-}
 
 // TestAnExtendedReservationContinues: pods that used slots of it when it expired still do, and are not held room for twice.
 func TestAnExtendedReservationContinues(t *testing.T) {
@@ -54,7 +29,7 @@ func TestAnExtendedReservationContinues(t *testing.T) {
 		f.requireSlots(t, "r", 2, 2)
 		f.clock.Step(time.Hour)
 		f.requireCondition(t, "r", v1alpha1.ConditionExpired, metav1.ConditionTrue, v1alpha1.ReasonExpired)
-		require.Nil(t, f.Holds.Node("n1"))
+		require.Zero(t, f.heldOn("n1"))
 		f.end(t, "two")
 		longer := lasting(1000 * time.Hour)
 		longer.Status = f.status("r")
@@ -77,7 +52,6 @@ func TestAReservationThatIsNoMore(t *testing.T) {
 			f.api.Put(r)
 			f.clock.Step(time.Hour)
 		},
-		"not served": func(f *fixture, r *v1alpha1.ZoneReservation) { f.api.Serve(r, false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,17 +59,68 @@ func TestAReservationThatIsNoMore(t *testing.T) {
 				f := newFixture(t, 1, r)
 				f.Ledger.AddNode(makeNode("n1", "4"))
 				f.start(t)
-				require.NotNil(t, f.OwnerOf(replica("p", "1", t0)))
-				require.NotNil(t, f.Holds.Node("n1"))
+				f.handle.waits = true
+				f.requireSlots(t, "r", 1, 0)
+				require.NotNil(t, f.Claims().OwnerOf(replica("p", "1", t0)))
+				require.NotZero(t, f.heldOn("n1"))
 				r.Status = f.status("r")
 				end(f, r)
-				require.Eventually(t, func() bool { f.clock.Step(time.Second); return f.Holds.Node("n1") == nil }, time.Minute, time.Millisecond)
-				require.Nil(t, f.OwnerOf(replica("p", "1", t0)))
-				require.False(t, f.Any())
+				require.Eventually(t, func() bool { f.clock.Step(time.Second); synctest.Wait(); return f.heldOn("n1") == 0 }, time.Minute, time.Millisecond)
+				require.Nil(t, f.Claims().OwnerOf(replica("p", "1", t0)))
+				require.Empty(t, f.Claims().List)
 				f.handle.mu.Lock()
 				defer f.handle.mu.Unlock()
-				require.Contains(t, f.handle.freed, "n1", "pods may find room there")
+				require.Contains(t, f.handle.changed, "n1", "pods may find room there")
 			})
 		})
 	}
+}
+
+// TestAnAnswerOfNotFoundDropsNothing: an API server that loses a CustomResourceDefinition deletes its objects first, and
+// says so by events.
+func TestAnAnswerOfNotFoundDropsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reservation("r", 1, nil)
+		f := newFixture(t, 1, r)
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		f.requireSlots(t, "r", 1, 0)
+		f.api.Serve(r, false)
+		for range 60 {
+			f.clock.Step(time.Second)
+			synctest.Wait()
+		}
+		require.Len(t, f.Claims().List, 1, "what is held stays held")
+	})
+}
+
+// TestAnEditSurvivesARestart: what an edit has left behind is in the status, with its size, and a new leader holds it.
+func TestAnEditSurvivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reservation("r", 2, nil)
+		f := newFixture(t, 1, r)
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.add(t, makePod("batch", "n1", "2", nil))
+		f.start(t)
+		f.requireSlots(t, "r", 2, 0)
+		larger := reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
+			r.Generation = 2
+			r.Spec.Slot.Requests[v1.ResourceCPU] = resource.MustParse("1100m")
+		})
+		larger.Status = f.status("r")
+		f.api.Put(larger)
+		f.eventually(t, "r", func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
+			require.EqualValues(t, 2, s.ObservedGeneration)
+			require.Len(t, s.Former, 1)
+			former := s.Former[0]
+			require.Equal(t, []any{"n1", int64(2), "1"}, []any{former.Node, former.Slots, former.Requests.Cpu().String()})
+		})
+		require.EqualValues(t, 2000, f.heldOn("n1"), "no slot of the new size fits beside one of the old, so both stay")
+
+		after := newFixtureOn(t, 1, f.api, "")
+		after.Ledger.AddNode(makeNode("n1", "4"))
+		after.add(t, makePod("batch", "n1", "2", nil))
+		after.start(t)
+		require.Eventually(t, func() bool { after.clock.Step(time.Second); synctest.Wait(); return after.heldOn("n1") == 2000 }, time.Minute, time.Millisecond)
+	})
 }

@@ -12,15 +12,15 @@ import (
 // system-cluster-critical.
 const systemCriticalPriority int32 = 2_000_000_000
 
-// IgnoresHolds reports whether holds do not keep the pod off: pods of DaemonSets belong to their node, and what is
+// IgnoresSlots reports whether slots do not keep the pod off: pods of DaemonSets belong to their node, and what is
 // critical to the system comes before any promise. Such a pod belongs to no reservation.
-func IgnoresHolds(pod *v1.Pod) bool {
+func IgnoresSlots(pod *v1.Pod) bool {
 	return schedulingv1.PodPriority(pod) >= systemCriticalPriority || ofDaemonSet(pod) && pinned(pod)
 }
 
 // pinned reports whether a pod may run on one node only, as the DaemonSet controller pins it: every term of its
 // required node affinity names that node. An owner reference proves nothing, since the creator of the pod writes it.
-// The creator also writes this, but such a pod bypasses the holds of only one node.
+// The creator also writes this, but such a pod bypasses the slots of only one node.
 func pinned(pod *v1.Pod) bool {
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -35,4 +35,10 @@ func pinned(pod *v1.Pod) bool {
 		}
 	}
 	return len(terms) > 0
+}
+
+// ofDaemonSet reports whether a pod is one of a DaemonSet.
+func ofDaemonSet(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1"
 }

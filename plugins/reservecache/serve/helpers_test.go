@@ -18,15 +18,15 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/internal/leader"
-	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
 	"zonewise.dev/test/build"
 )
 
@@ -46,25 +46,6 @@ func reservation(name string, slots int32, change func(*v1alpha1.ZoneReservation
 		change(r)
 	}
 	return r
-}
-
-// onNodes are amounts of CPU, given as pairs of a node and an amount.
-func onNodes(pairs ...string) []v1alpha1.ReservationNode {
-	var nodes []v1alpha1.ReservationNode
-	for i := 0; i < len(pairs); i += 2 {
-		nodes = append(nodes, v1alpha1.ReservationNode{Name: pairs[i], Amount: v1.ResourceList{v1.ResourceCPU: resource.MustParse(pairs[i+1])}})
-	}
-	return nodes
-}
-
-// amountsOn has a reservation hold 3 CPUs on n1 and half a CPU on n2, and changes it.
-func amountsOn(change func(*v1alpha1.ZoneReservation)) func(*v1alpha1.ZoneReservation) {
-	return func(r *v1alpha1.ZoneReservation) {
-		r.Spec.Slots, r.Spec.Slot, r.Spec.Nodes = nil, v1alpha1.ReservationSlot{}, onNodes("n1", "3", "n2", "500m")
-		if change != nil {
-			change(r)
-		}
-	}
 }
 
 func makeNode(name, cpu string) *v1.Node {
@@ -87,8 +68,11 @@ type handle struct {
 	factory  informers.SharedInformerFactory
 	recorder *events.FakeRecorder
 
-	mu    sync.Mutex // guards freed
-	freed []string
+	// waits has the pod "waiting" wait for room.
+	waits bool
+
+	mu      sync.Mutex // guards changed
+	changed []string
 }
 
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
@@ -100,12 +84,23 @@ func (h *handle) EventRecorder() events.EventRecorderLogger {
 	return h.recorder
 }
 
-func (h *handle) Wake(_ context.Context, freed []string, _ *ledger.Snapshot) time.Time {
+func (h *handle) Empty() bool { return !h.waits }
+
+func (h *handle) Choose(_ *floor.Floor, changed []floor.At, _ *Claims, _ bool, _ time.Time) Woken {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.freed = append(h.freed, freed...)
-	return time.Time{}
+	for i := range changed {
+		h.changed = append(h.changed, changed[i].Node)
+	}
+	return Woken{}
 }
+
+func (h *handle) Activate(klog.Logger, map[string]*v1.Pod) {}
+
+// idleCycles are those of a scheduler that has nothing to do: the ledger tells what is held.
+type idleCycles struct{}
+
+func (idleCycles) Read(read func(*floor.Floor, Settled)) { read(floor.New(1), Settled{}) }
 
 // fixture is a server over reservations in memory, with a clock that the test moves.
 type fixture struct {
@@ -113,6 +108,19 @@ type fixture struct {
 	api    *crdtest.Source
 	clock  *clocktesting.FakeClock
 	handle *handle
+	// renewed are the leases of other schedulers that are renewed.
+	renewed map[string]bool
+}
+
+// heldOn is how much CPU is held on a node, as of the last pass.
+func (f *fixture) heldOn(node string) int64 {
+	f.passing.Lock()
+	defer f.passing.Unlock()
+	if f.published.floor == nil {
+		return 0
+	}
+	held := f.published.floor.HeldOn()[node]
+	return held.MilliCPU
 }
 
 // newFixture makes a server that is not started yet.
@@ -128,15 +136,16 @@ func newFixtureOn(t *testing.T, maxHeldFraction float64, api *crdtest.Source, le
 		api: api, clock: clocktesting.NewFakeClock(t0),
 		handle: &handle{factory: informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0), recorder: events.NewFakeRecorder(100)},
 	}
-	l, h := ledger.New(ledger.DefaultOptions()), holds.New()
 	f.Server = New(&Config{
-		Clock: f.clock, Source: f.api, Leader: leader.Of(t.Context(), f.handle), Lease: func() string { return lease }, Ledger: l, Holds: h,
-		Planner: placement.New(h, maxHeldFraction, nil), Waker: f.handle, Handle: f.handle, Lags: func(string) bool { return false },
+		Clock: f.clock, Source: f.api, Leader: leader.Of(t.Context(), f.handle), Lease: func() string { return lease },
+		Yields: func(_ context.Context, own, named string) bool { return own != "" && named != own && f.renewed[named] },
+		Ledger: ledger.New(ledger.DefaultOptions()), Floor: idleCycles{}, Fraction: maxHeldFraction,
+		Nominated: func(string) ledger.Resources { return ledger.Resources{} }, Waker: f.handle, Handle: f.handle,
 	})
 	return f
 }
 
-// start starts the server and has its slots placed, as the first scheduling cycle does.
+// start starts the server as the first scheduling cycle does.
 func (f *fixture) start(t *testing.T) *fixture {
 	t.Helper()
 	require.NoError(t, f.Start(t.Context(), nil))

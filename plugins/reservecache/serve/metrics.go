@@ -40,14 +40,14 @@ func (s *Server) collect(send metrics.Send) {
 	if !s.placing.Load() {
 		return
 	}
-	for zone, unused := range s.Planner.Unused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for zone, unused := range s.held {
 		send(cpuDesc, float64(unused.MilliCPU)/1000, zone)
 		send(memoryDesc, float64(unused.Memory), zone)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.object.Latest == nil || e.heldBy != "" || !s.served {
+		if e.heldBy != "" {
 			continue
 		}
 		name := e.object.Latest.Name

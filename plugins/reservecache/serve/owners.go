@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-
-	"zonewise.dev/plugins/reservecache/holds"
 )
 
 // Owner is what a pod gets from the reservation that it belongs to.
@@ -16,8 +14,10 @@ type Owner struct {
 	Claim types.UID
 	// Name is that of the claim, for messages.
 	Name string
-	// Use says when the pod takes a slot.
-	Use holds.Use
+	// Required means that the pod has to run in slots.
+	Required bool
+	// Counted means that it matters on which nodes the reservation's pods run.
+	Counted bool
 }
 
 // ownerIndex finds the reservation that a pod belongs to. It does not change.
@@ -46,7 +46,7 @@ type ownerEntry struct {
 func indexOwners(specs []*spec) *ownerIndex {
 	index := &ownerIndex{namespaces: map[string]*namespaceOwners{}}
 	for rank, s := range specs {
-		gives := &Owner{Claim: s.uid, Name: s.claimName(), Use: s.use}
+		gives := &Owner{Claim: s.uid, Name: s.claimName(), Required: s.required, Counted: s.counted()}
 		for _, o := range s.owners {
 			selectors := index.namespaces[o.namespace]
 			if selectors == nil {

@@ -33,7 +33,7 @@ func TestAPodBelongsToTheOldestReservation(t *testing.T) {
 
 	index := indexOwners([]*spec{older, first, second})
 	web := podWith("shop", map[string]string{"app": "web"})
-	require.Equal(t, &Owner{Claim: older.uid, Name: "ZoneReservation z", Use: older.use}, index.of(web))
+	require.Equal(t, &Owner{Claim: older.uid, Name: "ZoneReservation z"}, index.of(web))
 	require.Nil(t, index.of(podWith("shop", map[string]string{"app": "db"})))
 	require.Nil(t, index.of(podWith("other", map[string]string{"app": "web"})))
 	require.Equal(t, []*spec{older, first, second}, index.matching(web))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -21,9 +22,8 @@ import (
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/leader"
-	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
 )
 
 const (
@@ -40,11 +40,27 @@ type Handle interface {
 	EventRecorder() events.EventRecorderLogger
 }
 
-// Waker wakes pods that wait for room. It is called by one goroutine at a time.
+// Waker wakes pods that slots have kept out. It is called by one goroutine at a time.
 type Waker interface {
-	// Wake is called when nodes may have got room; nodes has them by name. It returns when to call again in any case;
-	// zero for never.
-	Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot) (next time.Time)
+	// Empty reports whether no pod waits.
+	Empty() bool
+	// Choose chooses pods to wake when something else may be held than before on some nodes: those that fit there now, and
+	// with all each owner.
+	Choose(f *floor.Floor, changed []floor.At, claims *Claims, all bool, now time.Time) Woken
+	// Activate wakes pods. It takes the lock of the scheduling queue.
+	Activate(logger klog.Logger, pods map[string]*v1.Pod)
+}
+
+// Woken are pods to wake, by key, and when to choose again in any case; zero for never.
+type Woken struct {
+	Pods map[string]*v1.Pod
+	Next time.Time
+}
+
+// CycleFloor is the floor of the scheduling cycles.
+type CycleFloor interface {
+	// Read calls read with it, and with what it was settled from.
+	Read(read func(f *floor.Floor, settled Settled))
 }
 
 // Config is what a Server works with.
@@ -52,16 +68,19 @@ type Config struct {
 	Clock  clock.WithTicker
 	Source crd.Source
 	Leader *leader.Leader
-	// Lease returns that of the scheduler, as namespace/name; empty if it has none. It is asked once there are
-	// reservations.
-	Lease   func() string
-	Ledger  *ledger.Ledger
-	Holds   *holds.Holds
-	Planner *placement.Planner
-	Waker   Waker
-	Handle  Handle
-	// Lags reports whether the ledger is known to be behind the API server about a node.
-	Lags func(nodeName string) bool
+	// Lease returns that of the scheduler, as namespace/name; empty if it has none.
+	Lease func() string
+	// Yields reports whether the scheduler of the first Lease leaves to that of the second what names it. It may take a
+	// request.
+	Yields func(ctx context.Context, own, named string) bool
+	Ledger *ledger.Ledger
+	Floor  CycleFloor
+	// Fraction bounds what is held in a zone, see [floor.New].
+	Fraction float64
+	// Nominated returns what the pods ask for that are nominated to a node.
+	Nominated func(node string) ledger.Resources
+	Waker     Waker
+	Handle    Handle
 }
 
 // Server is the ZoneReservations of one scheduler. Make one with New.
@@ -70,46 +89,40 @@ type Server struct {
 
 	reservations, classes crd.Kind
 	writer                *crd.Writer[*v1alpha1.ZoneReservation]
-	// made is when the server was made.
-	made time.Time
 	// awaited is when AwaitStart was first called.
 	awaited func() time.Time
 
-	// owners is what applies now; it is replaced, never changed.
-	owners atomic.Pointer[ownerIndex]
-	// placing is set once slots have been placed for the first time, and stays so.
+	// claims is what applies now; it is replaced, never changed.
+	claims atomic.Pointer[Claims]
+	// placing is set once it is known which reservations there are in a process that leads, and stays so.
 	placing atomic.Bool
 	passes  *agenda.Agenda[struct{}]  // when the worker's next pass is due
 	rested  atomic.Pointer[time.Time] // until when the worker rests after its last one
 
-	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot, postponed and nextSurvey
-	snapshot *ledger.Snapshot
-	// postponed are the reservations of which a report is due later.
-	postponed map[types.UID]bool
+	passing sync.Mutex // serializes passes, is taken before mu, and guards the fields up to mu
+	// published is what was last published of the claims, and of which claims.
+	published published
+	snapshot  *ledger.Snapshot
 	// nextSurvey is when the owners may be looked at again.
 	nextSurvey time.Time
 
 	mu      sync.Mutex // guards everything below, and the entries
 	entries map[types.UID]*entry
-	served  bool // the CustomResourceDefinition is there
 	// needsApply is set when what applies is to be worked out again.
 	needsApply bool
 	// globalDefaults are the values of the priority classes that are the default of the cluster, by name.
 	globalDefaults map[string]int32
-	// wordsTurn is when the next status may be written in which only words are new.
-	wordsTurn time.Time
-	// reviewed is when the reports of unfilled reservations were last made, whatever had changed.
-	reviewed time.Time
+	// held is what is held unused in each zone, for metrics.
+	held map[string]ledger.Resources
 }
 
 // New returns a server. Nothing runs before Start.
 func New(c *Config) *Server {
 	s := &Server{
-		Config: *c, made: c.Clock.Now(), awaited: sync.OnceValue(c.Clock.Now),
-		passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
+		Config: *c, awaited: sync.OnceValue(c.Clock.Now), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(),
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{},
 	}
-	s.owners.Store(indexOwners(nil))
+	s.claims.Store(&Claims{owners: indexOwners(nil)})
 	s.rested.Store(&time.Time{})
 	s.writer = crd.NewWriter(s.Source, "ZoneReservation", s.wantedStatus, s.written, crd.WithClock(s.Clock))
 	return s
@@ -118,10 +131,10 @@ func New(c *Config) *Server {
 // Start starts the watches and the workers, which run until ctx ends. It is called before the handle's informers are
 // started. It makes no request: an error is a mistake of the program.
 //
-// known tell when the ledger has seen the cluster: nothing is placed before that.
+// known tell when the ledger has seen the cluster: nothing is held before that.
 func (s *Server) Start(ctx context.Context, known []cache.DoneChecker) error {
 	var err error
-	s.reservations, err = crd.Watch(ctx, s.Source, informer.Latest(s.reservationSeen, s.reservationGone), s.servedChanged)
+	s.reservations, err = crd.Watch(ctx, s.Source, informer.Latest(s.reservationSeen, s.reservationGone), nil)
 	if err != nil {
 		return fmt.Errorf("reservations: %w", err)
 	}
@@ -154,9 +167,9 @@ func (s *Server) lead(ctx context.Context, known []cache.DoneChecker) {
 	s.writer.Run(ctx)
 }
 
-// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, and places
-// their slots, so that the first pods after a restart or a failover do not take what was held. It is called by
-// scheduling cycles, which run in the leader only, once the ledger knows the cluster. Later calls cost an atomic load.
+// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, so that the
+// first pods after a restart or a failover do not take what was held. It is called by scheduling cycles, which run in the
+// leader only, once the ledger knows the cluster. Later calls cost an atomic load.
 func (s *Server) AwaitStart(ctx context.Context) {
 	if s.placing.Load() {
 		return
@@ -171,7 +184,9 @@ func (s *Server) AwaitStart(ctx context.Context) {
 		case <-ticker.C():
 		}
 	}
-	s.pass(ctx)
+	s.passing.Lock()
+	s.apply()
+	s.passing.Unlock()
 	if !s.placing.Swap(true) {
 		s.mu.Lock()
 		for uid := range s.entries {
@@ -190,43 +205,16 @@ func (s *Server) startKnown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.valid != nil && e.valid.priority == nil {
+		if e.object.Valid() && e.object.Spec.priority == nil {
 			return s.classes.Settled()
 		}
 	}
 	return true
 }
 
-// OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called
-// from any goroutine, also under the lock of the scheduling queue.
-func (s *Server) OwnerOf(pod *v1.Pod) *Owner {
-	owner := s.owners.Load().of(pod)
-	if owner != nil && IgnoresHolds(pod) {
-		return nil
-	}
-	return owner
-}
-
-// OwnedOn returns what the pods of each claim on a node of a snapshot ask for together, their number in Pods; nil for
-// none.
-func (s *Server) OwnedOn(snapshot *ledger.Snapshot, n *ledger.NodeState) (owned map[types.UID]ledger.Resources) {
-	if !s.Any() {
-		return nil
-	}
-	for _, pod := range n.Pods {
-		if owner := s.OwnerOf(pod); owner != nil {
-			requests := snapshot.Requests(pod)
-			owned = ledger.AddTo(owned, owner.Claim, &requests)
-		}
-	}
-	return owned
-}
-
-// Version changes whenever pods may belong to other reservations than before. It takes no lock.
-func (s *Server) Version() any { return s.owners.Load() }
-
-// Any reports whether any reservation applies. It may be called as OwnerOf may.
-func (s *Server) Any() bool { return len(s.owners.Load().namespaces) > 0 }
+// Claims returns the reservations that apply. It may be called from any goroutine, also under the lock of the scheduling
+// queue.
+func (s *Server) Claims() *Claims { return s.claims.Load() }
 
 // Idle reports whether the workers have nothing to do until an event comes or the clock moves.
 func (s *Server) Idle() bool {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
 )
@@ -22,10 +21,9 @@ func TestStandby(t *testing.T) {
 		f.RequestPass()
 		_, _, ok := f.wantedStatus("uid-r")
 		require.False(t, ok)
-		require.Nil(t, f.Holds.Node("n1"))
 		require.Zero(t, f.api.Writes())
 		f.AwaitStart(t.Context())
-		require.NotNil(t, f.Holds.Node("n1"))
+		require.Len(t, f.Claims().List, 1)
 	})
 }
 
@@ -70,45 +68,29 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	})
 }
 
-// TestTwoSchedulersDoNotHoldTwice: of two with leases of their own, the first by name holds. The other holds nothing, says so, and does not write
-// the status again and again.
-func TestTwoSchedulersDoNotHoldTwice(t *testing.T) {
+// TestTwoSchedulers with leases of their own: one leaves a reservation to the other that its status names, says so, and
+// writes nothing, as long as the lease of that one is renewed. Then it takes over.
+func TestTwoSchedulers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := crdtest.New(reservation("r", 2, nil))
-		var both []*fixture
-		for _, lease := range []string{"kube-system/second", "kube-system/first"} {
-			f := newFixtureOn(t, 1, api, lease)
-			f.Ledger.AddNode(makeNode("n1", "4"))
-			both = append(both, f.start(t))
-		}
-		atRest := func() bool {
-			for _, f := range both {
-				f.clock.Step(time.Second)
-			}
-			return both[0].Idle() && both[1].Idle()
-		}
-		require.Eventually(t, func() bool {
-			return atRest() && both[0].status("r").Scheduler == "kube-system/first" && both[0].Holds.Node("n1") == nil
-		}, time.Minute, 5*time.Millisecond)
-		require.NotNil(t, both[1].Holds.Node("n1"))
-		require.Nil(t, both[0].OwnerOf(replica("p", "1", t0)))
-		require.Contains(t, strings.Join(eventsOf(both[0]), "\n"), "the scheduler with the lease kube-system/first holds the reservation")
+		named := reservation("r", 2, nil)
+		named.Status.Scheduler = "kube-system/other"
+		api := crdtest.New(named)
+		f := newFixtureOn(t, 1, api, "kube-system/mine")
+		f.renewed = map[string]bool{"kube-system/other": true}
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		f.start(t)
+		require.Eventually(t, func() bool { f.clock.Step(time.Second); synctest.Wait(); return len(f.Claims().List) == 0 }, time.Minute, time.Millisecond)
+		require.Contains(t, strings.Join(eventsOf(f), "\n"), "the scheduler with the lease kube-system/other holds the reservation")
 		writes := api.Writes()
-		for range 30 {
-			require.Eventually(t, atRest, time.Minute, time.Millisecond)
+		for range 60 {
+			f.clock.Step(time.Second)
+			synctest.Wait()
 		}
-		require.Equal(t, writes, api.Writes())
+		require.Equal(t, writes, api.Writes(), "it leaves the status alone")
 
-		// What the status says of before a process began is no sign of life.
-		late := newFixtureOn(t, 1, api, "kube-system/third")
-		late.clock.SetTime(t0.Add(time.Hour))
-		late.made = late.clock.Now()
-		late.reservationSeen(func() *v1alpha1.ZoneReservation {
-			r := reservation("r", 2, nil)
-			r.Status = both[0].status("r")
-			return r
-		}())
-		require.Empty(t, late.entries["uid-r"].heldBy)
+		f.renewed = nil
+		f.requireSlots(t, "r", 2, 0)
+		require.Equal(t, "kube-system/mine", f.status("r").Scheduler)
 	})
 }
 

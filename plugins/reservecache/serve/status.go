@@ -12,23 +12,12 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
 )
 
-const (
-	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any
-	// change of what is held.
-	statusPause = 500 * time.Millisecond
-	// useInterval is how long a status waits at least in which only what is used is new.
-	useInterval = 10 * time.Second
-	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how
-	// many nodes lack CPU for a slot.
-	messageInterval = 10 * time.Second
-	// messagePause is the least time between two writes of any status in which only words are new: what all
-	// reservations that lack room say changes all the time, and is not to delay the others.
-	messagePause = time.Second
-)
+// statusPause gathers changes: a reservation's status is written at most twice a second.
+const statusPause = 500 * time.Millisecond
 
 // writeLaterLocked has the status of a reservation looked at after a pause. Before slots have been placed, which a
 // standby never does, there is nothing to say; then all statuses are looked at.
@@ -38,52 +27,32 @@ func (s *Server) writeLaterLocked(uid types.UID, pause time.Duration) {
 	}
 }
 
-// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process
-// has not placed its slots: what the status says of them is to be adopted first. It is the writer's.
+// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process does
+// not know how it stands, or another scheduler holds it. What is held is written at once, all else on a tick. It is the
+// writer's.
 func (s *Server) wantedStatus(uid types.UID) (seen, wanted *v1alpha1.ZoneReservation, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
-	if e == nil || e.object.Latest == nil || e.heldBy != "" || !s.served || !s.placing.Load() ||
-		e.object.Latest.DeletionTimestamp != nil {
+	if e == nil || e.heldBy != "" || e.named != e.object.Latest.Status.Scheduler || !s.placing.Load() || e.object.Latest.DeletionTimestamp != nil {
 		return nil, nil, false
 	}
-	if e.valid != nil && !e.expired && e.report == nil {
+	if e.object.Valid() && !e.expired && (e.report == nil || e.applied != e.object.Spec) {
 		return nil, nil, false
-	}
-	if e.applied != nil && e.applied.nodes != nil && e.reported != e.applied {
-		return nil, nil, false // what the status leaves out would be read as what the new spec says
 	}
 	seen = e.object.Latest
 	wanted = seen.DeepCopy()
 	now := s.Clock.Now()
 	wanted.Status = s.statusLocked(e, now)
 	if apiequality.Semantic.DeepEqual(seen.Status, wanted.Status) {
-		e.wordsDue = time.Time{}
 		return seen, seen, true
 	}
-	if apiequality.Semantic.DeepEqual(withoutMessages(seen.Status), withoutMessages(wanted.Status)) {
-		if due := s.wordsDueLocked(e, now); due.After(now) {
-			s.writeLaterLocked(uid, due.Sub(now))
-			return seen, seen, true
-		}
-	} else if apiequality.Semantic.DeepEqual(withoutUse(seen.Status), withoutUse(wanted.Status)) {
-		if due := e.written.Add(useInterval); due.After(now) {
-			s.writeLaterLocked(uid, due.Sub(now))
-			return seen, seen, true
-		}
+	if due := e.written.Add(tick); due.After(now) && apiequality.Semantic.DeepEqual(essence(seen.Status), essence(wanted.Status)) {
+		s.writeLaterLocked(uid, due.Sub(now))
+		return seen, seen, true
 	}
 	wanted.Status.LastUpdateTime = metav1.NewMicroTime(now)
 	return seen, wanted, true
-}
-
-// wordsDueLocked returns when a status in which only words are new may be written. Reservations take turns.
-func (s *Server) wordsDueLocked(e *entry, now time.Time) time.Time {
-	if e.wordsDue.IsZero() {
-		e.wordsDue = slices.MaxFunc([]time.Time{now, e.written.Add(messageInterval), s.wordsTurn}, time.Time.Compare)
-		s.wordsTurn = e.wordsDue.Add(messagePause)
-	}
-	return e.wordsDue
 }
 
 // statusLocked computes the status of a reservation. The previous one is only used for the times at which conditions
@@ -97,13 +66,21 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 		Conditions:         slices.Clone(obj.Status.Conditions),
 		Buy:                obj.Status.Buy, // the controller's, as two of the conditions
 	}
-	if e.report != nil && e.applied != nil {
-		status.Slots, status.Amounts = sumsStatus(e.applied, &e.report.Sums)
-		status.Zones = zoneStatuses(e.applied, e.report)
-	} else if e.valid != nil && !e.expired {
-		status.Slots.Desired = int64(e.valid.slots)
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == "Degraded" || c.Type == "OwnersDoNotFit" // of earlier versions
+	})
+	if r := e.report; r != nil && e.applied != nil {
+		status.Slots = slotCounts(&r.Counts)
+		status.Requests = requestsOf(&r.Claim.Slot)
+		for i := range r.Zones {
+			status.Zones = append(status.Zones, zoneStatus(&r.Zones[i]))
+		}
+		for i := range r.Kept {
+			k := &r.Kept[i]
+			status.Former = append(status.Former, v1alpha1.ReservationFormerSlots{Node: k.Node, Slots: int64(k.Slots), Requests: requestsOf(&k.Size)})
+		}
 	}
-	for _, c := range e.conditions() {
+	for _, c := range s.conditionsLocked(e) {
 		c.ObservedGeneration = obj.Generation
 		c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 		c.Message = crd.Shortened(c.Message)
@@ -112,69 +89,37 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	return status
 }
 
-// sumsStatus returns sums as the status has them. A reservation of slots has no amounts.
-func sumsStatus(s *spec, sums *placement.Sums) (v1alpha1.SlotCounts, v1alpha1.ReservationAmounts) {
-	counts := v1alpha1.SlotCounts{Desired: sums.Desired.Pods, Held: sums.Held.Pods, Used: sums.Used.Pods}
-	if s.nodes == nil {
-		return counts, v1alpha1.ReservationAmounts{}
-	}
-	return counts, v1alpha1.ReservationAmounts{
-		Desired: listOf(&sums.Desired), Held: listOf(&sums.Held), Used: listOf(&sums.Used),
-	}
+func slotCounts(c *floor.Counts) v1alpha1.SlotCounts {
+	return v1alpha1.SlotCounts{Desired: int64(c.Desired), Held: int64(c.Held), Used: int64(c.Used)}
 }
 
-// listOf is nil for no amount.
-func listOf(r *ledger.Resources) v1.ResourceList {
-	if r.IsZero() {
-		return nil
-	}
-	return r.List()
+// requestsOf is the size of a slot as the spec has it, without its place for a pod.
+func requestsOf(size *ledger.Resources) v1.ResourceList {
+	list := size.List()
+	delete(list, v1.ResourcePods)
+	return list
 }
 
-// zoneStatuses returns what is desired and held in each zone, and on which nodes.
-func zoneStatuses(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus {
-	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
-	for i := range r.Zones {
-		z := &r.Zones[i]
-		status := v1alpha1.ReservationZoneStatus{Name: z.Name}
-		status.SlotCounts, status.Amounts = sumsStatus(s, &z.Sums)
-		for j := range z.Nodes {
-			status.Nodes = append(status.Nodes, nodeStatus(s, &z.Nodes[j]))
-		}
-		zones = append(zones, status)
-	}
-	return zones
-}
-
-// nodeStatus returns what is held on a node.
-func nodeStatus(s *spec, n *placement.NodeReport) v1alpha1.ReservationNodeStatus {
-	status := v1alpha1.ReservationNodeStatus{Name: n.Node}
-	if s.nodes == nil {
-		status.Slots, status.Used = n.Held.Pods, n.Used.Pods
-	} else {
-		_, status.Amounts = sumsStatus(s, &placement.Sums{Desired: s.nodes[n.Node], Held: n.Held, Used: n.Used})
+// zoneStatus returns what is desired and held in a zone, and on which nodes.
+func zoneStatus(z *floor.ZoneReport) v1alpha1.ReservationZoneStatus {
+	status := v1alpha1.ReservationZoneStatus{Name: z.Name, SlotCounts: slotCounts(&z.Counts)}
+	for _, n := range z.Nodes {
+		status.Nodes = append(status.Nodes, v1alpha1.ReservationNodeStatus{Name: n.Name, Slots: int64(n.Slots), Used: int64(n.Used)})
 	}
 	return status
 }
 
-// withoutMessages returns a status without what may wait.
-func withoutMessages(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
-	status.Conditions = slices.Clone(status.Conditions)
-	for i := range status.Conditions {
-		status.Conditions[i].Message = ""
+// essence is a status without what may wait for a tick.
+func essence(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
+	out := *status.DeepCopy()
+	out.Slots.Used = 0
+	for i := range out.Conditions {
+		out.Conditions[i].Message = ""
 	}
-	return status
-}
-
-// withoutUse returns a status without what changes as owners come and go.
-func withoutUse(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
-	out := withoutMessages(*status.DeepCopy())
-	out.Slots.Used, out.Amounts.Used = 0, nil
 	for i := range out.Zones {
-		z := &out.Zones[i]
-		z.Used, z.Amounts.Used = 0, nil
-		for j := range z.Nodes {
-			z.Nodes[j].Used, z.Nodes[j].Amounts.Used = 0, nil
+		out.Zones[i].Used = 0
+		for j := range out.Zones[i].Nodes {
+			out.Zones[i].Nodes[j].Used = 0
 		}
 	}
 	return out
@@ -184,7 +129,7 @@ func withoutUse(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationS
 func (s *Server) written(before, after *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
 	if e := s.entries[after.UID]; e != nil {
-		e.written, e.wordsDue = s.Clock.Now(), time.Time{}
+		e.written = s.Clock.Now()
 	}
 	s.mu.Unlock()
 	recorder := s.Handle.EventRecorder()
@@ -198,8 +143,6 @@ func (s *Server) written(before, after *v1alpha1.ZoneReservation) {
 	}{
 		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, true},
 		{v1alpha1.ConditionReady, metav1.ConditionFalse, false},
-		{v1alpha1.ConditionDegraded, metav1.ConditionTrue, true},
-		{v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, true},
 		{v1alpha1.ConditionProtected, metav1.ConditionFalse, true},
 		{v1alpha1.ConditionExpired, "", true},
 	} {

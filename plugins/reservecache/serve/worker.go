@@ -2,20 +2,14 @@ package serve
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
 )
 
 const (
@@ -28,12 +22,11 @@ const (
 	// idleShare is how many times as long as a pass took the worker rests, up to restLimit.
 	idleShare = 9
 	restLimit = time.Second
-	// reviewInterval is how often it is worked out again what reservations lack, in words: how many nodes are short of
-	// what changes all the time.
-	reviewInterval = time.Minute
-	// reportInterval is the least time between two reports of a reservation of amounts, which may have thousands of
-	// nodes.
-	reportInterval = statusPause / 2
+	// tick is how often statuses, owners and the leases of others are looked at, whatever happens.
+	tick = 10 * time.Second
+	// idleAfter is how long after the last scheduling cycle the cluster counts as idle: then the ledger tells what a cycle
+	// would hold.
+	idleAfter = time.Second
 )
 
 // RequestPass has the worker look at what has changed. It is cheap and may be called from any goroutine.
@@ -54,6 +47,7 @@ func (s *Server) runPasses(ctx context.Context) {
 			return
 		}
 		if !s.placing.Load() {
+			s.prepare()
 			return // AwaitStart kicks
 		}
 		next := s.pass(ctx)
@@ -66,26 +60,24 @@ func (s *Server) runPasses(ctx context.Context) {
 	})
 }
 
-// pass brings the slots in line with the reservations and the cluster, and wakes pods. It returns when the next one is
-// due whatever happens; zero for never.
+// prepare works out which reservations apply, in a process that does not lead.
+func (s *Server) prepare() {
+	s.passing.Lock()
+	defer s.passing.Unlock()
+	s.noticeExpiry()
+	s.apply()
+}
+
+// pass works out which reservations apply and how they stand, and wakes pods. It returns when the next one is due
+// whatever happens; zero for never.
 func (s *Server) pass(ctx context.Context) (next time.Time) {
 	s.passing.Lock()
 	defer s.passing.Unlock()
 	s.noticeExpiry()
-	s.applyReservations()
-	var full []placement.GivenUp
-	for more := true; more && ctx.Err() == nil; {
-		result := s.Planner.Reconcile(func() placement.View {
-			s.Ledger.UpdateSnapshot(s.snapshot)
-			return snapshotView{s.snapshot, s}
-		}, s.lags)
-		full = append(full, result.GivenUp...)
-		more = result.More
-	}
-	s.noteFull(ctx, full)
-	lacking := s.takeStock()
-	next = s.Waker.Wake(ctx, s.Planner.TakeToWake(), s.snapshot)
-	for _, at := range []time.Time{s.nextExpiry(), lacking, s.surveyOwners()} {
+	holders, survey := s.decideHolders(ctx), s.surveyPods()
+	s.apply()
+	idle, woken := s.publish(klog.FromContext(ctx))
+	for _, at := range []time.Time{s.nextExpiry(), holders, survey, idle, woken} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -93,157 +85,131 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// lags reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot
-// was taken, with their pods, would else seem to have no room.
-func (s *Server) lags(nodeName string) bool {
-	if s.snapshot.Behind(nodeName) {
-		s.RequestPass()
-		return true
-	}
-	return s.Lags(nodeName)
+// published is what was last published.
+type published struct {
+	// floor is the one of which the reports are, claims and generation what it was settled from.
+	floor      *floor.Floor
+	claims     *Claims
+	generation uint64
+	reports    map[types.UID]*floor.Report
+	// held is what was held on each node, as of the last look; nil if no pod waited then.
+	held map[string]ledger.Resources
 }
 
-// takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack
-// slots. It returns when that is due next.
-func (s *Server) takeStock() (review time.Time) {
-	touched := slices.AppendSeq(s.Planner.TakeTouched(), maps.Keys(s.postponed))
-	clear(s.postponed)
-	if unfilled := s.Planner.Unfilled(); len(unfilled) > 0 {
-		s.mu.Lock()
-		if now := s.Clock.Now(); now.Sub(s.reviewed) >= reviewInterval {
-			s.reviewed = now
-			touched = append(touched, unfilled...)
-		}
-		review = s.reviewed.Add(reviewInterval)
-		s.mu.Unlock()
+// publish takes over how claims stand: from the floor of the cycles, or while there are none, and something has changed
+// since the last, from one that is made of the ledger and what was last published. It returns when the cluster counts as
+// idle, if that makes a difference, and when pods are to be woken.
+func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
+	claims, now := s.Claims(), s.Clock.Now()
+	if len(claims.List) == 0 && (s.published.claims == nil || len(s.published.claims.List) == 0) && s.Waker.Empty() {
+		return time.Time{}, time.Time{}
 	}
-	for _, uid := range touched {
-		if due := s.reportDue(uid); due.After(s.Clock.Now()) {
-			s.postponed[uid] = true
-			if review.IsZero() || due.Before(review) {
-				review = due
-			}
-			continue
+	generation := s.Ledger.Generation()
+	var stale bool
+	var woken Woken
+	s.Floor.Read(func(f *floor.Floor, settled Settled) {
+		stale = settled.Claims != claims || settled.Generation != generation
+		idle = settled.At.Add(idleAfter)
+		if settled.Claims != nil && (!stale || idle.After(now)) {
+			woken = s.takeOver(f, settled.Claims, settled.Generation, now)
 		}
-		began := s.Clock.Now()
-		report, ok := s.Planner.Report(uid)
-		if !ok {
-			continue
-		}
-		s.mu.Lock()
-		if e := s.entries[uid]; e != nil && e.applied != nil {
-			moved := e.report != nil && !e.report.SameHolds(&report)
-			e.report, e.reported, e.reportedAt = &report, e.applied, began
-			if len(report.Full) == 0 {
-				clear(e.causes)
-				clear(e.daemons)
-			}
-			if since := began.Sub(e.written); moved && since >= statusPause {
-				s.writer.Now(metav1.NamespaceNone, uid) // a new leader holds what the status says; first ones, and words, can wait
-			} else {
-				s.writeLaterLocked(uid, statusPause)
-			}
-		}
-		s.mu.Unlock()
+	})
+	switch {
+	case !stale:
+		idle = time.Time{}
+	case s.published.claims == claims && s.published.generation == generation:
+		idle = time.Time{}
+		woken = s.Waker.Choose(nil, nil, claims, false, now) // whose backoff has ended
+	case !idle.After(now):
+		idle = time.Time{}
+		woken = s.takeOver(s.derive(claims), claims, generation, now)
 	}
-	return review
+	if len(woken.Pods) > 0 { // the floor is not locked: the scheduling queue is, in hints that read the floor
+		s.Waker.Activate(logger, woken.Pods)
+	}
+	return idle, woken.Next
 }
 
-// reportDue returns when a reservation is to be looked at; zero for at once.
-func (s *Server) reportDue(uid types.UID) time.Time {
+// derive makes a floor of the ledger, which begins with what was last published.
+func (s *Server) derive(claims *Claims) *floor.Floor {
+	f := floor.New(s.Fraction)
+	list := make([]floor.Claim, len(claims.List))
+	for i := range claims.List {
+		list[i] = claims.List[i]
+		if r := s.published.reports[list[i].UID]; r != nil {
+			list[i].Seed = r.Seed()
+		}
+	}
+	f.SetClaims(list)
+	s.Ledger.UpdateSnapshot(s.snapshot)
+	for _, n := range s.snapshot.Nodes() {
+		f.Update(&floor.Node{
+			Object: n.Node, Allocatable: n.Allocatable, Requested: n.Requested, Nominated: s.Nominated(n.Node.Name),
+			Owned: claims.OwnedOf(s.Ledger, n.Pods),
+		})
+	}
+	f.Settle()
+	return f
+}
+
+// takeOver publishes how the claims of a floor stand, and chooses pods to wake.
+func (s *Server) takeOver(f *floor.Floor, claims *Claims, generation uint64, now time.Time) Woken {
+	before := s.published
+	s.published = published{floor: f, claims: claims, generation: generation, reports: make(map[types.UID]*floor.Report, len(claims.List))}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.entries[uid]; e != nil && e.applied != nil && e.applied.nodes != nil && e.reported == e.applied {
-		return e.reportedAt.Add(reportInterval)
-	}
-	return time.Time{}
-}
-
-// noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere. Those
-// that made room for pods of DaemonSets go without.
-func (s *Server) noteFull(ctx context.Context, full []placement.GivenUp) {
-	for _, f := range full {
-		taking := s.Ledger.LastTaking(f.Node)
-		cause, daemon := becauseOf(taking), ofDaemonSet(taking.Pod)
-		s.mu.Lock()
-		e := s.entries[f.Claim]
-		var about *v1alpha1.ZoneReservation
-		if e != nil {
-			e.causes[f.Node], e.daemons[f.Node] = cause, daemon
-			about = e.object.Latest
+	for i := range claims.List {
+		uid := claims.List[i].UID
+		r := before.reports[uid]
+		if r == nil || before.floor != f || r.Version != f.VersionOf(uid) {
+			r, _ = f.Report(uid)
 		}
-		s.mu.Unlock()
-		lost := fmt.Sprintf("%d slots", f.Amount.Pods)
-		if about != nil && about.Spec.Nodes != nil {
-			lost = placement.Words(&f.Amount)
-		}
-		if about != nil {
-			klog.FromContext(ctx).Info("What was held has lost its room", "reservation", about.Name, "node", klog.KRef("", f.Node),
-				"lost", lost, "cause", strings.TrimPrefix(cause, ": "))
-		}
-		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil && !daemon {
-			recorder.Eventf(reference(about), nil, v1.EventTypeWarning, v1alpha1.ReasonOvercommitted, "Reserving",
-				"%s on node %s have lost their room%s", lost, f.Node, cause)
+		s.published.reports[uid] = r
+		if e := s.entries[uid]; e != nil && e.applied != nil && r != nil && (e.report == nil || e.report != r && !e.report.Same(r)) {
+			s.setReportLocked(uid, e, r, now)
 		}
 	}
+	s.held = f.Held()
+	s.mu.Unlock()
+	if s.Waker.Empty() {
+		return Woken{}
+	}
+	s.published.held = f.HeldOn()
+	return s.Waker.Choose(f, s.changedNodes(before.held, claims), claims, before.claims != claims, now)
 }
 
-// ofDaemonSet reports whether a pod, which may be nil, is one of a DaemonSet.
-func ofDaemonSet(pod *v1.Pod) bool {
-	if pod == nil {
-		return false
-	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1"
-}
-
-// becauseOf puts what took the room of slots into words.
-func becauseOf(t ledger.Taking) string {
-	if t.By == ledger.NodeShrank {
-		return ": the node has less to offer than before"
-	}
-	if t.Pod == nil {
-		return ""
-	}
-	pod := t.Pod.Namespace + "/" + t.Pod.Name
-	switch t.By {
-	case ledger.PodResized:
-		return ": pod " + pod + " was resized in place"
-	case ledger.PodScheduled:
-		return ": pod " + pod + ", which slots do not keep out, was placed there"
-	default:
-		return ": pod " + pod + " was bound there by another scheduler or by hand"
+// setReportLocked takes over how a reservation stands, and has its status written: at once if something else is held, by
+// which a new leader goes.
+func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now time.Time) {
+	moved := e.report != nil && !e.report.SameSlots(r)
+	e.report = r
+	if moved && now.Sub(e.written) >= statusPause {
+		s.writer.Now(metav1.NamespaceNone, uid)
+	} else {
+		s.writeLaterLocked(uid, statusPause)
 	}
 }
 
-// snapshotView shows a snapshot of the ledger.
-type snapshotView struct {
-	*ledger.Snapshot
-	server *Server
-}
-
-// Len implements placement.View.
-func (v snapshotView) Len() int { return len(v.Nodes()) }
-
-// Generation implements placement.View.
-func (v snapshotView) Generation(i int) int64 { return int64(v.Nodes()[i].Generation) }
-
-// Recent implements placement.View: all nodes are compared.
-func (snapshotView) Recent() (names []string, some bool) { return nil, false }
-
-// Outdated implements placement.View.
-func (v snapshotView) Outdated(i int) bool { return v.Behind(v.Nodes()[i].Node.Name) }
-
-// Node implements placement.View.
-func (v snapshotView) Node(i int) *v1.Node { return v.Nodes()[i].Node }
-
-// Resources implements placement.View.
-func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources) {
-	n := v.Nodes()[i]
-	return n.Allocatable, n.Requested
-}
-
-// Owned implements placement.View.
-func (v snapshotView) Owned(i int) map[types.UID]ledger.Resources {
-	return v.server.OwnedOn(v.Snapshot, v.Nodes()[i])
+// changedNodes returns the nodes on which something else is held than before, as the ledger has them.
+func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims) (changed []floor.At) {
+	look := func(name string) {
+		state, there := s.Ledger.State(name)
+		if !there {
+			return
+		}
+		changed = append(changed, floor.At{
+			Node: name, Allocatable: state.Allocatable, Requested: state.Requested,
+			Owned: func() map[types.UID]ledger.Resources { return claims.OwnedOf(s.Ledger, state.Pods) },
+		})
+	}
+	for name, now := range s.published.held {
+		if was := before[name]; !was.Equal(&now) {
+			look(name)
+		}
+	}
+	for name := range before {
+		if _, still := s.published.held[name]; !still {
+			look(name)
+		}
+	}
+	return changed
 }

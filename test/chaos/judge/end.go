@@ -189,7 +189,7 @@ const moreGoroutines = 120
 
 // nothing are the metrics of which nothing remains when all is deleted.
 var nothing = []string{
-	"zonewise_reservecache_assumed_pods", "zonewise_reservecache_pods", "zonewise_reservecache_drift_nodes", "zonewise_reservecache_ghost_nodes",
+	"zonewise_reservecache_assumed_pods", "zonewise_reservecache_pods", "zonewise_reservecache_ghost_nodes",
 	"zonewise_reservecache_held_cpu_cores", "zonewise_permitgate_gangs", "zonewise_permitgate_waiting_members", "zonewise_permitgate_partly_bound_gangs",
 }
 

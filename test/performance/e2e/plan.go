@@ -100,14 +100,6 @@ var groups = []group{
 		},
 	},
 	{
-		Title: "All three plugins, with and without the amounts of a ZoneSurvival",
-		Comparisons: []comparison{{
-			Ours:     series{Case: "SchedulingBesideAmounts", Workload: large, Variant: zonewise},
-			Baseline: series{Case: "SameWithoutAmounts", Workload: large, Variant: zonewise},
-			Goal:     0.95,
-		}},
-	},
-	{
 		Title: "Gangs with PermitGate",
 		Comparisons: []comparison{
 			withCPU(gangs(gangs3, "SameWithoutGangs", 0.90), 1.30),

@@ -25,7 +25,7 @@ func TestSmallestWorkloads(t *testing.T) {
 		reserveCache: {"SchedulingBesideHolds", reservecache.Name},
 		permitGate:   {"Gangs", permitgate.Name},
 		neverGate:    {"Gangs", permitgate.Name},
-		zonewise:     {"SchedulingBesideAmounts", reservecache.Name},
+		zonewise:     {"SchedulingBesideHolds", reservecache.Name},
 	} {
 		t.Run(variant, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "cases.yaml")

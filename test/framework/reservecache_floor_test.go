@@ -1,0 +1,223 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// modes are the ways in which a reservation's slots are its owners'.
+var modes = map[string]func(*v1alpha1.ZoneReservation){"headroom": func(*v1alpha1.ZoneReservation) {}, "guarantee": guarantee, "required": required}
+
+// waiting counts the pods of an app without a node.
+func (c *cluster) waiting(app string) int { return c.zonesOfApp(app)[""] }
+
+// TestAnEditKeepsTheRoom: in a full cluster the slots of a service get a tenth larger, as its pods. What was held is held
+// until there is more room, and an owner of a Guarantee that is replaced comes back.
+func TestAnEditKeepsTheRoom(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startHoldCluster(t)
+				for i := range 3 {
+					c.smallNode(fmt.Sprintf("n%d", i), "a", "4", nil)
+				}
+				of := func(cpu string) *v1alpha1.ZoneReservation {
+					return reservation("r", "web", 3, func(r *v1alpha1.ZoneReservation) {
+						mode(r)
+						r.Spec.SlotsPerNode = ptr.To[int32](1)
+						r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus(cpu)
+					})
+				}
+				c.reservations.apply(of("1"))
+				c.requireSlots("r", 3, 0)
+				if name != "headroom" {
+					for i := range 3 {
+						c.pod(fmt.Sprintf("web-%d", i), "web", "1", nil)
+						c.waitNode(fmt.Sprintf("web-%d", i))
+					}
+					c.requireSlots("r", 3, 3)
+				}
+				for i := range 12 {
+					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+				}
+				c.soonEqual(3, func() any { return c.waiting("batch") })
+
+				c.reservations.apply(of("1100m"))
+				c.pass(20 * time.Second)
+				require.Equal(t, 3, c.waiting("batch"), "what was held is held until there is more room")
+				c.restart()
+				c.pass(20 * time.Second)
+				require.Equal(t, 3, c.waiting("batch"), "also by a new leader")
+				if name != "headroom" {
+					c.delete("web-0")
+					c.pod("again", "web", "1", nil)
+					c.pass(20 * time.Second)
+					require.NotEmpty(t, c.nodeOf("again"), "an owner comes back")
+				}
+			})
+		})
+	}
+}
+
+// TestFreedRoomIsAClaimsBeforeAnyPod sees it, also where what waits are native pod groups: a rolling update in a full cluster
+// leaves the headroom as it was.
+func TestFreedRoomIsAClaimsBeforeAnyPod(t *testing.T) {
+	for _, native := range []bool{false, true} {
+		nativeBubble(t, fmt.Sprint("native ", native), func(t *testing.T) {
+			c := startHoldCluster(t)
+			c.smallNode("a1", "a", "8", nil)
+			c.smallNode("b1", "b", "8", nil)
+			for i := range 8 {
+				c.pod(fmt.Sprintf("web-%d", i), "web", "1", hardSpread("web"))
+				c.waitNode(fmt.Sprintf("web-%d", i))
+			}
+			c.reservations.apply(reservation("r", "web", 0, func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
+			}))
+			c.requireSlots("r", 4, 0)
+			arrive := func(name string) {
+				if native {
+					c.nativeGang(name, 1, 1)
+				} else {
+					c.pod(name+"-0", name, "1", nil)
+				}
+			}
+			others := func() (waiting int) {
+				for _, pod := range c.listPods("") {
+					if pod.Labels["app"] != "web" && pod.Spec.NodeName == "" {
+						waiting++
+					}
+				}
+				return waiting
+			}
+			for i := range 10 {
+				arrive(fmt.Sprint("batch", i))
+			}
+			c.soonEqual(6, func() any { return others() })
+			for i := range 8 {
+				fresh := fmt.Sprintf("fresh-%d", i)
+				c.pod(fresh, "web", "1", func(p *v1.Pod) {
+					hardSpread("web")(p)
+					p.Labels["revision"] = "2"
+					p.Spec.TopologySpreadConstraints[0].MatchLabelKeys = []string{"revision"}
+				})
+				c.waitNode(fresh)
+				c.delete(fmt.Sprintf("web-%d", i))
+				arrive(fmt.Sprint("later", i))
+				c.pass(3 * time.Second)
+			}
+			c.pass(30 * time.Second)
+			require.EqualValues(t, 4, c.reservations.status("r").Slots.Held)
+			require.Equal(t, 14, others())
+		})
+	}
+}
+
+// TestOwnersFindTheirSlotsBesideASickNode: a free node on which pods of the service cannot be bound does not make its slots
+// unreachable.
+func TestOwnersFindTheirSlotsBesideASickNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "2", nil)
+		c.reservations.apply(reservation("r", "web", 1, nil))
+		c.requireSlots("r", 1, 0)
+		c.pod("batch-0", "batch", "1", nil)
+		c.waitNode("batch-0")
+		c.smallNode("n2", "b", "1", nil)
+		c.quiet()
+		sick := true
+		c.mishap.set(func(m *mishap) {
+			m.preBind = func(_ context.Context, pod string) *fwk.Status {
+				if p, ok := c.shared.Ledger().GetPod(c.getPod(pod).UID); sick && ok && p.Node == "n2" {
+					return fwk.NewStatus(fwk.Error, "the volume cannot be provisioned there")
+				}
+				return nil
+			}
+		})
+		c.pod("web-0", "web", "1", nil)
+		c.eventually("the owner runs in its slot", func() bool { return c.nodeOf("web-0") == "n1" })
+	})
+}
+
+// TestDefaultPriorityProtects from pods of a lower priority than the owners have, in a cluster in which every pod has a class.
+func TestDefaultPriorityProtects(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "2", nil)
+		c.pod("web-0", "web", "1", func(p *v1.Pod) { priority(1000)(p); p.Spec.NodeSelector = map[string]string{"no": "node"} })
+		c.reservations.apply(reservation("r", "web", 2, nil))
+		c.requireSlots("r", 2, 0)
+		for i := range 2 {
+			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", priority(100))
+		}
+		c.refused("batch-0")
+		c.refused("batch-1")
+		c.requireCondition("r", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
+		c.pod("higher", "batch", "1", priority(2000))
+		c.waitNode("higher")
+		c.requireCondition("r", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonOutranked)
+	})
+}
+
+// TestMaxHeldFraction bounds what is held, by default half of a zone, and the reservation says so.
+func TestMaxHeldFraction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, reserveCacheOnly)
+		c.reserveArgs = `{}`
+		c.start()
+		c.smallNode("n1", "a", "8", nil)
+		c.reservations.apply(reservation("r", "web", 8, nil))
+		c.requireSlots("r", 4, 0)
+		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonHeldFractionReached)
+		for i := range 5 {
+			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+		}
+		c.soonEqual(1, func() any { return c.waiting("batch") })
+		c.smallNode("n2", "a", "8", nil)
+		c.requireSlots("r", 8, 0)
+	})
+}
+
+// TestPodsOfOtherSchedulers on the nodes take room that nobody can keep from them, and leave it to the reservation.
+func TestPodsOfOtherSchedulers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "4", nil)
+		c.reservations.apply(reservation("r", "web", 3, nil))
+		c.requireSlots("r", 3, 0)
+		c.pod("foreign", "batch", "2", func(p *v1.Pod) { p.Spec.SchedulerName = "another"; p.Spec.NodeName = "n1" })
+		c.requireSlots("r", 2, 0)
+		c.pod("late", "batch", "1", nil)
+		c.refused("late")
+		c.delete("foreign")
+		c.requireSlots("r", 3, 0)
+		c.waitNode("late")
+	})
+}
+
+// TestARenamedNode: slots follow the room, whatever its node is called.
+func TestARenamedNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "2", nil)
+		c.reservations.apply(reservation("r", "web", 2, nil))
+		c.requireSlotsOn("r", map[string]int64{"n1": 2})
+		c.pod("late", "batch", "1", nil)
+		c.refused("late")
+		require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
+		c.smallNode("n2", "a", "2", nil)
+		c.requireSlotsOn("r", map[string]int64{"n2": 2})
+		c.pass(soonest)
+		require.Empty(t, c.nodeOf("late"))
+	})
+}
