@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -24,6 +25,7 @@ import (
 
 	"zonewise.dev/config"
 	"zonewise.dev/plugins"
+	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -152,6 +154,11 @@ func (w *world) writeConfig(setup *schedulerSetup) string {
 	cfg.ClientConnection.Kubeconfig = w.cp.schedulerKubeconfig
 	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = 500, 1000
 	cfg.PodInitialBackoffSeconds, cfg.PodMaxBackoffSeconds = ptr.To[int64](1), ptr.To[int64](1)
+	for i := range cfg.Profiles { // nodes of a few CPUs may have all of them held
+		if p := &cfg.Profiles[i]; slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(e configv1.Plugin) bool { return e.Name == reservecache.Name }) {
+			p.PluginConfig = append(p.PluginConfig, configv1.PluginConfig{Name: reservecache.Name, Args: runtime.RawExtension{Raw: []byte(`{"maxHeldFraction": 1}`)}})
+		}
+	}
 	for _, edit := range setup.edits {
 		edit(cfg)
 	}

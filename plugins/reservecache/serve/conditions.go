@@ -118,10 +118,10 @@ func readyCondition(r *floor.Report) metav1.Condition {
 		message += fmt.Sprintf("; %d slots from before the spec was edited are held meanwhile", kept)
 	}
 	switch {
-	case len(capped) > 0:
-		return not(v1alpha1.ReasonHeldFractionReached, "the scheduler's maxHeldFraction allows no more to be held in zone "+joinNames(capped)+": "+message)
 	case usable > 0 && !r.Fits:
 		return not(v1alpha1.ReasonFitsNoNode, "spec.slot: larger than any node that it may be on: "+message)
+	case len(capped) > 0:
+		return not(v1alpha1.ReasonHeldFractionReached, "the scheduler's maxHeldFraction allows no more to be held in zone "+joinNames(capped)+": "+message)
 	case lost:
 		return not(v1alpha1.ReasonZoneLost, message)
 	}
