@@ -9,7 +9,7 @@
 #     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers; statuses beside cycles;
 #                  pods that are woken beside a node event a second
 #     ledger       the ledger against kube-scheduler's cache
-#     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
+#     holds        1,000 reservations on 5,000 nodes: what finding room for their slots takes, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
 #     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory; and
 #                  beside a tenant who makes policies and PodGroups without end
@@ -47,8 +47,7 @@ group_policies() {
 }
 group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
-	measure ./plugins/reservecache/placement . 200ms
-	measure ./test/framework Cycle 200ms
+	measure ./plugins/reservecache/floor . 200ms
 	measure $PERFORMANCE 'ReserveCacheUnfilled|ReserveCacheStart' 3x
 	measure $PERFORMANCE ReserveCacheFreedSlot 5x
 	measure $PERFORMANCE ReserveCacheTrace 1x

@@ -50,6 +50,7 @@ func WithClock(c clock.WithTicker) Option {
 func WithPodBackoff(initial, longest time.Duration) Option {
 	return func(o *options) {
 		o.zoneSpread = append(o.zoneSpread, zonespread.WithPodBackoff(initial, longest))
+		o.reserveCache = append(o.reserveCache, reservecache.WithPodBackoff(initial, longest))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,6 +18,7 @@ import (
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/lease"
 	"zonewise.dev/internal/perscheduler"
+	"zonewise.dev/internal/published"
 	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/serve"
@@ -32,6 +34,8 @@ type Shared struct {
 	source crd.Source
 	// compares is set by WithComparisons.
 	compares bool
+	// podBackoff returns the initial and the longest backoff of pods.
+	podBackoff func() (initial, longest time.Duration)
 
 	mu sync.Mutex // guards all fields below
 	// args are those of the first profile.
@@ -52,6 +56,11 @@ func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c
 // large. It is for tests.
 func WithComparisons() Option { return func(s *Shared) { s.compares = true } }
 
+// WithPodBackoff has waiting pods tried again after this backoff instead of that which kube-scheduler has published.
+func WithPodBackoff(initial, longest time.Duration) Option {
+	return func(s *Shared) { s.podBackoff = func() (time.Duration, time.Duration) { return initial, longest } }
+}
+
 // WithSource takes ZoneReservations from source instead of from the API server of the handle.
 func WithSource(source crd.Source) Option { return func(s *Shared) { s.source = source } }
 
@@ -70,7 +79,7 @@ type running struct {
 
 // NewShared returns the state for one scheduler. It starts nothing: the first call of New does.
 func NewShared(options ...Option) *Shared {
-	s := &Shared{clock: clock.RealClock{}, profiles: sets.New[string]()}
+	s := &Shared{clock: clock.RealClock{}, profiles: sets.New[string](), podBackoff: sync.OnceValues(published.PodBackoff)}
 	for _, option := range options {
 		option(s)
 	}
@@ -145,7 +154,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	l, pods := ledger.New(ledgerOptions()), factory.Core().V1().Pods().Lister()
 	nominated := func(node string) ledger.Resources { return nominatedOn(l, pods, h, node) }
 	r := &running{
-		args: a, clock: s.clock, ledger: l, floor: newCycleFloor(l, a.MaxHeldFraction, nominated), refused: newRefusedPods(h),
+		args: a, clock: s.clock, ledger: l, floor: newCycleFloor(l, a.MaxHeldFraction, nominated), refused: newRefusedPods(h, s.podBackoff),
 		leader: leader.Of(ctx, h), comparison: &comparison{ledger: l, mine: s.hasProfile, always: s.compares},
 	}
 	yields := func(context.Context, string, string) bool { return false }

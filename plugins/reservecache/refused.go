@@ -13,19 +13,15 @@ import (
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
-const (
-	// The backoff of a pod that was refused n times is initialBackoff * 2^(n-1), and at most maxBackoff: those of
-	// kube-scheduler by default. Activate would end a pod's backoff.
-	initialBackoff = time.Second
-	maxBackoff     = 10 * time.Second
-)
-
 // refusedPods are the pods that slots have kept off some node, until they are reserved or gone. Freed room wakes them by
 // queueing hints; what changes without an event of the framework, which is what is held, wakes them by Activate.
 type refusedPods struct {
 	handle activator
-	mu     sync.Mutex // guards pods
-	pods   map[types.UID]*refusedPod
+	// podBackoff returns the initial and the longest backoff of pods in the scheduling queue. Activate would end a backoff.
+	podBackoff func() (initial, longest time.Duration)
+
+	mu   sync.Mutex // guards pods
+	pods map[types.UID]*refusedPod
 }
 
 // activator is the part of the framework's handle that wakes pods.
@@ -43,8 +39,8 @@ type refusedPod struct {
 	waits, wakes bool
 }
 
-func newRefusedPods(handle activator) *refusedPods {
-	return &refusedPods{handle: handle, pods: map[types.UID]*refusedPod{}}
+func newRefusedPods(handle activator, podBackoff func() (initial, longest time.Duration)) *refusedPods {
+	return &refusedPods{handle: handle, podBackoff: podBackoff, pods: map[types.UID]*refusedPod{}}
 }
 
 // beginAttempt notes that a pod is in its cycle: Activate would send it to its backoff.
@@ -102,6 +98,7 @@ func (r *refusedPods) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 func (r *refusedPods) Choose(f *floor.Floor, changed []floor.At, claims *serve.Claims, all bool, now time.Time) serve.Woken {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	initial, longest := r.podBackoff()
 	woken, fits := serve.Woken{Pods: map[string]*v1.Pod{}}, map[shape]bool{}
 	for _, p := range r.pods {
 		if !p.waits {
@@ -118,7 +115,7 @@ func (r *refusedPods) Choose(f *floor.Floor, changed []floor.At, claims *serve.C
 		if !p.wakes {
 			continue
 		}
-		if due := p.tried.Add(min(maxBackoff, initialBackoff<<min(p.attempts-1, 10))); due.After(now) {
+		if due := p.tried.Add(min(longest, initial<<min(p.attempts-1, 10))); due.After(now) {
 			if woken.Next.IsZero() || due.Before(woken.Next) {
 				woken.Next = due
 			}

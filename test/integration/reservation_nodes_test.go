@@ -18,7 +18,7 @@ func TestReservationBadInput(t *testing.T) {
 
 	huge := w.reserve("huge", inZones(1, "b"), slotOf("100"), ownedBy("huge"))
 	w.waitReservation(huge, "fits no node", func(s *v1alpha1.ZoneReservationStatus) bool {
-		return reservationSays(s, v1alpha1.ConditionReady, v1alpha1.ReasonFitsNoNode, "cpu")
+		return reservationSays(s, v1alpha1.ConditionReady, v1alpha1.ReasonFitsNoNode, "larger than any node")
 	})
 	nowhere := w.reserve("nowhere", inZones(1, "z"), ownedBy("nowhere"))
 	w.waitReservation(nowhere, "unknown zone", func(s *v1alpha1.ZoneReservationStatus) bool {

@@ -68,7 +68,18 @@ func (p *player) view() *view {
 // addHeld adds what the statuses say is held. Where slots that owners use count as held, the owners on the node are taken off.
 func (p *player) addHeld(c *view) {
 	for name, r := range p.reservations {
-		for _, zone := range p.status(name).Zones {
+		status := p.status(name)
+		for _, former := range status.Former {
+			if n := c.byName[former.Node]; n != nil {
+				r := r
+				r.CPU = int(former.Requests.Cpu().Value())
+				n.held = append(n.held, heldRoom{r, int(former.Slots)})
+			}
+		}
+		if cpu := int(status.Requests.Cpu().Value()); cpu > 0 {
+			r.CPU = cpu // its slots may still be those of an earlier spec
+		}
+		for _, zone := range status.Zones {
 			for _, at := range zone.Nodes {
 				n := c.byName[at.Name]
 				if n == nil {

@@ -77,8 +77,6 @@ type zoneState struct {
 	unused, used, covered int
 	// searched means that no node of the zone had room for one more slot, and only one that has got room since can.
 	searched bool
-	// capped means that the limit keeps the claim from one more.
-	capped bool
 }
 
 func newClaimState(c *Claim) *claimState {

@@ -19,15 +19,13 @@ func (a candidate) compare(b candidate) int {
 // at those alone that have got room since.
 func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) {
 	z, state := f.zones[zone], c.zone(zone)
-	if z == nil || more <= 0 || state.capped {
+	if z == nil || more <= 0 || z.capped[c] {
 		return
 	}
-	if allowed := f.allowed(c, z, more); allowed < more {
-		state.capped, z.capped[c] = true, true
-		f.touch(c)
-		if more = allowed; more <= 0 {
-			return
-		}
+	beyond := more - f.allowed(c, z, more)
+	if more -= beyond; more <= 0 {
+		f.limit(c, z)
+		return
 	}
 	best := &selection{limit: more}
 	look := func(n *node) {
@@ -48,7 +46,7 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 	}
 	for _, found := range best.sorted() {
 		if more <= 0 {
-			return
+			break
 		}
 		n := min(more, f.takes(c, found.node, more))
 		if n <= 0 {
@@ -65,7 +63,10 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 		})
 		more -= n
 	}
-	state.searched = more > 0 && !state.capped
+	state.searched = more > 0
+	if more <= 0 && beyond > 0 {
+		f.limit(c, z)
+	}
 }
 
 // takes is how many more slots of a claim a node has room for, up to a limit.
@@ -115,12 +116,24 @@ func (f *Floor) allowed(c *claimState, z *zone, more int) int {
 	return more
 }
 
-// uncap has claims that the limit has kept from slots in a zone try again.
+// limit notes that the fraction allows a claim no more in a zone.
+func (f *Floor) limit(c *claimState, z *zone) {
+	z.capped[c] = true
+	f.touch(c)
+}
+
+// capped reports whether the fraction keeps a claim from more in a zone.
+func (f *Floor) capped(c *claimState, zone string) bool {
+	z := f.zones[zone]
+	return z != nil && z.capped[c]
+}
+
+// uncap has claims that the fraction has kept from slots in a zone try again.
 func (f *Floor) uncap(z *zone) {
 	for c := range z.capped {
 		if f.allowed(c, z, 1) > 0 {
 			delete(z.capped, c)
-			c.zone(z.name).capped = false
+			f.touch(c)
 			f.markDue(c)
 		}
 	}

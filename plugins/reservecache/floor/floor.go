@@ -81,7 +81,7 @@ func (f *Floor) drop(c *claimState) {
 // review has Settle look at a claim that is not in order, at its next call.
 func (f *Floor) review(c *claimState) {
 	if c.inOrder() {
-		c.close()
+		f.close(c)
 	} else {
 		f.markDue(c)
 	}
@@ -96,13 +96,16 @@ func (f *Floor) touch(c *claimState) {
 func (f *Floor) markDue(c *claimState) { c.open, c.due = true, true }
 
 // close notes that a claim has all that it wants: from now on nodes that get room are not looked at.
-func (c *claimState) close() {
+func (f *Floor) close(c *claimState) {
 	if !c.open {
 		return
 	}
 	c.open, c.due = false, false
 	for _, z := range c.zones {
-		z.searched, z.capped = false, false
+		z.searched = false
+	}
+	for _, z := range f.zones {
+		delete(z.capped, c)
 	}
 }
 

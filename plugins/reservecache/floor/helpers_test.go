@@ -36,11 +36,17 @@ type world struct {
 	size       ledger.Resources
 	pods       [][]pod
 	generation int64
+	// fraction is how much of a zone may be held, and absent are the nodes that are not there at present.
+	fraction float64
+	absent   map[int]bool
 }
 
 // newWorld makes nodes of 16 CPUs in zones a, b and on.
-func newWorld(t rapid.TB, nodes, zones int) *world {
-	w := &world{t: t, size: ledger.Resources{MilliCPU: 16000, Memory: 64 << 30, Pods: 30}, pods: make([][]pod, nodes)}
+func newWorld(t rapid.TB, nodes, zones int) *world { return newLimitedWorld(t, nodes, zones, 1) }
+
+// newLimitedWorld is newWorld where that fraction of a zone may be held.
+func newLimitedWorld(t rapid.TB, nodes, zones int, fraction float64) *world {
+	w := &world{t: t, fraction: fraction, absent: map[int]bool{}, size: ledger.Resources{MilliCPU: 16000, Memory: 64 << 30, Pods: 30}, pods: make([][]pod, nodes)}
 	for i := range nodes {
 		w.nodes = append(w.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("n%02d", i), Labels: map[string]string{v1.LabelTopologyZone: zoneName(i % zones), "pool": fmt.Sprint(i % 2)},
@@ -54,14 +60,16 @@ func zoneName(i int) string { return string(rune('a' + i)) }
 
 // build makes a floor of the present claims over the present nodes, which begins with what seeds say.
 func (w *world) build(seeds map[types.UID][]floor.Seed) *floor.Floor {
-	f := floor.New(1)
+	f := floor.New(w.fraction)
 	claims := slices.Clone(w.claims)
 	for i := range claims {
 		claims[i].Seed = seeds[claims[i].UID]
 	}
 	f.SetClaims(claims)
 	for i := range w.nodes {
-		f.Update(w.node(i))
+		if !w.absent[i] {
+			f.Update(w.node(i))
+		}
 	}
 	f.Settle()
 	return f
@@ -105,13 +113,24 @@ func (w *world) fits(i int, p pod) bool {
 // place puts a pod on the first node of an order on which it fits, and reports whether there was one.
 func (w *world) place(order []int, p pod) bool {
 	for _, i := range order {
-		if w.fits(i, p) {
+		if !w.absent[i] && w.fits(i, p) {
 			w.pods[i] = append(w.pods[i], p)
 			w.update(i)
 			return true
 		}
 	}
 	return false
+}
+
+// toggle takes a node away with its pods, or brings it back.
+func (w *world) toggle(i int) {
+	if w.absent[i] = !w.absent[i]; w.absent[i] {
+		w.pods[i] = nil
+		w.floor.Remove(w.nodes[i].Name)
+		w.floor.Settle()
+	} else {
+		w.update(i)
+	}
 }
 
 // leave takes a pod off a node.
@@ -139,7 +158,7 @@ func held(f *floor.Floor, claim types.UID) map[string]int {
 // most is how many slots of a claim have room in a zone, were it the only one.
 func (w *world) most(zone string, c *floor.Claim) (n int) {
 	for i, object := range w.nodes {
-		if object.Labels[v1.LabelTopologyZone] != zone || !c.Nodes.MetBy(object) {
+		if object.Labels[v1.LabelTopologyZone] != zone || w.absent[i] || !c.Nodes.MetBy(object) {
 			continue
 		}
 		at := w.node(i)
@@ -152,6 +171,21 @@ func (w *world) most(zone string, c *floor.Claim) (n int) {
 		n += k
 	}
 	return n
+}
+
+// allowed is how many slots of a claim the fraction lets a zone have.
+func (w *world) allowed(zone string, c *floor.Claim) int {
+	var offered ledger.Resources
+	for i, object := range w.nodes {
+		if object.Labels[v1.LabelTopologyZone] == zone && !w.absent[i] {
+			offered.Add(&w.size, 1)
+		}
+	}
+	n := int64(1 << 30)
+	for name := range c.Slot.Named() {
+		n = min(n, int64(w.fraction*float64(offered.Amount(name)))/c.Slot.Amount(name))
+	}
+	return int(n)
 }
 
 // seeds is what statuses say that claims have.

@@ -63,6 +63,37 @@ func TestSlotsShift(t *testing.T) {
 	})
 }
 
+// TestFraction: a fraction of each zone is filled, and no more, whatever comes and goes: room that is free only later is
+// a slot's as well, and a zone whose last node goes begins again when one returns.
+func TestFraction(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const nodes = 5
+		w := newLimitedWorld(t, nodes, 2, rapid.Float64Range(0.1, 0.9).Draw(t, "fraction"))
+		c := drawClaim(t, "c", 2)
+		w.apply(c)
+		for range rapid.IntRange(20, 80).Draw(t, "steps") {
+			before := held(w.floor, c.UID)
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			case 0:
+				w.toggle(rapid.IntRange(0, nodes-1).Draw(t, "toggled"))
+			case 1:
+				w.leave(rapid.IntRange(0, nodes-1).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+			default:
+				w.place(drawOrder(t, nodes), drawPod(t))
+			}
+			wanted, fit, have := 0, 0, 0
+			now := held(w.floor, c.UID)
+			for zone, n := range c.Zones {
+				most := min(w.most(zone, &c), w.allowed(zone, &c))
+				wanted, fit, have = wanted+n, fit+most, have+now[zone]
+				require.GreaterOrEqual(t, now[zone], min(n, most), "what is allowed is held in zone %s", zone)
+				require.LessOrEqual(t, now[zone], max(before[zone], w.allowed(zone, &c)), "no slot is added beyond the fraction of zone %s", zone)
+			}
+			require.GreaterOrEqual(t, have, min(wanted, fit), "what one zone has no room for is held in the other: %v", now)
+		}
+	})
+}
+
 // TestRestart: a floor that begins with what the status of the one before said has no slot less, for any of several
 // claims of several sizes and modes in a crowded cluster.
 func TestRestart(t *testing.T) {

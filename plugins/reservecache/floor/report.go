@@ -90,7 +90,7 @@ func (f *Floor) Report(uid types.UID) (*Report, bool) {
 			zones[zone] = &ZoneReport{Name: zone}
 		}
 		if to := zones[zone]; to != nil {
-			to.Held, to.Used, to.Capped = z.unused+used, used, z.capped
+			to.Held, to.Used, to.Capped = z.unused+used, used, f.capped(c, zone)
 		}
 	}
 	for _, h := range c.sorted() {

@@ -79,7 +79,7 @@ func (f *Floor) settleClaim(c *claimState, gained *gainedNodes) {
 	f.thin(c)
 	f.trimFormer(c)
 	if c.inOrder() {
-		c.close()
+		f.close(c)
 	} else {
 		c.due = false
 	}

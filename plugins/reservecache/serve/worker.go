@@ -174,7 +174,8 @@ func (s *Server) takeOver(f *floor.Floor, claims *Claims, generation uint64, now
 		return Woken{}
 	}
 	s.published.held = f.HeldOn()
-	return s.Waker.Choose(f, s.changedNodes(before.held, claims), claims, before.claims != claims, now)
+	edited := before.claims != claims
+	return s.Waker.Choose(f, s.changedNodes(before.held, claims, edited), claims, edited, now)
 }
 
 // setReportLocked takes over how a reservation stands, and has its status written: at once if something else is held, by
@@ -189,8 +190,9 @@ func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now t
 	}
 }
 
-// changedNodes returns the nodes on which something else is held than before, as the ledger has them.
-func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims) (changed []floor.At) {
+// changedNodes returns the nodes on which something else is held than before, or for others, as the ledger has them. After
+// an edit of a reservation these are all on which something is held.
+func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims, edited bool) (changed []floor.At) {
 	look := func(name string) {
 		state, there := s.Ledger.State(name)
 		if !there {
@@ -202,7 +204,7 @@ func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims
 		})
 	}
 	for name, now := range s.published.held {
-		if was := before[name]; !was.Equal(&now) {
+		if former := before[name]; edited || !former.Equal(&now) {
 			look(name)
 		}
 	}
