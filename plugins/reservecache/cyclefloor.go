@@ -34,9 +34,28 @@ type cycleFloor struct {
 	noted map[string]bool
 }
 
+// knownNode is a node as the last cycle has seen it.
 type knownNode struct {
 	name       string
 	generation int64
+	info       fwk.NodeInfo
+	object     *v1.Node
+}
+
+func newKnownNode(info fwk.NodeInfo) knownNode {
+	return knownNode{info.Node().Name, info.GetGeneration(), info, info.Node()}
+}
+
+// copied reports whether nodes are not those of the snapshot but copies, as in the run of a pod group's preemption, which
+// takes its victims off them. The snapshot keeps a NodeInfo for as long as the node is there (UpdateSnapshot); a
+// preemption has others of the same nodes (StartMutations).
+func (c *cycleFloor) copied(nodes []fwk.NodeInfo) bool {
+	for _, info := range nodes {
+		if at, known := c.index[info.Node().Name]; known && c.known[at].object == info.Node() {
+			return c.known[at].info != info
+		}
+	}
+	return false
 }
 
 func newCycleFloor(l *ledger.Ledger, fraction float64, nominated func(string) ledger.Resources) *cycleFloor {
@@ -104,7 +123,10 @@ func (c *cycleFloor) differences(claims *serve.Claims, nodes []fwk.NodeInfo, all
 			continue
 		}
 		if known {
-			c.known[at].generation = generation
+			c.known[at] = newKnownNode(info)
+		} else if !all {
+			c.index[name] = len(c.known)
+			c.known = append(c.known, newKnownNode(info))
 		}
 		updates = append(updates, c.nodeOf(claims, info))
 	}
@@ -112,7 +134,7 @@ func (c *cycleFloor) differences(claims *serve.Claims, nodes []fwk.NodeInfo, all
 		now := make([]knownNode, len(nodes))
 		index := make(map[string]int, len(nodes))
 		for i, info := range nodes {
-			now[i], index[info.Node().Name] = knownNode{info.Node().Name, info.GetGeneration()}, i
+			now[i], index[info.Node().Name] = newKnownNode(info), i
 		}
 		for _, n := range c.known {
 			if _, there := index[n.name]; !there {

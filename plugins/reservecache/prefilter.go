@@ -57,7 +57,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 func (*ReserveCache) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // updateFloor brings the floor up to date. In the cycle of a pod group only the first member does: for the others the
-// snapshot is changed under an unchanged generation.
+// snapshot is changed under an unchanged generation. In the run of its preemption no member does.
 func (p *ReserveCache) updateFloor(ctx context.Context, state fwk.CycleState, claims *serve.Claims, nodes []fwk.NodeInfo) {
 	r, all := p.running, true
 	if state.IsPodGroupSchedulingCycle() {
@@ -69,6 +69,9 @@ func (p *ReserveCache) updateFloor(ctx context.Context, state fwk.CycleState, cl
 			return
 		}
 		group.Write(stateKey, groupSeen{})
+		if r.floor.copied(nodes) {
+			return
+		}
 		all = false // a placement shows its own nodes alone
 	} else {
 		r.comparison.compare(klog.FromContext(ctx), nodes)

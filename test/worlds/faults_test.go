@@ -24,6 +24,14 @@ var faults = map[string]World{
 		FailPreBind{"gang", 0, 10 * time.Minute},
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1}},
 	}},
+	// Its slots took the room of the pods that the gang would have preempted: HeldRoomIsThere.
+	"a native gang of owners preempts, and its slots are not enough": {Native: true, Steps: []Step{
+		Add{Node{Name: "c1", Zone: "c", CPU: 2}},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 5, CPU: 1}},
+		Reserve{Reservation{Name: "r", App: "gang", Slots: 2, CPU: 1, Required: true}},
+		Wait{time.Second},
+		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

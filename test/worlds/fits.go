@@ -35,7 +35,7 @@ type viewNode struct {
 // heldRoom is what a reservation holds on a node beside the pods that are there.
 type heldRoom struct {
 	Reservation
-	slots int
+	cpu int
 }
 
 func (p *player) view() *view {
@@ -65,37 +65,33 @@ func (p *player) view() *view {
 	return c
 }
 
-// addHeld adds what the statuses say is held. Where slots that owners use count as held, the owners on the node are taken off.
+// addHeld adds what the statuses say is held, slots of an earlier spec among it. Where slots that owners use count as held, what the
+// owners on the node ask for is taken off.
 func (p *player) addHeld(c *view) {
 	for name, r := range p.reservations {
-		status := p.status(name)
+		status, cpus := p.status(name), map[string]int{}
 		for _, former := range status.Former {
-			if n := c.byName[former.Node]; n != nil {
-				r := r
-				r.CPU = int(former.Requests.Cpu().Value())
-				n.held = append(n.held, heldRoom{r, int(former.Slots)})
-			}
-		}
-		if cpu := int(status.Requests.Cpu().Value()); cpu > 0 {
-			r.CPU = cpu // its slots may still be those of an earlier spec
+			cpus[former.Node] += int(former.Slots * former.Requests.Cpu().Value())
 		}
 		for _, zone := range status.Zones {
 			for _, at := range zone.Nodes {
-				n := c.byName[at.Name]
-				if n == nil {
-					continue
-				}
-				slots := int(at.Slots)
-				if r.Guarantee || r.Required {
-					for _, pod := range n.pods {
-						if pod.Spec.NodeName != "" && p.ownerOf(pod) == name {
-							slots -= (requestOf(pod) + r.CPU - 1) / r.CPU
-						}
+				cpus[at.Name] += int(at.Slots * status.Requests.Cpu().Value())
+			}
+		}
+		for node, cpu := range cpus {
+			n := c.byName[node]
+			if n == nil {
+				continue
+			}
+			if r.Guarantee || r.Required {
+				for _, pod := range n.pods {
+					if pod.Spec.NodeName != "" && p.ownerOf(pod) == name {
+						cpu -= requestOf(pod)
 					}
 				}
-				if slots > 0 {
-					n.held = append(n.held, heldRoom{r, slots})
-				}
+			}
+			if cpu > 0 {
+				n.held = append(n.held, heldRoom{r, cpu})
 			}
 		}
 	}
@@ -115,7 +111,7 @@ func (n *viewNode) usable() bool { return !n.lost && !n.cordoned }
 func (n *viewNode) heldFrom(priority int32, own string) (sum int) {
 	for _, h := range n.held {
 		if priority <= h.Priority && h.Name != own {
-			sum += h.slots * h.CPU
+			sum += h.cpu
 		}
 	}
 	return sum
@@ -299,8 +295,8 @@ func (n *viewNode) roomFor(u unit, above *int32) int {
 	}
 	inSlots := 0
 	for _, h := range n.held {
-		if h.Name == reservation && h.CPU >= requestOf(pod) {
-			inSlots = h.slots * requestOf(pod)
+		if h.Name == reservation {
+			inSlots = h.cpu - h.cpu%requestOf(pod)
 		}
 	}
 	return min(room, inSlots)

@@ -131,8 +131,9 @@ func (p *player) checkShort(c *view) {
 	for name, r := range p.reservations {
 		known := p.short[name]
 		p.short[name] = map[string]time.Time{}
-		if !p.lacksSlots(name) {
-			continue // some of its slots are in other zones than desired
+		if !p.lacksSlots(name) { // some of its slots are in other zones than desired
+			maps.DeleteFunc(p.idle, func(key string, _ time.Time) bool { return strings.HasPrefix(key, name+"/") })
+			continue
 		}
 		for _, zone := range p.status(name).Zones {
 			if zone.Held >= zone.Desired {
