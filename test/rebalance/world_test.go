@@ -232,11 +232,14 @@ func (w *world) seePod(pod *corev1.Pod, deleted bool) {
 	}
 }
 
-// isOver reports whether there is nothing left to move. Pods that have just become ready stay for a minute.
+// isOver reports whether there is nothing left to move. Pods that have just become ready stay for a minute, and those of a budget until the
+// disruption controller has counted the pod in place of the last one.
 func isOver(r *v1alpha1.ZoneRebalance) bool {
-	young := slices.ContainsFunc(r.Status.Stays, func(s v1alpha1.RebalanceStay) bool { return strings.Contains(s.Why, "less than a minute") })
+	passing := slices.ContainsFunc(r.Status.Stays, func(s v1alpha1.RebalanceStay) bool {
+		return strings.Contains(s.Why, "less than a minute") || strings.Contains(s.Why, "allows no eviction now")
+	})
 	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBalanced)
-	return c != nil && !young && c.ObservedGeneration == r.Generation && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove) &&
+	return c != nil && !passing && c.ObservedGeneration == r.Generation && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove) &&
 		meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady)
 }
 
