@@ -1,8 +1,10 @@
 package preempt
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,34 +12,53 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
+// scope is where an attempt makes room, and with which pods.
+type scope struct {
+	nodes []int
+	// highest is the highest priority of the pods that may go, some is true if there are others; violate is true if their
+	// eviction may violate budgets.
+	highest       int32
+	some, violate bool
+}
+
 // attempt is one way to make room for the gang. It works on copies of the nodes.
 type attempt struct {
 	*Search
-	below  rank                 // only pods of a lower rank may go
+	scope
 	states []fwk.CycleState     // by class
-	nodes  map[int]fwk.NodeInfo // those that have changed
+	copies map[int]fwk.NodeInfo // of the nodes that have changed
 	freed  map[int][]int64      // what is free on those whose pods have changed
 	// guests counts the members that were placed on a node by class, kept is what had to stay free for others when the last one came.
 	guests  map[int][]int
 	kept    map[int][]int64
 	placed  map[types.UID]string
-	evicted map[*candidate]bool
+	evicted map[*candidate]bool // false for those that came back
 	lost    map[*victimGang]int // evicted members
 	used    usage
-	// refused is true if the filters have refused a node that had room, failed if a plugin could not follow a change, after which the
-	// attempt is of no use.
-	refused, failed bool
-	asked           int  // how often a reprieve has run the filters
-	cost            cost // at the end
+	asked   int  // how often a reprieve has run the filters
+	refused int  // nodes that the filters refused even without all pods that may go
+	failed  bool // a plugin could not follow a change, after which the attempt is of no use
+	cost    cost // at the end
 }
 
-// attempt makes room on some nodes by the eviction of pods below a rank. It returns nil if that cannot be done.
-func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt {
+// cost is what victims cost, the worst first.
+type cost struct {
+	violations int   // of PodDisruptionBudgets
+	highest    int32 // priority
+	victims    int
+}
+
+func (c cost) compare(other cost) int {
+	return cmp.Or(cmp.Compare(c.violations, other.violations), cmp.Compare(c.highest, other.highest), cmp.Compare(c.victims, other.victims))
+}
+
+// attempt makes room in a scope. It returns nil if that cannot be done.
+func (s *Search) attempt(ctx context.Context, in scope) *attempt {
 	if !s.prepare(ctx) {
 		return nil
 	}
 	a := &attempt{
-		Search: s, below: below, nodes: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
+		Search: s, scope: in, copies: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
 		placed: map[types.UID]string{}, evicted: map[*candidate]bool{}, lost: map[*victimGang]int{}, used: usage{},
 	}
 	for _, state := range s.states {
@@ -49,138 +70,275 @@ func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt 
 	for before := -1; before < len(a.placed) && len(a.placed) < s.Request.Need; {
 		before = len(a.placed)
 		for k := range s.classes { // once more after others: a spread constraint may let a member come only between them
-			a.place(ctx, k, nodes)
+			a.place(ctx, k)
 		}
 	}
 	if len(a.placed) < s.Request.Need {
+		s.refusals += a.refused
 		return nil
 	}
-	a.reprieve(ctx)
+	a.reprieve(ctx, a.victims())
+	a.settleTogether(ctx)
 	if a.failed {
 		return nil
 	}
-	a.cost = s.costOf(a.victims(), usage{})
+	a.cost = a.costOf(a.victims(), usage{})
 	return a
 }
 
-// wanted returns how many members of a class are to be placed at most.
-func (a *attempt) wanted(c *class) int { return min(len(c.Members), a.Request.Need-len(a.placed)) }
-
-// place places the members of a class on the nodes that cost least, as long as the quorum lacks any. A node that has refused one is asked
-// again when no other is left, if members have been placed since: a spread constraint may let others come only then.
-func (a *attempt) place(ctx context.Context, k int, nodes []int) {
+// place places members of a class on the nodes where that costs least, as long as the quorum lacks any: on each as many as
+// there is room for at that cost.
+func (a *attempt) place(ctx context.Context, k int) {
 	c := a.classes[k]
-	prices := a.prices(c, nodes)
-	refused, mayHelp := false, false
-	for _, uid := range c.Members {
-		if a.placed[uid] != "" {
+	missing := slices.DeleteFunc(slices.Clone(c.Members), func(uid types.UID) bool { return a.placed[uid] != "" })
+	offers := a.offers(c)
+	add := func(o offer) {
+		at, _ := slices.BinarySearchFunc(offers, o, func(a, b offer) int { return a.compare(&b) })
+		offers = slices.Insert(offers, at, o)
+	}
+	for len(offers) > 0 && len(missing) > 0 && len(a.placed) < a.Request.Need && !a.givesUp() {
+		o, possible := a.offer(c, offers[0].site)
+		dearer := possible && o.compare(&offers[0]) > 0 // a budget may be used up since, or fewer members are left
+		offers = offers[1:]
+		switch {
+		case !possible:
+			continue
+		case dearer:
+			add(o)
 			continue
 		}
-		if len(a.placed) == a.Request.Need {
-			return
+		n, elsewhere := a.placeOn(ctx, k, o.site, min(len(missing), o.members))
+		for _, uid := range missing[:n] {
+			a.placed[uid] = a.sites[o.site].name
 		}
-		for {
-			if len(prices) == 0 && mayHelp {
-				prices = a.prices(c, nodes)
-				refused, mayHelp = false, false
+		missing = missing[n:]
+		if elsewhere {
+			offers = a.offers(c) // a whole gang has gone, and other nodes have more room
+		} else if more, possible := a.offer(c, o.site); possible && n > 0 {
+			add(more)
+		}
+	}
+}
+
+// placeOn places up to most members of a class on a node, if the filters accept the first one without the pods that the
+// requests make it lack, or at least without all pods that may go. elsewhere is true if pods on other nodes go with them.
+func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere bool) {
+	off := a.withGangs(a.removable(i, a.lack(a.classes[k], i)))
+	a.evict(ctx, off...)
+	if !a.fits(ctx, k, i) {
+		all := a.withGangs(a.removable(i, nil))
+		a.evict(ctx, all...)
+		off = append(off, all...)
+		if len(all) == 0 || !a.fits(ctx, k, i) {
+			a.putBack(ctx, off...)
+			if a.guests[i] == nil { // otherwise another member may be the reason
+				a.refused++
 			}
-			if len(prices) == 0 {
-				return
-			}
-			if a.failed || a.exhausted() {
-				return
-			}
-			at := 0
-			for i := range prices {
-				if prices[i].compare(&prices[at]) < 0 {
-					at = i
-				}
-			}
-			now, possible := a.price(c, prices[at].site) // a budget may be used up since
-			now.violating = prices[at].violating
-			if possible && now.compare(&prices[at]) > 0 {
-				prices[at] = now
-				continue
-			}
-			if !possible {
-				prices = slices.Delete(prices, at, at+1)
-				continue
-			}
-			if !a.accept(ctx, k, &now) {
-				refused = true
-				switch {
-				case !now.violating && a.anyViolates(now.site):
-					prices[at].violating = true // other nodes come first
-					continue
-				case a.guests[now.site] == nil: // otherwise another member may be the reason
-					a.refusals++
-				}
-				prices = slices.Delete(prices, at, at+1)
-				continue
-			}
-			a.placed[uid] = a.sites[now.site].name
-			mayHelp = refused
-			if elsewhere(now.site, now.victims) {
-				prices = a.prices(c, nodes) // a whole gang has gone, and others have become cheaper
-				break
-			}
-			prices[at], possible = a.price(c, now.site)
-			if !possible {
-				prices = slices.Delete(prices, at, at+1)
-			}
+			return 0, false
+		}
+	}
+	for n = 1; ; n++ {
+		a.addGuest(ctx, k, i)
+		if n == most || a.failed || short(a.lack(a.classes[k], i)) || !a.fits(ctx, k, i) {
 			break
 		}
 	}
+	kept := make([]int64, len(a.names))
+	a.Request.Cluster.Kept(i, a.classes[k].Pod, a.names, kept)
+	a.kept[i] = kept
+	return n, slices.ContainsFunc(off, func(c *candidate) bool { return c.site != i })
 }
 
-// prices returns what nodes cost for a member of a class.
-func (a *attempt) prices(c *class, nodes []int) []price {
-	prices := make([]price, 0, len(nodes))
-	for _, i := range nodes {
+// givesUp reports whether to place no more members: soon where other pods may go too, which are tried next.
+func (a *attempt) givesUp() bool {
+	return a.failed || a.some && a.refused >= a.Request.Need || a.refused >= refusalsAtLeast && a.overtime()
+}
+
+// offer is what a node costs for a member of a class, by the requests alone.
+type offer struct {
+	site int
+	cost
+	members int // for how many more there is room then
+	// guarded is how many pods there have a budget that is used up, and most is the highest priority of all that may go: they
+	// may turn out to be in the way.
+	guarded int
+	most    int32
+}
+
+// compare orders offers: the fewest violations, the lowest priority, the fewest victims for each member.
+func (o *offer) compare(other *offer) int {
+	return cmp.Or(
+		cmp.Compare(o.violations*other.members, other.violations*o.members), cmp.Compare(o.highest, other.highest),
+		cmp.Compare(o.victims*other.members, other.victims*o.members),
+		cmp.Compare(o.guarded, other.guarded), cmp.Compare(o.most, other.most), cmp.Compare(o.site, other.site),
+	)
+}
+
+// offers lists the nodes that may take a member of a class, the cheapest first.
+func (a *attempt) offers(c *class) []offer {
+	offers := make([]offer, 0, len(a.nodes))
+	for _, i := range a.nodes {
 		if !c.allowed.AllNodes() && !c.allowed.NodeNames.Has(a.sites[i].name) {
 			continue
 		}
-		if p, possible := a.price(c, i); possible {
-			prices = append(prices, p)
+		if o, possible := a.offer(c, i); possible {
+			offers = append(offers, o)
 		}
 	}
-	return prices
+	slices.SortFunc(offers, func(a, b offer) int { return a.compare(&b) })
+	return offers
 }
 
-// anyViolates reports whether pods on a node may go only by violating a budget.
-func (a *attempt) anyViolates(i int) bool {
-	return len(a.removable(i, nil, true)) > len(a.removable(i, nil, false))
-}
-
-// accept places a member of a class on a node, if the filters accept it there without the victims of its price, or at
-// least without all pods that may go, as far as the price may violate budgets. Then the price gets these as victims, and
-// most of them will be reprieved.
-func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
-	a.evict(ctx, p.victims...)
-	if !a.failed && !a.fits(ctx, k, p.site) {
-		a.refused = true
-		a.putBack(ctx, p.victims...)
-		all := a.withGangs(a.removable(p.site, nil, p.violating))
-		if len(all) <= len(p.victims) {
-			return false
-		}
-		p.victims = all
-		a.evict(ctx, all...)
-		if !a.fits(ctx, k, p.site) {
-			a.putBack(ctx, all...)
-			return false
+// offer returns what a node costs for a member of a class; false if it cannot have room.
+func (a *attempt) offer(c *class, i int) (o offer, possible bool) {
+	lack := a.lack(c, i)
+	taken := a.withGangs(a.removable(i, lack))
+	if short(lack) {
+		return offer{}, false
+	}
+	o = offer{site: i, cost: a.costOf(taken, a.used), members: min(len(c.Members), a.Request.Need-len(a.placed)), most: math.MinInt32}
+	for j, want := range c.request {
+		if want > 0 {
+			o.members = min(o.members, 1+int(max(0, -lack[j])/want))
 		}
 	}
-	a.addGuest(ctx, k, p.site)
-	kept := make([]int64, len(a.names))
-	a.Request.Cluster.Kept(p.site, a.classes[k].Pod, a.names, kept)
-	a.kept[p.site] = kept
-	return !a.failed
+	if !a.sites[i].listed {
+		o.most = math.MaxInt32
+	}
+	for _, there := range a.sites[i].candidates {
+		if !a.evicted[there] && a.used.usedUp(a.budgetsOf(there)) {
+			o.guarded++
+		}
+		o.most = max(o.most, there.priority)
+	}
+	return o, true
 }
 
-// elsewhere reports whether pods are on other nodes too.
-func elsewhere(i int, pods []*candidate) bool {
-	return slices.ContainsFunc(pods, func(c *candidate) bool { return c.site != i })
+// costOf returns what victims cost after budgets have been used.
+func (a *attempt) costOf(victims []*candidate, used usage) cost {
+	sum := cost{highest: math.MinInt32}
+	for _, c := range victims {
+		if c.leaving {
+			continue
+		}
+		if used.usedUp(a.budgetsOf(c)) {
+			sum.violations++
+		}
+		used.add(a.budgetsOf(c), 1)
+		sum.highest = max(sum.highest, c.priority)
+		sum.victims++
+	}
+	for _, c := range victims {
+		used.add(a.budgetsOf(c), -1)
+	}
+	return sum
+}
+
+// removable lists pods on a node that may go, until nothing is lacking: those that violate no budget, and then the
+// others if budgets may be violated. It reduces the lack; without one it lists all.
+func (a *attempt) removable(i int, lack []int64) (pods []*candidate) {
+	for _, violating := range []bool{false, true} {
+		if violating && !a.violate {
+			break
+		}
+		for _, c := range a.sites[i].candidates {
+			if lack != nil && !short(lack) {
+				break
+			}
+			if a.evicted[c] || lack != nil && !helps(lack, c.amounts) || a.used.usedUp(a.budgetsOf(c)) != violating ||
+				slices.Contains(pods, c) || !a.mayGo(c) {
+				continue
+			}
+			if lack != nil {
+				add(lack, c.amounts, -1)
+			}
+			a.count(1, c)
+			pods = append(pods, c)
+		}
+	}
+	a.count(-1, pods...)
+	return pods
+}
+
+// mayGo reports whether a pod may go: by itself, or together with its whole gang.
+func (a *attempt) mayGo(c *candidate) bool {
+	switch {
+	case c.leaving:
+		return true
+	case c.priority > a.highest:
+		return false
+	case c.gang == nil || a.spares(c.gang):
+		return true
+	}
+	return len(a.membersOf(c.gang)) > 0 && c.gang.highest <= a.highest
+}
+
+// spares reports whether a gang can lose one more member: more than its quorum is bound, or less anyway.
+func (a *attempt) spares(g *victimGang) bool {
+	left := len(g.Bound) - a.lost[g]
+	return left > g.MinMember || left < g.MinMember
+}
+
+// withGangs returns the pods that must go with some: the other members of gangs that lose their quorum.
+func (a *attempt) withGangs(pods []*candidate) []*candidate {
+	if !slices.ContainsFunc(pods, func(c *candidate) bool { return c.gang != nil }) {
+		return pods
+	}
+	all, seen := make([]*candidate, 0, len(pods)), map[*candidate]bool{}
+	take := func(c *candidate) {
+		if !a.evicted[c] && !seen[c] {
+			seen[c] = true
+			all = append(all, c)
+		}
+	}
+	lost := map[*victimGang]int{}
+	for _, c := range pods {
+		if c.gang == nil {
+			take(c)
+			continue
+		}
+		lost[c.gang]++
+		if left := len(c.gang.Bound) - a.lost[c.gang] - lost[c.gang]; left >= c.gang.MinMember || left+1 < c.gang.MinMember {
+			take(c)
+			continue
+		}
+		for _, member := range c.gang.members {
+			take(member)
+		}
+	}
+	return all
+}
+
+// lack returns how much of each resource a node lacks for one more member of a class; less than nothing where there is more than that.
+func (a *attempt) lack(c *class, i int) []int64 {
+	free := a.freeNow(i)
+	lack := make([]int64, len(a.names))
+	a.Request.Cluster.Kept(i, c.Pod, a.names, lack)
+	for j, want := range c.request {
+		if want == 0 {
+			lack[j] = math.MinInt64 / 4
+			continue
+		}
+		lack[j] += want - free[j]
+	}
+	return lack
+}
+
+func short(lack []int64) bool { return slices.ContainsFunc(lack, func(n int64) bool { return n > 0 }) }
+
+func helps(lack, amounts []int64) bool {
+	for j, n := range amounts {
+		if n > 0 && lack[j] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func add(to, amounts []int64, n int64) {
+	for j, amount := range amounts {
+		to[j] += n * amount
+	}
 }
 
 // fits reports whether the filters let a member of a class onto a node.
@@ -190,10 +348,10 @@ func (a *attempt) fits(ctx context.Context, k, i int) bool {
 
 // node returns the attempt's copy of a node.
 func (a *attempt) node(i int) fwk.NodeInfo {
-	if a.nodes[i] == nil {
-		a.nodes[i] = a.Nodes[i].Snapshot()
+	if a.copies[i] == nil {
+		a.copies[i] = a.Nodes[i].Snapshot()
 	}
-	return a.nodes[i]
+	return a.copies[i]
 }
 
 // freeNow returns what is free on a node after the changes so far. It must not be modified.

@@ -3,15 +3,18 @@
 //
 // # The search
 //
-// [Search.Run] finds victims as upstream's preemption of pod groups does (podgrouppreemption.go), for the whole cluster or for some domains,
-// of which the cheapest wins:
+// [Search.Run] finds victims as upstream's preemption of pod groups does (selectVictimsOnDomain in podgrouppreemption.go), on nodes of the
+// whole cluster, or of some domains, of which the best answer wins:
 //
 //  1. The pods that may go are listed, on as many nodes as are enough. If these would not take the gang without them, no victims help.
-//  2. Each member is placed on the node that is cheapest by the requests alone: no PodDisruptionBudget violated, then the lowest
-//     priorities, then the fewest pods. The profile's filters must accept it there on a copy of the node without these pods, and with the
-//     earlier members. If they do not, host ports or anti-affinity of other pods may be the reason, so all that may go are taken off.
+//  2. Members are placed one node after the other, those first where the requests need the fewest violations of PodDisruptionBudgets, then
+//     the lowest priorities, then the fewest pods. The profile's filters must accept them there without these pods, or at least
+//     without all that may go: host ports or anti-affinity of others may be in the way.
 //  3. Victims are put back as long as the filters accept the members: those first whose eviction violates a budget, then the most important.
-//  4. If the filters have refused a node in between, it is tried once more with pods below the highest priority among the victims.
+//
+// Which pods may go is tried in three steps, until the gang fits: those of the priorities that are enough by the requests, all, and also
+// those whose budgets are used up. Unlike upstream's, a search looks at a part of the nodes, works on copies of these, and takes a
+// pod off only when its node is tried.
 //
 // A bound gang keeps minMember members, or is evicted as a whole. Pods of DaemonSets stay, since they would come back.
 // Terminating pods count as gone; the gang waits for their end. What a search looks at is limited by number, and by time only what it does

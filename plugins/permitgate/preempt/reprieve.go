@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -15,21 +16,21 @@ const (
 	reprievesPerMember = 20
 )
 
-// unit is pods of which none or all go, or a gang's, which may go as long as they leave it a quorum.
+// unit is a victim, or the victims of a gang, which may go as long as they leave it a quorum.
 type unit struct {
-	gang *victimGang // nil for a single pod
-	pods []*candidate
-	rank rank
-	from time.Time // when the first of them started
+	gang     *victimGang // nil for a single pod
+	pods     []*candidate
+	priority int64     // the highest of them; below all priorities if they leave anyway
+	from     time.Time // when the first of them started
 }
 
-// units groups the victims, the most important first, as upstream's MoreImportantVictim orders them.
-func (a *attempt) units() (units []*unit) {
+// unitsOf groups victims, the most important first, as upstream's MoreImportantVictim orders them.
+func unitsOf(victims []*candidate) (units []*unit) {
 	byGang := map[*victimGang]*unit{}
-	for _, c := range a.victims() {
+	for _, c := range victims {
 		u := byGang[c.gang]
 		if c.gang == nil || u == nil {
-			u = &unit{gang: c.gang, from: startOf(c.pod())}
+			u = &unit{gang: c.gang, from: startOf(c.pod()), priority: math.MinInt64}
 			units = append(units, u)
 			if c.gang != nil {
 				byGang[c.gang] = u
@@ -37,7 +38,7 @@ func (a *attempt) units() (units []*unit) {
 		}
 		u.pods = append(u.pods, c)
 		if !c.leaving {
-			u.rank = max(u.rank, rankOf(c.priority, false))
+			u.priority = max(u.priority, int64(c.priority))
 		}
 		if start := startOf(c.pod()); start.Before(u.from) {
 			u.from = start
@@ -51,48 +52,49 @@ func (a *attempt) units() (units []*unit) {
 		if (a.gang != nil) != (b.gang != nil) {
 			gangs = first(a.gang != nil)
 		}
-		return cmp.Or(cmp.Compare(b.rank, a.rank), gangs, cmp.Compare(len(b.pods), len(a.pods)), a.from.Compare(b.from))
+		return cmp.Or(cmp.Compare(b.priority, a.priority), gangs, cmp.Compare(len(b.pods), len(a.pods)), a.from.Compare(b.from))
 	})
 	return units
 }
 
-// reprieve puts back the victims without which the members still fit, as upstream's selectVictimsOnDomain does: those first whose eviction
-// violates a budget, as long as it does, and the most important first.
-func (a *attempt) reprieve(ctx context.Context) {
-	violate := func(pods []*candidate) bool {
-		return slices.ContainsFunc(pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
+// reprieve puts back the victims without which the members still fit, as upstream's selectVictimsOnDomain does: those
+// first whose eviction violates a budget, and the most important first.
+func (a *attempt) reprieve(ctx context.Context, victims []*candidate) {
+	units := unitsOf(victims)
+	violating := slices.DeleteFunc(slices.Clone(units), func(u *unit) bool {
+		return !slices.ContainsFunc(u.pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
+	})
+	a.reprieveUnits(ctx, violating)
+	a.reprieveUnits(ctx, slices.DeleteFunc(units, func(u *unit) bool { return slices.Contains(violating, u) }))
+}
+
+// settleTogether takes off again those who came back, if the members do not fit on all nodes with them, and puts back what
+// does not keep members off other nodes. The other functions only ask about the node of the pod that comes back.
+func (a *attempt) settleTogether(ctx context.Context) {
+	if a.allFit(ctx) {
+		return
 	}
-	if violate(a.victims()) { // others on the same nodes may do as well
-		for _, i := range slices.Sorted(maps.Keys(a.guests)) {
-			a.evict(ctx, a.withGangs(a.removable(i, nil, true))...)
-		}
-	}
-	var back [][]*candidate
-	rest := a.units()
-	for again := true; again; { // those that have to go may violate a budget that others would have left
-		var violating, others []*unit
-		for _, u := range rest {
-			if !violate(u.pods) {
-				others = append(others, u)
-				continue
+	var back []*candidate
+	for _, i := range slices.Sorted(maps.Keys(a.freed)) {
+		for _, c := range a.sites[i].candidates {
+			if off, touched := a.evicted[c]; touched && !off && (a.guests[i] != nil || c.gang != nil) {
+				back = append(back, c)
 			}
-			violating = append(violating, u)
-			a.count(-1, u.pods...) // as if they came back
 		}
-		for _, u := range violating {
-			a.count(1, u.pods...)
-		}
-		back = append(back, a.reprieveUnits(ctx, violating)...)
-		again, rest = len(violating) > 0, others
 	}
-	back = append(back, a.reprieveUnits(ctx, rest)...)
-	if len(back) > 0 && !a.allFit(ctx) {
-		a.evict(ctx, slices.Concat(back...)...)
-		a.reprieveBesideAll(ctx, back)
+	a.evict(ctx, back...)
+	for _, u := range unitsOf(back) {
+		if !a.mayAsk() {
+			return
+		}
+		a.putBack(ctx, u.pods...)
+		if !a.allFit(ctx) {
+			a.evict(ctx, u.pods...)
+		}
 	}
 }
 
-// allFit reports whether the members fit on all nodes. The other functions only ask about the node of who comes back.
+// allFit reports whether the members fit on all nodes.
 func (a *attempt) allFit(ctx context.Context) bool {
 	for _, i := range slices.Sorted(maps.Keys(a.guests)) {
 		if !a.fitTogether(ctx, i) {
@@ -102,32 +104,12 @@ func (a *attempt) allFit(ctx context.Context) bool {
 	return true
 }
 
-// reprieveBesideAll puts back what does not keep members off other nodes. It tries all together, and each half if that
-// is refused, as reprieveOn does.
-func (a *attempt) reprieveBesideAll(ctx context.Context, units [][]*candidate) {
-	if !a.mayAsk() {
-		return
-	}
-	pods := slices.Concat(units...)
-	a.putBack(ctx, pods...)
-	if a.allFit(ctx) {
-		return
-	}
-	a.evict(ctx, pods...)
-	if half := len(units) / 2; half > 0 {
-		a.reprieveBesideAll(ctx, units[:half])
-		a.reprieveBesideAll(ctx, units[half:])
-	}
-}
-
 // reprieveUnits puts back units in their order, the single pods of a node that follow each other together.
-func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) (back [][]*candidate) {
+func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) {
 	singles := map[int][]*candidate{} // by site
 	reprieveSingles := func() {
 		for _, i := range slices.Sorted(maps.Keys(singles)) {
-			for _, c := range a.reprieveOn(ctx, i, singles[i]) {
-				back = append(back, []*candidate{c})
-			}
+			a.reprieveOn(ctx, i, singles[i])
 		}
 		clear(singles)
 	}
@@ -137,45 +119,41 @@ func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) (back [][]*c
 			continue
 		}
 		reprieveSingles()
-		back = append(back, a.reprieveUnit(ctx, u))
+		a.reprieveUnit(ctx, u)
 	}
 	reprieveSingles()
-	return back
 }
 
 // reprieveUnit puts back the pods of a unit without which the members on their nodes still fit. A gang gets a quorum back, or nothing.
-func (a *attempt) reprieveUnit(ctx context.Context, u *unit) (back []*candidate) {
+func (a *attempt) reprieveUnit(ctx context.Context, u *unit) {
+	var back []*candidate
 	for _, c := range u.pods {
 		if a.mayAsk() && a.leavesRoom(c) && a.fitTogether(ctx, c.site, c) {
 			back = append(back, c)
 		}
 	}
-	if u.gang == nil || len(u.gang.Bound) < u.gang.MinMember || len(u.gang.Bound)-a.lost[u.gang] >= u.gang.MinMember {
-		return back
+	if len(u.gang.Bound) < u.gang.MinMember || len(u.gang.Bound)-a.lost[u.gang] >= u.gang.MinMember {
+		return
 	}
 	a.evict(ctx, back...)
-	return nil
 }
 
 // reprieveOn puts back pods of a node in their order. It tries all of them together, and each half if the filters refuse: so few that have
 // to go among many are found by few runs of the filters.
-func (a *attempt) reprieveOn(ctx context.Context, i int, pods []*candidate) (back []*candidate) {
+func (a *attempt) reprieveOn(ctx context.Context, i int, pods []*candidate) {
 	for len(pods) > 0 && a.mayAsk() {
 		rest := a.leavingRoom(pods)
 		switch {
-		case len(rest) == 0:
-			return back
-		case a.fitTogether(ctx, i, rest...):
-			return append(back, rest...)
+		case len(rest) == 0 || a.fitTogether(ctx, i, rest...):
+			return
 		case len(rest) == 1:
 			pods = pods[slices.Index(pods, rest[0])+1:]
 		default:
 			half := slices.Index(pods, rest[len(rest)/2])
-			back = append(back, a.reprieveOn(ctx, i, pods[:half])...)
+			a.reprieveOn(ctx, i, pods[:half])
 			pods = pods[half:]
 		}
 	}
-	return back
 }
 
 // mayAsk reports whether the reprieve may run the filters once more.

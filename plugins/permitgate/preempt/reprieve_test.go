@@ -11,7 +11,7 @@ import (
 // TestReprieveRunsFewFilters: where pods that do not matter surround those that must go, and where there is nobody to reprieve.
 func TestReprieveRunsFewFilters(t *testing.T) {
 	const nodes, podsPerNode = 100, 100
-	const placing = 4 * nodes // with and without the pods that may go, also where a member is already
+	const placing = 5*nodes + 2*refusalsAtLeast // with and without the pods that may go, also where a member is already, and where budgets forbid it
 	for name, tt := range map[string]struct {
 		blocks          func(k int) bool // a node's pod, by a port
 		trials, victims int

@@ -11,7 +11,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -72,7 +71,7 @@ type Search struct {
 	Now func() time.Time
 
 	deadline time.Time
-	refusals int               // nodes that the filters refused even without all pods that may go
+	refusals int               // nodes that the filters refused in all attempts that failed
 	usable   []int             // the nodes to place members on
 	takes    int               // how many members they take at most without the candidates
 	names    []v1.ResourceName // that members ask for; all amounts are in their order
@@ -93,36 +92,6 @@ type Result struct {
 	Victims, Leaving []*v1.Pod
 	// Looked is how many nodes were looked at for victims.
 	Looked int
-}
-
-// site is a node with the pods there that may be evicted, the least important first.
-type site struct {
-	name       string
-	free       []int64 // with all pods there but leavers; nil until it is needed
-	candidates []*candidate
-	listed     bool // candidates are known
-}
-
-// candidate is a pod that may be evicted.
-type candidate struct {
-	info     fwk.PodInfo
-	site     int
-	amounts  []int64
-	priority int32
-	leaving  bool // by itself: it is only waited for
-	gang     *victimGang
-	budgets  []*budget // that count its eviction, once covered is set
-	covered  bool
-}
-
-func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
-
-// victimGang is a gang that candidates are members of. It keeps MinMember members, or is evicted as a whole.
-type victimGang struct {
-	*Gang
-	listed  bool         // members are known
-	members []*candidate // all of it; nil if one may not be evicted
-	highest int32        // the highest priority of its members
 }
 
 // class is a class of members with what the search needs of it.
@@ -164,14 +133,11 @@ func (s *Search) begin() {
 // overtime reports whether the time of the search is up.
 func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 
-// exhausted reports whether a search without an answer is to give up.
-func (s *Search) exhausted() bool { return s.refusals >= refusalsAtLeast && s.overtime() }
-
 // list finds the usable nodes: those that take a member without the candidates, until it has enough of them, and of the others as many that
 // take one as they are. It returns on how many nodes it looked for candidates.
 func (s *Search) list() (looked int) {
 	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
-	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s}
+	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s, math.MaxInt32}
 	unlimited := slices.Repeat([]int64{proposal.Unlimited}, len(s.names))
 	use := func(i, takes int) {
 		if takes > 0 {
@@ -223,139 +189,20 @@ func (s *Search) order() []int {
 	return order
 }
 
-// listSite lists the candidates of a site, once.
-func (s *Search) listSite(i int) *site {
-	at := &s.sites[i]
-	if at.listed {
-		return at
-	}
-	at.listed = true
-	pods := s.Nodes[i].GetPods()
-	candidates, amounts := make([]candidate, 0, len(pods)), make([]int64, len(pods)*len(s.names))
-	for _, info := range pods {
-		pod := info.GetPod()
-		own := s.OnItsWay(pod)
-		leaving := own || pod.DeletionTimestamp != nil
-		if leaving && s.Stays(pod) || !leaving && !s.MayEvict(pod) {
-			continue
-		}
-		c := candidate{info: info, site: i, leaving: leaving, priority: corev1.PodPriority(pod)}
-		c.amounts, amounts = amounts[:len(s.names):len(s.names)], amounts[len(s.names):]
-		writeAmounts(info, s.names, c.amounts)
-		if !leaving {
-			c.gang = s.gangOf(pod)
-		}
-		candidates = append(candidates, c)
-		added := &candidates[len(candidates)-1]
-		if own {
-			s.leavers = append(s.leavers, added)
-			add(s.free(i), added.amounts, 1)
-			continue
-		}
-		at.candidates = append(at.candidates, added)
-	}
-	slices.SortStableFunc(at.candidates, compareImportance)
-	return at
-}
-
-// free returns what all pods on a site leave, without those that have just lost it.
-func (s *Search) free(i int) []int64 {
-	at := &s.sites[i]
-	if at.free == nil {
-		at.free = make([]int64, len(s.names))
-		s.Request.Cluster.Free(i, s.names, at.free)
-	}
-	return at.free
-}
-
-// compareImportance orders the candidates of a node: those that leave anyway, then the lowest priority, then pods that are in no gang, then
-// those with the most room, then the youngest.
-func compareImportance(a, b *candidate) int {
-	switch {
-	case a.leaving != b.leaving:
-		return first(a.leaving)
-	case a.priority != b.priority:
-		return cmp.Compare(a.priority, b.priority)
-	case (a.gang == nil) != (b.gang == nil):
-		return first(a.gang == nil)
-	}
-	if order := cmp.Compare(slices.Max(b.amounts), slices.Max(a.amounts)); order != 0 {
-		return order
-	}
-	return startOf(b.pod()).Compare(startOf(a.pod()))
-}
-
-// first orders the one of two that has a property before the other.
-func first(hasIt bool) int {
-	if hasIt {
-		return -1
-	}
-	return 1
-}
-
-func startOf(pod *v1.Pod) time.Time {
-	if pod.Status.StartTime == nil {
-		return pod.CreationTimestamp.Time
-	}
-	return pod.Status.StartTime.Time
-}
-
-// budgetsOf returns the budgets that the eviction of a candidate counts against. They are found when they are first needed.
-func (s *Search) budgetsOf(c *candidate) []*budget {
-	if !c.covered && !c.leaving {
-		c.covered, c.budgets = true, s.budgets.covering(c.pod())
-	}
-	return c.budgets
-}
-
-// gangOf returns the gang that a candidate is a member of, nil for none.
-func (s *Search) gangOf(pod *v1.Pod) *victimGang {
-	gang := s.GangOf(pod)
-	if gang == nil {
-		return nil
-	}
-	g := s.gangs[gang]
-	if g == nil {
-		g = &victimGang{Gang: gang}
-		s.gangs[gang] = g
-	}
-	return g
-}
-
-// membersOf returns all bound members of a gang, nil if one of them may not be evicted.
-func (s *Search) membersOf(g *victimGang) []*candidate {
-	if g.listed {
-		return g.members
-	}
-	g.listed, g.highest = true, math.MinInt32
-	members := make([]*candidate, 0, len(g.Bound))
-	for _, pod := range g.Bound {
-		i, there := s.byName[pod.Spec.NodeName]
-		if !there {
-			return nil
-		}
-		candidates := s.listSite(i).candidates
-		at := slices.IndexFunc(candidates, func(c *candidate) bool { return c.gang == g && c.pod().UID == pod.UID })
-		if at < 0 {
-			return nil
-		}
-		members = append(members, candidates[at])
-		g.highest = max(g.highest, candidates[at].priority)
-	}
-	g.members = members
-	return members
-}
-
-// cleared is the cluster without the candidates. It implements proposal.Cluster.
+// cleared is the cluster without the candidates of up to a priority. It implements proposal.Cluster.
 type cleared struct {
 	proposal.Cluster
-	search *Search
+	search  *Search
+	highest int32
 }
 
 // Free implements proposal.Cluster, for the names of the search.
 func (c *cleared) Free(i int, _ []v1.ResourceName, into []int64) {
 	copy(into, c.search.free(i))
 	for _, candidate := range c.search.sites[i].candidates {
+		if candidate.priority > c.highest && !candidate.leaving {
+			continue
+		}
 		for j, n := range candidate.amounts {
 			into[j] = min(into[j]+n, proposal.Unlimited)
 		}
@@ -364,7 +211,7 @@ func (c *cleared) Free(i int, _ []v1.ResourceName, into []int64) {
 
 func (s *Search) clearedRequest() proposal.Request {
 	r := s.Request
-	r.Cluster = &cleared{s.Request.Cluster, s}
+	r.Cluster = &cleared{s.Request.Cluster, s, math.MaxInt32}
 	return r
 }
 
@@ -448,38 +295,57 @@ func (s *Search) placingOrder() (classes []*class) {
 	return classes
 }
 
-// cheapest returns the cheapest way to make room on the nodes of one of the scopes that was found in time, nil if none was.
-func (s *Search) cheapest(ctx context.Context, scopes [][]int) (best *attempt) {
-	for _, nodes := range scopes {
-		for below := unlimited; !s.exhausted() && (best == nil || !s.overtime()); {
-			a := s.attempt(ctx, nodes, below)
-			if a == nil || best != nil && a.cost.compare(best.cost) >= 0 {
+// cheapest returns the cheapest of the ways to make room on the nodes of one of several lists that were found in time, nil
+// if none was.
+func (s *Search) cheapest(ctx context.Context, lists [][]int) (best *attempt) {
+	for _, nodes := range lists {
+		if s.overtime() && (best != nil || s.refusals >= 2*refusalsAtLeast) {
+			break
+		}
+		for _, in := range s.scopes(nodes) {
+			if a := s.attempt(ctx, in); a != nil {
+				if best == nil || a.cost.compare(best.cost) < 0 {
+					best = a
+				}
 				break
-			}
-			best, below = a, a.cost.highest
-			if !a.refused {
-				break // the prices were right, so all have the lowest priorities
 			}
 		}
 	}
 	return best
 }
 
-// writeAmounts writes what a pod takes from its node, by the node's own account.
-func writeAmounts(info fwk.PodInfo, names []v1.ResourceName, into []int64) {
-	r := info.CalculateResource().Resource
-	for j, name := range names {
-		switch name {
-		case v1.ResourcePods:
-			into[j] = 1
-		case v1.ResourceCPU:
-			into[j] = r.GetMilliCPU()
-		case v1.ResourceMemory:
-			into[j] = r.GetMemory()
-		case v1.ResourceEphemeralStorage:
-			into[j] = r.GetEphemeralStorage()
-		default:
-			into[j] = r.GetScalarResources()[name]
+// scopes lists what to try on some nodes, until the gang fits: the lowest priority below which the requests leave it
+// room, then all pods that may go, then also those whose eviction violates a budget.
+func (s *Search) scopes(nodes []int) []scope {
+	priorities := sets.New(int32(math.MinInt32)) // that of those that leave anyway
+	for _, i := range nodes {
+		for _, c := range s.sites[i].candidates {
+			priorities.Insert(c.priority)
 		}
 	}
+	levels := sets.List(priorities)
+	lowest, _ := slices.BinarySearchFunc(levels, s.Request.Need, func(level int32, need int) int {
+		return cmp.Compare(s.takesBelow(nodes, level, need), need)
+	})
+	var scopes []scope
+	if lowest < len(levels)-1 {
+		scopes = append(scopes, scope{nodes: nodes, highest: levels[lowest], some: true})
+	}
+	scopes = append(scopes, scope{nodes: nodes, highest: math.MaxInt32})
+	if len(s.Budgets) > 0 {
+		scopes = append(scopes, scope{nodes: nodes, highest: math.MaxInt32, violate: true})
+	}
+	return scopes
+}
+
+// takesBelow returns how many members nodes take by their requests, up to as many as are needed, without the pods of up to a
+// priority.
+func (s *Search) takesBelow(nodes []int, highest int32, need int) (takes int) {
+	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s, highest}
+	for _, i := range nodes {
+		if takes += bound.Node(without, i); takes >= need {
+			return need
+		}
+	}
+	return takes
 }
