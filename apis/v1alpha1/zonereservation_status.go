@@ -15,8 +15,8 @@ type ZoneReservationStatus struct {
 	// +optional
 	LastUpdateTime metav1.MicroTime `json:"lastUpdateTime,omitzero"`
 
-	// Scheduler is the lease of the scheduler that holds what the status says, as namespace/name. Of several schedulers with leases of their own
-	// that serve the reservation, the one with the first lease by name holds, and the others hold nothing.
+	// Scheduler is the lease of the scheduler that holds what the status says, as namespace/name. While that lease is renewed, other schedulers with
+	// leases of their own hold nothing for the reservation; when it is not, one of them takes over.
 	// +optional
 	// +kubebuilder:validation:MaxLength=320
 	Scheduler string `json:"scheduler,omitempty"`

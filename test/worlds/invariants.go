@@ -206,7 +206,7 @@ func (p *player) checkBind(podName string) {
 // byAge returns the reservations, the oldest first, as they are given room.
 func (p *player) byAge() []Reservation {
 	return slices.SortedFunc(maps.Values(p.reservations), func(a, b Reservation) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), p.made[a.Name].Compare(p.made[b.Name]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(p.made[a.Name].Compare(p.made[b.Name]), cmp.Compare(a.Name, b.Name))
 	})
 }
 
