@@ -311,7 +311,6 @@ func (w *world) testPolicyBuys(t *testing.T) {
 func (w *world) testBadBuys(t *testing.T) {
 	const buys = "buy: {namespace: buffers, max: 1}"
 	for _, tc := range []struct{ name, kind, spec, want string }{
-		{"amounts on nodes", "r", "nodes: [{name: node-a, amount: {cpu: 1}}], " + buys, "spec.buy: Forbidden: must not be set with nodes"},
 		{"without a bound", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {namespace: buffers}", "spec.buy.max"},
 		{"without a namespace", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {max: 1}", "spec.buy.namespace"},
 		{"by what there is not", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {autoscaler: Money, namespace: buffers, max: 1}", `spec.buy.autoscaler: Unsupported value: "Money"`},
