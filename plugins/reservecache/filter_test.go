@@ -52,7 +52,7 @@ func (f *fixture) cycle(t *testing.T, state *cycleState, pod *v1.Pod, pods ...*v
 	t.Helper()
 	f.generation++
 	info := snapshotOf(f.generation, makeNode("n1"), pods...)
-	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": info}
+	f.node = info
 	_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{info})
 	if status.IsSkip() {
 		return nil
@@ -145,7 +145,7 @@ func TestKept(t *testing.T) {
 	kept := func(f *fixture, pod *v1.Pod) []int64 {
 		require.Nil(t, f.cycle(t, &cycleState{}, owner("any"), onN1(2, 0)...))
 		amounts := make([]int64, 2)
-		f.shared.Kept(pod, f.handle.snapshot["n1"], names, amounts)
+		f.shared.Kept(pod, f.node, names, amounts)
 		return amounts
 	}
 	require.Equal(t, []int64{3000, 3}, kept(reserving(t, 3, headroom), makePod("p", "")))

@@ -2,11 +2,8 @@ package reservecache
 
 import (
 	"context"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,11 +36,6 @@ type handle struct {
 	profile string
 	factory informers.SharedInformerFactory
 	client  kubernetes.Interface
-
-	mu        sync.Mutex // guards activated
-	activated []string
-	// snapshot are the nodes of the cycle; those of the informer, without pods, when it is nil.
-	snapshot map[string]fwk.NodeInfo
 }
 
 func (h *handle) ProfileName() string                                    { return h.profile }
@@ -52,43 +44,7 @@ func (h *handle) ClientSet() kubernetes.Interface                        { retur
 func (h *handle) KubeConfig() *rest.Config                               { return nil }
 func (h *handle) EventRecorder() events.EventRecorderLogger              { return nil }
 func (h *handle) NominatedPodsForNode(string) []fwk.PodInfo              { return nil }
-func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
-}
-
-func (h *handle) woken() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.activated)
-}
-func (h *handle) SnapshotSharedLister() fwk.SharedLister { return snapshot{handle: h} }
-
-// snapshot has the nodes of the handle.
-type snapshot struct {
-	fwk.SharedLister
-	fwk.NodeInfoLister
-
-	handle *handle
-}
-
-func (s snapshot) NodeInfos() fwk.NodeInfoLister { return s }
-
-func (s snapshot) Get(name string) (fwk.NodeInfo, error) {
-	if info := s.handle.snapshot[name]; info != nil {
-		return info, nil
-	}
-	node, err := s.handle.factory.Core().V1().Nodes().Lister().Get(name)
-	if err != nil {
-		return nil, err
-	}
-	return snapshotOf(1, node), nil
-}
-
-func (s snapshot) List() ([]fwk.NodeInfo, error) {
-	return slices.Collect(maps.Values(s.handle.snapshot)), nil
-}
+func (h *handle) Activate(klog.Logger, map[string]*v1.Pod)               {}
 
 // cycleState is the part of a cycle's state that the plugin uses.
 type cycleState struct {
@@ -134,6 +90,8 @@ type fixture struct {
 	clock  *clocktesting.FakeClock
 	// generation is that of the node of the last cycle.
 	generation int64
+	// node is n1 as the last cycle of filter has seen it.
+	node fwk.NodeInfo
 }
 
 // newFixture builds the plugin; its informers are not started yet.
