@@ -26,8 +26,6 @@ type nodeClaim struct {
 	// known are all nodes when a gang that runs was looked at last, nil for other gangs. It keeps a node that comes later
 	// until then: that may stand for one that its members have lost.
 	known sets.Set[string]
-	// member is a pod of the gang.
-	member *v1.Pod
 	// since is when the gang began to keep nodes, fit the most members that have fitted on them at once since then, and
 	// until is when it keeps them no longer unless more do.
 	since, until time.Time
@@ -52,7 +50,7 @@ func (c *nodeClaim) concerns(pod *v1.Pod) bool {
 // owners of what ReserveCache holds there, and a pod that preempts: what its victims leave is for it.
 func (p *PermitGate) keepsOff(c *nodeClaim, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) bool {
 	name := info.Node().Name
-	if !c.keeps(name) || !c.concerns(pod) || p.isNominated(pod, name) || p.ownsHold(c, pod, info) {
+	if !c.keeps(name) || !c.concerns(pod) || p.isNominated(pod, name) || p.ownsHold(pod, info) {
 		return false
 	}
 	before := p.groupNodes[name]
@@ -73,8 +71,8 @@ func keptNodes(c *nodeClaim, nodes []fwk.NodeInfo) map[string]fwk.NodeInfo {
 	return kept
 }
 
-// ownsHold reports whether as much is held for a pod on a node, and from the gang, as the pod takes.
-func (p *PermitGate) ownsHold(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool {
+// ownsHold reports whether as much is held for a pod on a node as the pod takes, also where it is held for the gang too.
+func (p *PermitGate) ownsHold(pod *v1.Pod, info fwk.NodeInfo) bool {
 	holds := p.proposer.holds
 	if holds == nil {
 		return false
@@ -84,11 +82,10 @@ func (p *PermitGate) ownsHold(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool
 	for i := range requests {
 		names[i] = requests[i].Name
 	}
-	fromGang, own := make([]int64, len(names)), make([]int64, len(names))
-	holds.Kept(c.member, info, names, fromGang)
+	own := make([]int64, len(names))
 	holds.Own(pod, info, names, own)
 	for i := range requests {
-		if min(fromGang[i], own[i]) < requests[i].Value {
+		if own[i] < requests[i].Value {
 			return false
 		}
 	}

@@ -86,7 +86,7 @@ func (k *keeper) keepForStarving(ctx context.Context, req *gangRequest, result *
 // first those that have room now, then those that it keeps already. A gang that runs keeps those too that its members have
 // lost. holds is false if none of them is of use now, so that nothing is kept from others.
 func (k *keeper) choose(req *gangRequest, view *clusterView, before *nodeClaim, filtered bool) (claim *nodeClaim, holds bool) {
-	claim = &nodeClaim{gang: req.gangID, rank: req.rank, nodes: sets.New(req.lostNodes...), member: req.proposal.Classes[0].Pod}
+	claim = &nodeClaim{gang: req.gangID, rank: req.rank, nodes: sets.New(req.lostNodes...)}
 	if req.running {
 		claim.known = sets.New[string]()
 		for _, info := range view.nodes {
