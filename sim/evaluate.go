@@ -11,7 +11,11 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 )
+
+// SpreadRefusal is the reason with which a node is refused that spread constraints do not allow.
+const SpreadRefusal = podtopologyspread.ErrReasonConstraintsNotMatch
 
 // Evaluation is what the scheduler's plugins say about a pod now.
 type Evaluation struct {

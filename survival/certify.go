@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -324,7 +323,7 @@ func (c *certificate) recordOutcome(l loss, f form, r *outcome, err error) {
 
 // hintFor says what would help a pod that waits while the lost nodes exist: not to count them.
 func hintFor(m *move) string {
-	if m.now == nil || !strings.Contains(m.why, podtopologyspread.ErrReasonConstraintsNotMatch) {
+	if m.now == nil || !strings.Contains(m.why, sim.SpreadRefusal) {
 		return ""
 	}
 	for i := range m.now.Spec.TopologySpreadConstraints {
