@@ -42,12 +42,9 @@ type Demand struct {
 	Placing
 	// Waiting is how many of the owner's pods are about to be placed.
 	Waiting int
-	// Arrived is when pods for which room may have been asked were placed in each zone: what they use is not asked for
-	// any more.
-	Arrived map[string][]time.Time
-	// Lost are the zones with nodes none of which is usable. What is asked for there stays as it is.
+	// Lost are the zones with nodes none of which is usable. No more is asked for there.
 	Lost []string
-	// Frozen says why everything stays as it is; empty if it need not.
+	// Frozen says why no more is asked for at all; empty if it may be.
 	Frozen string
 }
 
@@ -69,7 +66,9 @@ type Want struct {
 	Requests v1.ResourceList
 	// Placing is nil for that of the demand.
 	Placing *Placing
-	Pods    int32
+	// Pods is how many pods' room is wanted, and Used how many of the promised pods have theirs: both together are what
+	// is promised.
+	Pods, Used int32
 }
 
 // ReservationDemand returns what a reservation of slots with spec.buy wants.
@@ -117,7 +116,7 @@ func ReservationDemand(r *v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
 		if only, fixed := slot.NodeSelector[v1.LabelTopologyZone]; fixed && zone != "" && zone != only {
 			continue
 		}
-		d.want(zone, slot.Requests, nil, slots[zone]-used[zone])
+		d.want(zone, slot.Requests, nil, slots[zone], used[zone])
 	}
 	return d
 }
@@ -147,7 +146,7 @@ func SurvivalDemand(s *v1alpha1.ZoneSurvival, reservations []*v1alpha1.ZoneReser
 		placing := of.Placing
 		placing.Affinity = requiredAffinity(r, cluster.Pods)
 		for _, w := range of.Wants {
-			d.want(w.Zone, w.Requests, &placing, int64(w.Pods))
+			d.want(w.Zone, w.Requests, &placing, int64(w.Pods)+int64(w.Used), int64(w.Used))
 		}
 	}
 	slices.SortFunc(d.Wants, func(a, b Want) int {
@@ -189,19 +188,21 @@ func valueOf(n *int32) int32 {
 	return *n
 }
 
-// want adds to what is wanted.
-func (d *Demand) want(zone string, requests v1.ResourceList, placing *Placing, n int64) {
-	if n <= 0 {
+// want adds room for pods that was promised, and of which some is used.
+func (d *Demand) want(zone string, requests v1.ResourceList, placing *Placing, promised, used int64) {
+	if promised <= 0 {
 		return
 	}
+	used = min(used, promised)
+	added := Want{Zone: zone, Requests: withoutZero(requests), Placing: placing, Pods: int32(promised - used), Used: int32(used)} //nolint:gosec // slots
 	key := shapeKey(requests, placing)
 	for i := range d.Wants {
 		if w := &d.Wants[i]; w.Zone == zone && shapeKey(w.Requests, w.Placing) == key {
-			w.Pods += int32(n) //nolint:gosec // slots and pods of a cluster
+			w.Pods, w.Used = w.Pods+added.Pods, w.Used+added.Used
 			return
 		}
 	}
-	d.Wants = append(d.Wants, Want{Zone: zone, Requests: withoutZero(requests), Placing: placing, Pods: int32(n)}) //nolint:gosec // the same
+	d.Wants = append(d.Wants, added)
 }
 
 // shapeKey is equal for pods that are equal to an autoscaler, but for their zone.
@@ -285,15 +286,4 @@ func (s selection) waiting(cluster *Cluster) int {
 		}
 	}
 	return n
-}
-
-// declaredTolerations are those of a pod without the ones that an API server gives to every pod.
-func declaredTolerations(pod *v1.Pod) []v1.Toleration {
-	var out []v1.Toleration
-	for _, t := range pod.Spec.Tolerations {
-		if t.Effect != v1.TaintEffectNoExecute || t.Key != v1.TaintNodeNotReady && t.Key != v1.TaintNodeUnreachable {
-			out = append(out, t)
-		}
-	}
-	return out
 }

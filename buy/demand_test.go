@@ -61,6 +61,10 @@ func zoneStatus(name string, desired, held, used int64) v1alpha1.ReservationZone
 	}
 }
 
+func used(zone, size string, n, used int32) Want {
+	return Want{Zone: zone, Requests: cpu(size), Pods: n, Used: used}
+}
+
 // TestReservationWants: held and unused plus missing is what the spec names less what owners use; without zones in the
 // spec the scheduler's shares count.
 func TestReservationWants(t *testing.T) {
@@ -75,14 +79,14 @@ func TestReservationWants(t *testing.T) {
 		}, []Want{want("a", "2", 3), want("b", "2", 2)}},
 		{"used slots have their nodes", func(r *v1alpha1.ZoneReservation) {
 			r.Status.Zones = []v1alpha1.ReservationZoneStatus{zoneStatus("a", 3, 3, 1), zoneStatus("b", 2, 2, 2)}
-		}, []Want{want("a", "2", 2)}},
+		}, []Want{used("a", "2", 2, 1), used("b", "2", 0, 2)}},
 		{"slots that are held elsewhere for now are wanted where they belong", func(r *v1alpha1.ZoneReservation) {
 			r.Status.Zones = []v1alpha1.ReservationZoneStatus{zoneStatus("a", 5, 5, 4), zoneStatus("b", 0, 0, 0)}
-		}, []Want{want("b", "2", 2)}},
+		}, []Want{used("a", "2", 0, 3), want("b", "2", 2)}},
 		{"slots over all zones", func(r *v1alpha1.ZoneReservation) {
 			r.Spec.Zones, r.Spec.Slots = nil, ptr.To[int32](5)
 			r.Status.Zones = []v1alpha1.ReservationZoneStatus{zoneStatus("a", 3, 3, 1), zoneStatus("c", 2, 0, 0)}
-		}, []Want{want("a", "2", 2), want("c", "2", 2)}},
+		}, []Want{used("a", "2", 2, 1), want("c", "2", 2)}},
 		{"slots over zones that are not known yet", func(r *v1alpha1.ZoneReservation) {
 			r.Spec.Zones, r.Spec.Slots = nil, ptr.To[int32](5)
 		}, []Want{want("", "2", 5)}},
@@ -134,8 +138,7 @@ func TestWaitingOwners(t *testing.T) {
 	require.Equal(t, 1, ReservationDemand(reservation(func(*v1alpha1.ZoneReservation) {}), cluster).Waiting)
 }
 
-// TestSurvivalWants: each node's unused amount is divided by its places, and what is missing is added where it would
-// be.
+// TestSurvivalWants: each reservation's slots that no pod uses, for pods of the workload's shape.
 func TestSurvivalWants(t *testing.T) {
 	s := &v1alpha1.ZoneSurvival{
 		ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "1"},
@@ -177,7 +180,8 @@ func TestSurvivalWants(t *testing.T) {
 		slots("web", "2", map[string][2]int64{"a": {3, 2}, "b": {3, 3}}), slots("db", "4", map[string][2]int64{"a": {1, 0}, "c": {2, 0}}),
 	}, cluster)
 	require.ElementsMatch(t, []Want{
-		{Zone: "a", Requests: cpu("2"), Placing: web, Pods: 1},
+		{Zone: "a", Requests: cpu("2"), Placing: web, Pods: 1, Used: 2},
+		{Zone: "b", Requests: cpu("2"), Placing: web, Used: 3},
 		{Zone: "a", Requests: cpu("4"), Placing: db, Pods: 1},
 		{Zone: "c", Requests: cpu("4"), Placing: db, Pods: 2},
 	}, d.Wants, "each workload's slots that its pods do not use, where its pods may be")

@@ -23,8 +23,9 @@ const (
 	OwnerLabel = "zonewise.dev/bought-for"
 	// zoneLabel has the zone, on both; not on those that ask for any zone.
 	zoneLabel = "zonewise.dev/bought-in"
-	// fallAnnotation is a Fall, on a CapacityBuffer: the time and the number.
-	fallAnnotation = "zonewise.dev/falls"
+	// promisedAnnotation is what was promised, and fallAnnotation a Fall, its time and number, on a CapacityBuffer.
+	promisedAnnotation = "zonewise.dev/promised"
+	fallAnnotation     = "zonewise.dev/falls"
 	// image is that of the pods, which are never made.
 	image = "registry.k8s.io/pause:3.10"
 	// longestPrefix is how much of the owner's name is in the names of the objects. Autoscalers put the name into
@@ -150,11 +151,11 @@ func (d *Demand) CapacityBuffer(b *Buffer, version schema.GroupVersionKind) *uns
 	u.SetName(about.Name)
 	u.SetLabels(about.Labels)
 	u.SetOwnerReferences(about.OwnerReferences)
+	state := map[string]string{promisedAnnotation: strconv.Itoa(int(b.Promised))}
 	if b.Fall != nil {
-		u.SetAnnotations(map[string]string{
-			fallAnnotation: fmt.Sprintf("%s %d", b.Fall.Since.UTC().Format(time.RFC3339), b.Fall.Most),
-		})
+		state[fallAnnotation] = fmt.Sprintf("%s %d", b.Fall.Since.UTC().Format(time.RFC3339), b.Fall.Most)
 	}
+	u.SetAnnotations(state)
 	return u
 }
 
@@ -163,6 +164,10 @@ func (d *Demand) CapacityBuffer(b *Buffer, version schema.GroupVersionKind) *uns
 func Read(u *unstructured.Unstructured) Buffer {
 	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	b := Buffer{Name: u.GetName(), Zone: u.GetLabels()[zoneLabel], Asked: int32(min(max(0, replicas), 1<<30))} //nolint:gosec // bounded
+	b.Promised = b.Asked
+	if n, err := strconv.ParseInt(u.GetAnnotations()[promisedAnnotation], 10, 32); err == nil {
+		b.Promised = int32(max(0, n))
+	}
 	since, most, _ := strings.Cut(u.GetAnnotations()[fallAnnotation], " ")
 	at, err := time.Parse(time.RFC3339, since)
 	n, notNumber := strconv.ParseInt(most, 10, 32)
@@ -204,7 +209,8 @@ func Answer(conditions []metav1.Condition) string {
 	return strings.Join(out, "; ")
 }
 
-// SameFall reports whether two CapacityBuffers have the same Fall.
-func SameFall(a, b *unstructured.Unstructured) bool {
-	return a.GetAnnotations()[fallAnnotation] == b.GetAnnotations()[fallAnnotation]
+// SameState reports whether two CapacityBuffers have the same Fall and the same promise.
+func SameState(a, b *unstructured.Unstructured) bool {
+	return a.GetAnnotations()[fallAnnotation] == b.GetAnnotations()[fallAnnotation] &&
+		a.GetAnnotations()[promisedAnnotation] == b.GetAnnotations()[promisedAnnotation]
 }

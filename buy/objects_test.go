@@ -68,7 +68,7 @@ func TestObjects(t *testing.T) {
 			u.Object["spec"],
 		)
 		require.Equal(
-			t, Buffer{Name: buffers[1].Name, Zone: "b", Asked: 2, Fall: buffers[1].Fall}, Read(u),
+			t, Buffer{Name: buffers[1].Name, Zone: "b", Asked: 2, Promised: buffers[1].Promised, Fall: buffers[1].Fall}, Read(u),
 			"it can be continued from",
 		)
 	}
@@ -98,7 +98,7 @@ func TestRead(t *testing.T) {
 	u := demand(1).CapacityBuffer(&Buffer{Name: "web", Asked: 3}, Versions()[0])
 	for _, falls := range []string{"", "now", "2026-01-01T12:00:00Z", "2026-01-01T12:00:00Z many", "yesterday 3"} {
 		u.SetAnnotations(map[string]string{fallAnnotation: falls})
-		require.Equal(t, Buffer{Name: "web", Asked: 3}, Read(u), falls)
+		require.Equal(t, Buffer{Name: "web", Asked: 3, Promised: 3}, Read(u), falls)
 	}
 	u.SetAnnotations(map[string]string{fallAnnotation: "2026-01-01T12:00:00Z 3"})
 	require.Equal(t, &Fall{Since: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Most: 3}, Read(u).Fall)

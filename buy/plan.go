@@ -12,9 +12,6 @@ import (
 // FallAfter is how long what is asked for stays above what is wanted.
 const FallAfter = 5 * time.Minute
 
-// arrivedWithin is for how long a pod that has been placed counts as just arrived: a few looks.
-const arrivedWithin = time.Minute
-
 // Buffer is what is asked for of one size in one zone.
 type Buffer struct {
 	// Name tells buffers apart; see Demand.name.
@@ -23,8 +20,12 @@ type Buffer struct {
 	Requests v1.ResourceList
 	// Placing is nil for that of the demand.
 	Placing *Placing
-	// Wanted is how many pods' room is wanted, and Asked how many are asked for.
-	Wanted, Asked int32
+	// Wanted is how many pods' room is wanted, Used how many of the promised pods have theirs, and Asked how many are
+	// asked for.
+	Wanted, Used, Asked int32
+	// Promised is the most that Asked and Used may be together until more is promised: what is promised, and what was
+	// until a moment ago and is still asked for.
+	Promised int32
 	// Fall is there while more is asked for than wanted.
 	Fall *Fall
 }
@@ -49,19 +50,19 @@ func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bo
 	p := plan{demand: d, bound: d.Buy.Max}
 	for i := range asked {
 		b := asked[i]
-		b.Requests, b.Placing, b.Wanted = nil, nil, 0
+		b.Requests, b.Placing, b.Wanted, b.Used = nil, nil, 0, 0
 		b.Asked = min(b.Asked, p.bound) // others may have written any number
 		p.buffers = append(p.buffers, &b)
 	}
 	for i := range d.Wants {
 		w := &d.Wants[i]
 		b := p.named(d.name(w.Zone, w.Requests, w.Placing), w.Zone)
-		b.Requests, b.Placing, b.Wanted = w.Requests, w.Placing, b.Wanted+w.Pods
+		b.Requests, b.Placing, b.Wanted, b.Used = w.Requests, w.Placing, b.Wanted+w.Pods, b.Used+w.Used
 	}
 	slices.SortFunc(p.buffers, func(a, b *Buffer) int {
 		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(a.Name, b.Name))
 	})
-	p.settle(now)
+	p.leaveOutUsed()
 	p.fall(now)
 	p.replace()
 	p.cut()
@@ -70,6 +71,7 @@ func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bo
 		if b.surplus() == 0 || p.frozen(b) {
 			b.Fall = nil // what was frozen falls after the whole time again
 		}
+		b.Promised = max(b.Wanted, b.Asked) + b.Used
 		if b.Asked > 0 || b.Wanted > 0 {
 			buffers = append(buffers, *b)
 		}
@@ -95,7 +97,7 @@ func (p *plan) named(name, zone string) *Buffer {
 	return b
 }
 
-// frozen reports whether a buffer stays as it is.
+// frozen reports whether no more is asked for of a buffer. It falls by what is used alone.
 func (p *plan) frozen(b *Buffer) bool {
 	return p.demand.Frozen != "" || slices.Contains(p.demand.Lost, b.Zone)
 }
@@ -108,25 +110,12 @@ func (p *plan) total() int32 {
 	return n
 }
 
-// settle lowers what pods have been asked for that run now: they use the room, and keep its node. A surplus that was
-// there at an earlier look is not of pods that had arrived by then.
-func (p *plan) settle(now time.Time) {
-	used := map[string]int32{}
+// leaveOutUsed lowers what is asked for by what is used of what was promised: an autoscaler would place the request
+// beside the pods that have their room already.
+func (p *plan) leaveOutUsed() {
 	for _, b := range p.buffers {
-		since := now.Add(-arrivedWithin)
-		if b.Fall != nil && b.Fall.Since.After(since) {
-			since = b.Fall.Since
-		}
-		arrived := -used[b.Zone]
-		for _, at := range p.demand.Arrived[b.Zone] {
-			if at.After(since) {
-				arrived++
-			}
-		}
-		if n := min(b.surplus(), arrived); n > 0 && !p.frozen(b) {
-			b.Asked -= n
-			used[b.Zone] += n
-		}
+		promised := max(b.Promised, b.Wanted+b.Used)
+		b.Asked = min(b.Asked, max(0, promised-b.Used))
 	}
 }
 

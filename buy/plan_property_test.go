@@ -2,7 +2,6 @@ package buy
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ type step struct {
 //   - no more than the bound is asked for;
 //   - what is asked for of a size in a zone is never below the most that was wanted of it in the last FallAfter, unless the bound or a freeze
 //     was in the way;
-//   - two falls of a buffer are at least FallAfter apart, but for those by as many pods as have arrived;
+//   - two falls of a buffer are at least FallAfter apart;
 //   - what is not wanted for long enough is gone.
 func TestNoOscillation(t *testing.T) {
 	zones := []string{"a", "b", "c"}
@@ -30,8 +29,6 @@ func TestNoOscillation(t *testing.T) {
 		fell := map[string]time.Time{}
 		bounds := rapid.SampledFrom([][]int32{{1000}, {5, 12}, {3, 1000}}).Draw(t, "bounds")
 		troubled := rapid.Bool().Draw(t, "troubled")
-		arrive := rapid.Bool().Draw(t, "arrive")
-		free := !arrive // neither the bound nor a freeze was ever in the way
 		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 			d := demand(rapid.SampledFrom(bounds).Draw(t, "max"))
@@ -46,12 +43,6 @@ func TestNoOscillation(t *testing.T) {
 					d.Lost = []string{"b"}
 				}
 			}
-			if arrive {
-				d.Arrived = map[string][]time.Time{}
-				for _, zone := range zones {
-					d.Arrived[zone] = slices.Repeat([]time.Time{now}, rapid.IntRange(0, 2).Draw(t, "arrived in "+zone))
-				}
-			}
 			before := buffers
 			buffers, _ = d.Plan(before, now)
 			past = append(past, step{d, now})
@@ -63,16 +54,15 @@ func TestNoOscillation(t *testing.T) {
 			if total > d.Buy.Max {
 				t.Fatalf("%d are asked for, more than %d", total, d.Buy.Max)
 			}
-			free = free && !troubled && len(bounds) == 1
 			for _, zone := range zones {
 				is, was := asked(d, buffers, zone, "1"), asked(d, before, zone, "1")
-				if len(bounds) == 1 && is < was-int32(len(d.Arrived[zone])) {
+				if len(bounds) == 1 && is < was {
 					if last, ever := fell[zone]; ever && now.Sub(last) < FallAfter {
 						t.Fatalf("zone %s falls from %d to %d, %s after the last time", zone, was, is, now.Sub(last))
 					}
 					fell[zone] = now
 				}
-				if most := mostWanted(past, zone, now); free && is < most {
+				if most := mostWanted(past, zone, now); !troubled && len(bounds) == 1 && is < most {
 					t.Fatalf("%d are asked for in zone %s, and %d were wanted a moment ago", is, zone, most)
 				}
 			}
@@ -84,6 +74,69 @@ func TestNoOscillation(t *testing.T) {
 		}
 		if len(buffers) > 0 {
 			t.Fatalf("%v are left although nothing is wanted", buffers)
+		}
+	})
+}
+
+// TestNeverMoreThanPromised: owners come to use what is held and leave it, zones are lost meanwhile, and the whole may be
+// frozen. What is asked for and what is used in a zone are never more together than what was promised there, neither at
+// once nor, after a promise was lowered, for longer than FallAfter and a look. While no zone is lost, all that is
+// promised and not used is asked for.
+func TestNeverMoreThanPromised(t *testing.T) {
+	zones := []string{"a", "b", "c"}
+	rapid.Check(t, func(t *rapid.T) {
+		type world struct{ promised, used map[string]int32 }
+		w := world{map[string]int32{}, map[string]int32{}}
+		for _, zone := range zones {
+			w.promised[zone] = rapid.Int32Range(1, 6).Draw(t, "promised in "+zone)
+		}
+		steady := rapid.Bool().Draw(t, "steady")
+		most := map[string]int32{}
+		var buffers []Buffer
+		now := start
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
+			d := demand(1000)
+			for _, zone := range zones {
+				if !steady && rapid.IntRange(0, 3).Draw(t, "another promise in "+zone) == 0 {
+					w.promised[zone] = rapid.Int32Range(0, 6).Draw(t, "promised in "+zone)
+				}
+				w.used[zone] = rapid.Int32Range(0, w.promised[zone]).Draw(t, "used in "+zone)
+				most[zone] = max(most[zone], w.promised[zone])
+				d.want(zone, cpu("1"), nil, int64(w.promised[zone]), int64(w.used[zone]))
+			}
+			if rapid.IntRange(0, 3).Draw(t, "lost") == 0 {
+				d.Lost = []string{rapid.SampledFrom(zones).Draw(t, "lost zone")}
+			}
+			if rapid.IntRange(0, 5).Draw(t, "frozen") == 0 {
+				d.Frozen = "a zone is lost"
+			}
+			for i := range buffers { // as an API server keeps them
+				buffers[i] = Read(d.CapacityBuffer(&buffers[i], Versions()[0]))
+			}
+			buffers, _ = d.Plan(buffers, now)
+			for _, zone := range zones {
+				n := asked(d, buffers, zone, "1")
+				if n+w.used[zone] > most[zone] {
+					t.Fatalf("in zone %s %d are asked for beside %d that are used, of %d that were promised", zone, n, w.used[zone], most[zone])
+				}
+				if len(d.Lost) == 0 && d.Frozen == "" && n+w.used[zone] < w.promised[zone] {
+					t.Fatalf("in zone %s %d are asked for beside %d that are used, of %d that are promised", zone, n, w.used[zone], w.promised[zone])
+				}
+			}
+		}
+		last := demand(1000)
+		for _, zone := range zones {
+			last.want(zone, cpu("1"), nil, int64(w.promised[zone]), int64(w.used[zone]))
+		}
+		for range 3 {
+			buffers, _ = last.Plan(buffers, now)
+			now = now.Add(FallAfter)
+		}
+		for _, zone := range zones {
+			if n := asked(last, buffers, zone, "1"); n+w.used[zone] != w.promised[zone] {
+				t.Fatalf("in zone %s %d are asked for beside %d that are used, of %d that are promised", zone, n, w.used[zone], w.promised[zone])
+			}
 		}
 	})
 }

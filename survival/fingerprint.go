@@ -97,7 +97,7 @@ func stateOfKind(obj client.Object) []string {
 		return []string{generation, strconv.Itoa(int(o.Status.DisruptionsAllowed))}
 	case *v1alpha1.ZoneSpreadPolicy:
 		said := o.Status
-		said.Buy, said.Conditions = nil, decisiveConditions(said.Conditions)
+		said.Conditions = decisiveConditions(said.Conditions)
 		status, _ := json.Marshal(said)
 		return []string{generation, string(status)}
 	case *v1alpha1.ZoneReservation:

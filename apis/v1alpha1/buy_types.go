@@ -40,32 +40,6 @@ type Buy struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// PolicyBuy asks an autoscaler for room in the zones that a policy leaves to pods which wait because of it: an autoscaler knows no policies, and
-// takes room that the policy refuses for free. One part of the request is as large as one pod. The objects are in the policy's namespace.
-type PolicyBuy struct {
-	// Autoscaler is the API by which autoscalers are asked, as in a ZoneReservation. Defaults to CapacityBuffer.
-	// +optional
-	// +kubebuilder:default=CapacityBuffer
-	Autoscaler AutoscalerAPI `json:"autoscaler,omitempty"`
-
-	// Max is how many pods' room is asked for at most, in all zones together.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=5000
-	Max int32 `json:"max"`
-
-	// PriorityClassName is that of the PodTemplates.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	PriorityClassName string `json:"priorityClassName,omitempty"`
-
-	// Labels are added to the CapacityBuffers, to the PodTemplates, and to the pods of these.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="!self.exists(name, name.startsWith('zonewise.dev/'))",message="spec.buy.labels: names that start with zonewise.dev/ are Zonewise's own"
-	Labels map[string]string `json:"labels,omitempty"`
-}
-
 // AutoscalerAPI is an API by which autoscalers are asked.
 // +kubebuilder:validation:Enum=CapacityBuffer
 type AutoscalerAPI string
@@ -75,7 +49,7 @@ const AutoscalerCapacityBuffer AutoscalerAPI = "CapacityBuffer"
 
 // BuyStatus says what an autoscaler is asked for.
 type BuyStatus struct {
-	// Wanted is how many pods' room is held and unused, or missing; of a policy, how many pods wait because of it.
+	// Wanted is how many pods' room is held and unused, or missing.
 	// +optional
 	Wanted int64 `json:"wanted"`
 
@@ -127,9 +101,9 @@ const ConditionBuying = "Buying"
 const (
 	// ReasonAsked: Buying is True.
 	ReasonAsked = "Asked"
-	// ReasonNothingWanted: Buying is True, and nothing is held or missing, or no pod waits.
+	// ReasonNothingWanted: Buying is True, and nothing is held and unused, or missing.
 	ReasonNothingWanted = "NothingWanted"
-	// ReasonFrozen: Buying is True, and what is asked for stays as it is until a zone has usable nodes again, or until it is known what is wanted.
+	// ReasonFrozen: Buying is True, and no more is asked for until a zone has usable nodes again, or until it is known what is wanted.
 	ReasonFrozen = "Frozen"
 	// ReasonNotAnswered: Buying is Unknown, since no autoscaler has answered for minutes.
 	ReasonNotAnswered = "NotAnswered"

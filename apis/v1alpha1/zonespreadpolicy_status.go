@@ -39,12 +39,7 @@ type ZoneSpreadPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Zones []ZoneStatus `json:"zones,omitempty"`
 
-	// Buy is what an autoscaler is asked for, if spec.buy is set. The controller writes it, and the conditions Buying and LimitedByQuotas.
-	// +optional
-	Buy *BuyStatus `json:"buy,omitempty"`
-
-	// Conditions are Accepted, Satisfied, Infeasible and Ready, with spec.buy also Buying and LimitedByQuotas, and with
-	// spec.scaleDownPolicy KeepSpread also ScaleDownOrdered.
+	// Conditions are Accepted, Satisfied, Infeasible and Ready, and with spec.scaleDownPolicy KeepSpread also ScaleDownOrdered.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

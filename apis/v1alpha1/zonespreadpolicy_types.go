@@ -19,7 +19,6 @@ import (
 // +kubebuilder:printcolumn:name="Satisfied",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfied")].status`
 // +kubebuilder:printcolumn:name="Infeasible",type=string,JSONPath=`.status.conditions[?(@.type=="Infeasible")].status`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
-// +kubebuilder:printcolumn:name="Buying",type=string,JSONPath=`.status.conditions[?(@.type=="Buying")].status`,description="Whether an autoscaler is asked for room, with spec.buy",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ZoneSpreadPolicy struct {
 	metav1.TypeMeta `json:",inline"`
@@ -63,7 +62,6 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.defaultWeight > 0 || (has(self.zones) && self.zones.exists(z, z.weight > 0))",message="spec.zones: at least one weight must be above 0 when spec.defaultWeight is 0: no zone would be allowed",fieldPath=".zones",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || !has(self.replicas) || type(self.replicas) == int || self.replicas != 'Owner'",message="spec.replicas: must be Matching or a number when spec.unit is PodGroup: the replicas of workloads are pods, not gangs",fieldPath=".replicas",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.minZones) || self.defaultWeight > 0 || !has(self.zones) || self.minZones <= self.zones.filter(z, z.weight > 0).size()",message="spec.minZones: must not be above the number of zones with a weight above 0 when spec.defaultWeight is 0",fieldPath=".minZones",reason="FieldValueInvalid"
-// +kubebuilder:validation:XValidation:rule="!has(self.buy) || (self.topologyKey == 'topology.kubernetes.io/zone' && self.unit == 'Pod' && self.whenUnsatisfiable == 'DoNotSchedule')",message="may only be set with the topologyKey topology.kubernetes.io/zone, the unit Pod and DoNotSchedule",reason="FieldValueForbidden",fieldPath=".buy"
 // +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || self.scaleDownPolicy != 'KeepSpread'",message="spec.scaleDownPolicy: must be Ignore when spec.unit is PodGroup: a gang is not made smaller",fieldPath=".scaleDownPolicy",reason="FieldValueInvalid"
 type ZoneSpreadPolicySpec struct {
 	// PodSelector selects the pods of this namespace that the policy spreads. It must not be empty.
@@ -197,11 +195,6 @@ type ZoneSpreadPolicySpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	UnavailableZones UnavailableZones `json:"unavailableZones,omitzero"`
-
-	// Buy asks an autoscaler for room in the zones that the policy leaves to waiting pods. The controller does so, if its flag --buy is given.
-	// Only a policy that makes pods wait has it: over topology.kubernetes.io/zone, with unit Pod and DoNotSchedule.
-	// +optional
-	Buy *PolicyBuy `json:"buy,omitempty"`
 
 	// ScaleDownPolicy says which pods leave when a workload is made smaller. Ignore, the default: those that its controller
 	// chooses, which knows no zones. KeepSpread: those of the fullest zone first, by the weights. The

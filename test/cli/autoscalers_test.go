@@ -3,7 +3,6 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/buy"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/test/internal/apiserver"
 )
@@ -121,38 +119,6 @@ func (w *world) testPolicyIsShown(t *testing.T) {
 	})
 	w.Make(t, p)
 	w.requireDocumented(w.Kubectl(t, "-n", namespace, "get", "pod", "api-0", "-o", "jsonpath={.spec.topologySpreadConstraints}"))
-
-	// Zones a to d get one each, and the policy keeps the fifth for zone e.
-	for i := 1; i < 5; i++ {
-		w.Make(t, pod("api-"+strconv.Itoa(i), "100m", map[string]string{"app": "api"}))
-	}
-	waiting := func(p *corev1.Pod) bool { return p.Labels["app"] == "api" && p.Spec.NodeName == "" }
-	w.until("one of five waits", func() (bool, error) {
-		var pods corev1.PodList
-		err := w.List(t.Context(), &pods, client.InNamespace(namespace))
-		last := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return waiting(&p) })
-		if err != nil || last < 0 || slices.ContainsFunc(pods.Items[last+1:], func(p corev1.Pod) bool { return waiting(&p) }) {
-			return false, err
-		}
-		*p = pods.Items[last]
-		return len(p.Status.Conditions) > 0, nil
-	})
-	before := p.DeepCopy()
-	p.Status.Conditions[0].LastTransitionTime.Time = p.Status.Conditions[0].LastTransitionTime.Add(-buy.WaitsAtLeast) // it has waited for long enough
-	require.NoError(t, w.Status().Patch(t.Context(), p, client.MergeFrom(before)))
-	asked := func() string {
-		return w.Kubectl(t, "-n", namespace, "get", "zsp", "api", "-o", `jsonpath={range .status.buy.buffers[*]}{.zone}{" "}{.asked}{"\n"}{end}`)
-	}
-	w.touch()
-	w.until("room in zone e is asked for", func() (bool, error) { return asked() == "e 1\n", nil })
-	w.requireDocumented(asked())
-	w.buyNode("bought-e", "e")
-	w.until("the pod runs", func() (bool, error) {
-		err := w.Get(t.Context(), client.ObjectKeyFromObject(p), p)
-		return p.Spec.NodeName == "bought-e", err
-	})
-	w.touch()
-	w.until("nothing is asked for any more, at once", func() (bool, error) { return asked() == "", nil })
 }
 
 func (w *world) testGangStaysWhole(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +37,7 @@ func TestBuyRules(t *testing.T) {
 	require.Equal(t, []rbacv1.PolicyRule{
 		{APIGroups: []string{buy.Group}, Resources: []string{"capacitybuffers"}, Verbs: []string{"list", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"list", "create", "patch", "delete"}},
-		{APIGroups: []string{"zonewise.dev"}, Resources: []string{"zonereservations/status", "zonesurvivals/status", "zonespreadpolicies/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"zonewise.dev"}, Resources: []string{"zonereservations/status", "zonesurvivals/status"}, Verbs: []string{"patch"}},
 	}, rules(t, buyRules))
 }
 
@@ -177,12 +176,7 @@ func TestBuy(t *testing.T) {
 	before := r.DeepCopy()
 	r.Status.Zones = []v1alpha1.ReservationZoneStatus{{Name: "a", SlotCounts: v1alpha1.SlotCounts{Desired: 3, Held: 3, Used: 2}}}
 	require.NoError(t, w.Status().Patch(t.Context(), r, client.MergeFrom(before)))
-	w.until("it is noted when less was wanted", func() (bool, error) {
-		all, err := w.bufferList("v1beta1")
-		return all["a"] != nil && buy.Read(all["a"]).Fall != nil, err
-	})
-	all = w.waitAsked("v1beta1", map[string]int64{"a": 3, "d": 2})
-	require.Equal(t, int32(1), buy.Read(all["a"]).Fall.Most, "it falls in some minutes")
+	w.waitAsked("v1beta1", map[string]int64{"a": 1, "d": 2}) // what is used is not asked for, at once
 	w.edit(r.Name, func(r *v1alpha1.ZoneReservation) { r.Spec.Buy.Max = 2 })
 	all = w.waitAsked("v1beta1", map[string]int64{"a": 1, "d": 1})
 	w.waitBuying(r.Name, v1alpha1.ConditionBuying, v1alpha1.ReasonMaxReached)
@@ -251,60 +245,8 @@ func TestBuy(t *testing.T) {
 	require.NoError(t, w.Delete(t.Context(), r))
 	w.waitAsked("v1beta1", map[string]int64{"foreign": 1})
 
-	t.Run("a ZoneSpreadPolicy", w.testPolicyBuys)
 	t.Run("bad objects", w.testBadBuys)
 	stop()
-}
-
-// testPolicyBuys: room is asked for in the policy's namespace, and when the policy goes so does the request. TestAutoscalers has the scheduler.
-func (w *world) testPolicyBuys(t *testing.T) {
-	p := &v1alpha1.ZoneSpreadPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "api"},
-		Spec: v1alpha1.ZoneSpreadPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}, Zones: []v1alpha1.ZoneSpreadZone{{Name: "d"}},
-			Buy: &v1alpha1.PolicyBuy{Max: 1, Labels: map[string]string{"team": "shop"}},
-		},
-	}
-	w.Make(t, p)
-	pods := w.run("api", 0, "node-a", "node-b", "node-c", "", "", "", "", "")
-	for _, pod := range pods[3:] {
-		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
-			Message: "0/3 nodes are available: 3 policy " + namespace + "/api: zone a holds 1, maxSkew 1 over zone d with 0 of weight 1.",
-		}}
-		require.NoError(t, w.Status().Update(t.Context(), pod))
-	}
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion(buy.Group + "/v1beta1")
-	list.SetKind(buy.Kind + "List")
-	w.touch()
-	w.until("room is asked for", func() (bool, error) {
-		err := w.List(t.Context(), list, client.InNamespace(namespace))
-		if err != nil || len(list.Items) != 1 {
-			return false, err
-		}
-		err = w.Get(t.Context(), client.ObjectKeyFromObject(p), p)
-		return p.Status.Buy != nil && p.Status.Buy.Wanted == 2, err
-	})
-	require.Equal(t, int64(1), p.Status.Buy.Asked)
-	require.Equal(t, v1alpha1.ReasonMaxReached, meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBuying).Reason)
-	require.True(t, metav1.IsControlledBy(&list.Items[0], p))
-	require.Equal(t, "shop", list.Items[0].GetLabels()["team"])
-	w.waitMetric(`zonewise_buy_asked_pods{kind="ZoneSpreadPolicy",name="` + namespace + `/api"} 1`)
-	template := &corev1.PodTemplate{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(&list.Items[0]), template))
-	require.Equal(t, map[string]string{corev1.LabelTopologyZone: "d"}, template.Template.Spec.NodeSelector)
-	require.Equal(t, "1", template.Template.Spec.Containers[0].Resources.Requests.Cpu().String())
-
-	require.NoError(t, w.Delete(t.Context(), p))
-	w.touch()
-	w.until("nothing is left", func() (bool, error) {
-		err := w.List(t.Context(), list, client.InNamespace(namespace))
-		return len(list.Items) == 0, err
-	})
-	for _, pod := range pods {
-		require.NoError(t, w.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	}
 }
 
 // testBadBuys: the API server refuses them, and names the field.
@@ -315,10 +257,6 @@ func (w *world) testBadBuys(t *testing.T) {
 		{"without a namespace", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {max: 1}", "spec.buy.namespace"},
 		{"by what there is not", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {autoscaler: Money, namespace: buffers, max: 1}", `spec.buy.autoscaler: Unsupported value: "Money"`},
 		{"with a label of ours", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {namespace: buffers, max: 1, labels: {zonewise.dev/x: other}}", "spec.buy.labels: "},
-		{"a policy that makes no pod wait", "p", "whenUnsatisfiable: ScheduleAnyway, buy: {max: 1}", "spec.buy: Forbidden: may only be set with"},
-		{"a policy over racks", "p", "topologyKey: rack, buy: {max: 1}", "spec.buy: Forbidden: may only be set with"},
-		{"a policy that counts gangs", "p", "unit: PodGroup, buy: {max: 1}", "spec.buy: Forbidden: may only be set with"},
-		{"a policy without a bound", "p", "buy: {}", "spec.buy.max"},
 		{"without hold", "s", "survive: {zones: 1}, " + buys, "spec.buy: Forbidden: must not be set without hold"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -327,7 +265,6 @@ func (w *world) testBadBuys(t *testing.T) {
 			start := map[string]string{
 				"r": "kind: ZoneReservation, metadata: {name: bad}, spec: {owners: [{namespace: shop, " + selector + "}], ",
 				"s": "kind: ZoneSurvival, metadata: {name: bad}, spec: {workloads: [{namespace: shop, " + selector + "}], ",
-				"p": "kind: ZoneSpreadPolicy, metadata: {name: bad, namespace: shop}, spec: {" + selector + ", ",
 			}[tc.kind]
 			require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: zonewise.dev/v1alpha1, "+start+tc.spec+"}}"), &u.Object))
 			require.ErrorContains(t, w.Create(t.Context(), u), tc.want)

@@ -1,8 +1,6 @@
 package karpenter
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
@@ -27,7 +24,6 @@ func TestKarpenterAndPolicies(t *testing.T) {
 	for _, policy := range policies() {
 		t.Run(policy.Name+" is shown", func(t *testing.T) { c.in(t).testPolicyShown(policy) })
 	}
-	t.Run("weights are bought for", func(t *testing.T) { c.in(t).testWeightsBought() })
 }
 
 // policies are three ways to need zone c, each of which selects the app of its name. They count nodes with taints, since the node that is bought in
@@ -65,49 +61,6 @@ func (c *cluster) testPolicyShown(policy *v1alpha1.ZoneSpreadPolicy) {
 	c.deploy(policy.Name, 3, "500m")
 	c.waitRunning(policy.Name, "a 1, b 1, c 1")
 	c.requireThirdZoneStays(policy.Name)
-}
-
-// testWeightsBought: a constraint cannot show weights, so that the pods that wait for zone c fit in the others as Karpenter sees it. With buy a node is
-// bought in zone c, which they wait for while it has a startup taint, and no other when they have come.
-func (c *cluster) testWeightsBought() {
-	policy := policies()[0]
-	policy.Spec.Zones[2].Weight = ptr.To[int32](2)
-	c.Make(c.t, policy)
-	c.setStartupTaint(`[{"key": "example.com/agent", "effect": "NoSchedule"}]`)
-	c.t.Cleanup(func() { c.setStartupTaint("null") })
-	c.deploy(policy.Name, 4, "500m")
-	c.waitFits(policy.Name, 2)
-	require.Empty(c.t, c.bought())
-
-	before := policy.DeepCopy()
-	policy.Spec.Buy = &v1alpha1.PolicyBuy{Max: 10}
-	require.NoError(c.t, c.Patch(c.t.Context(), policy, client.MergeFrom(before)))
-	c.until("the node is registered", func() (bool, error) {
-		nodes := c.boughtNodes()
-		return len(nodes) == 1 && nodes[0].Labels["karpenter.sh/registered"] == "true", nil
-	})
-	c.until("the scheduler looks at the node", func() (bool, error) {
-		return !slices.ContainsFunc(waiting(c.pods(policy.Name)), func(p corev1.Pod) bool { return !refusedBy(&p, "untolerated taint") }), nil
-	})
-	require.Len(c.t, waiting(c.pods(policy.Name)), 2)
-	c.Kubectl(c.t, "taint", "nodes", "--selector=karpenter.sh/nodepool", "example.com/agent-")
-	c.waitRunning(policy.Name, "a 1, b 1, c 2")
-	c.waitNothingAsked()
-	c.waitLooked()
-	require.Equal(c.t, "c 1", c.bought())
-}
-
-// setStartupTaint sets the taints with which Karpenter makes nodes, and which others take from them.
-func (c *cluster) setStartupTaint(taints string) {
-	c.t.Helper()
-	c.Kubectl(c.t, "patch", "nodepool", "default", "--type=merge", `--patch={"spec": {"template": {"spec": {"startupTaints": `+taints+`}}}}`)
-}
-
-// refusedBy is whether the scheduler said last of a pod that nodes were refused to it for a reason.
-func refusedBy(pod *corev1.Pod, reason string) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, reason)
-	})
 }
 
 // testNativeConstraint: the same with a hard constraint of the pods.

@@ -28,7 +28,6 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func TestWhatIsNotSeenStays(t *testing.T) {
 	for _, resource := range []string{
 		"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev",
-		"zonespreadpolicies.zonewise.dev",
 	} {
 		for _, reason := range []string{snapshot.Forbidden, snapshot.Unreadable} {
 			c := New(parts.Shared{CPUFraction: 1}) // has no client
@@ -216,7 +215,7 @@ func TestExpiredAsksForNothing(t *testing.T) {
 	deleted := r.DeepCopy()
 	deleted.Name, deleted.DeletionTimestamp = "deleted", &metav1.Time{Time: start}
 	cluster.Add(r, deleted, &v1.Node{})
-	all := buyersOf(cluster, start, refusals{})
+	all := buyersOf(cluster, start)
 	require.Len(t, all, 1)
 	require.Nil(t, all[0].demand)
 	all[0].withdraw(start)

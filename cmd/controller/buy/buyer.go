@@ -30,16 +30,16 @@ type buyer struct {
 	// status and conditions are those of a copy of the object.
 	status     **v1alpha1.BuyStatus
 	conditions *[]metav1.Condition
-	// name is that of the metrics, and nothing what is said while nothing is wanted.
-	name, nothing string
+	// name is that of the metrics.
+	name string
 	// expired says that nothing is held any more although the spec has buy.
 	expired bool
 }
 
 func (b *buyer) uid() types.UID { return b.object.GetUID() }
 
-// buyersOf returns the objects that want something, or whose status still says so, and brings seen up to date.
-func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer {
+// buyersOf returns the objects that want something, or whose status still says so.
+func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
 	view := &buy.Cluster{Now: now, Nodes: snapshot.List[*v1.Node](cluster), Pods: snapshot.List[*v1.Pod](cluster)}
 	var out []*buyer
 	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](cluster) {
@@ -49,7 +49,7 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer
 		}
 		r = r.DeepCopy()
 		b := &buyer{
-			object: r, status: &r.Status.Buy, conditions: &r.Status.Conditions, name: r.Name, nothing: nothingHeld,
+			object: r, status: &r.Status.Buy, conditions: &r.Status.Conditions, name: r.Name,
 			expired: r.Spec.Buy != nil && meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired),
 		}
 		if r.Spec.Buy != nil && !b.expired {
@@ -64,18 +64,15 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time, seen refusals) []*buyer
 		}
 		s = s.DeepCopy()
 		b := &buyer{
-			object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name, nothing: nothingHeld,
+			object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name,
 		}
 		if s.Spec.Buy != nil {
 			b.demand = buy.SurvivalDemand(s, reservationsOf(cluster, s), view)
 		}
 		out = append(out, b)
 	}
-	return append(out, policyBuyersOf(cluster, view, seen)...)
+	return out
 }
-
-// nothingHeld is what is said of a reservation and of a ZoneSurvival while nothing is wanted.
-const nothingHeld = "nothing is held and unused, or missing"
 
 // reservationsOf returns the reservations of a ZoneSurvival, by name.
 func reservationsOf(cluster *snapshot.Snapshot, s *v1alpha1.ZoneSurvival) []*v1alpha1.ZoneReservation {
@@ -153,7 +150,7 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 	case b.demand.Frozen != "":
 		b.setCondition(
 			v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonFrozen,
-			about+"; that stays as it is: "+b.demand.Frozen, now,
+			about+"; it does not rise: "+b.demand.Frozen, now,
 		)
 	case planned.atMax:
 		b.setCondition(
@@ -165,7 +162,7 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 			about+"; no autoscaler has said anything about the CapacityBuffers: it may have to be told to read them",
 			now)
 	case status.Wanted == 0 && status.Asked == 0:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, b.nothing, now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, "nothing is held and unused, or missing", now)
 	default:
 		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonAsked, about, now)
 	}

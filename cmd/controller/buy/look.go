@@ -278,7 +278,7 @@ func asksTheSame(present, wanted *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	return buy.SameFall(present, wanted)
+	return buy.SameState(present, wanted)
 }
 
 // deleteUnplanned deletes what exists and is not planned, and reports whether there was any.

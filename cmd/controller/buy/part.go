@@ -26,7 +26,7 @@ const (
 
 // decidingKinds decide what is wanted.
 var decidingKinds = []string{
-	"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev", "zonespreadpolicies.zonewise.dev",
+	"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev",
 }
 
 // Controller keeps the CapacityBuffers. Make one with New.
@@ -36,7 +36,6 @@ type Controller struct {
 	now    func() time.Time
 	// cleaned is when it was last seen that nothing is left, while no object has spec.buy.
 	cleaned time.Time
-	seen    refusals // of the last look
 
 	mu    sync.Mutex // guards asked
 	asked map[types.UID]figures
@@ -52,9 +51,8 @@ type figures struct {
 func Describe() parts.Description {
 	return parts.Description{
 		Name: "buy", MetricPrefix: declared.Prefix,
-		Help: "ask an autoscaler for the nodes of ZoneReservations, ZoneSurvivals and ZoneSpreadPolicies with " +
-			"spec.buy, by CapacityBuffers",
-		New: func(shared parts.Shared) parts.Part { return New(shared) },
+		Help: "ask an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by CapacityBuffers",
+		New:  func(shared parts.Shared) parts.Part { return New(shared) },
 	}
 }
 
@@ -62,7 +60,7 @@ func Describe() parts.Description {
 func New(shared parts.Shared) *Controller {
 	return &Controller{
 		client: shared.Client, looks: shared.NewLooks("buy", share, decidingKinds...), now: time.Now,
-		seen: refusals{}, asked: map[types.UID]figures{},
+		asked: map[types.UID]figures{},
 	}
 }
 
@@ -99,7 +97,7 @@ func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unrea
 		return lookInterval // what is not seen may be wanted
 	}
 	now := c.now()
-	buyers := buyersOf(cluster, now, c.seen)
+	buyers := buyersOf(cluster, now)
 	if len(buyers) == 0 && now.Sub(c.cleaned) < idleInterval {
 		return idleInterval
 	}

@@ -51,7 +51,6 @@ func (p *Policy) Status(
 		ObservedGeneration: p.generation,
 		Zones:              zs.Export(now),
 		Conditions:         slices.Clone(previous.Conditions),
-		Buy:                previous.Buy, // the controller's, as two of the conditions
 	}
 	placed := o.Tally.Zones()
 	facts := p.facts(zs, placed, &status, now)
