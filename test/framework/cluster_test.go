@@ -121,10 +121,9 @@ func newCluster(t testing.TB, profile string, objects ...runtime.Object) *cluste
 type option func(*options)
 
 type options struct {
-	inTree    bool
-	args      string
-	holds     permitgate.Holds
-	scheduler []scheduler.Option
+	inTree bool
+	args   string
+	holds  permitgate.Holds
 }
 
 // inTree runs upstream's default profile.
@@ -135,10 +134,6 @@ func withArgs(args string) option { return func(o *options) { o.args = args } }
 
 // withHolds has PermitGate ask somebody else than ReserveCache for what is held.
 func withHolds(holds permitgate.Holds) option { return func(o *options) { o.holds = holds } }
-
-func withScheduler(opts ...scheduler.Option) option {
-	return func(o *options) { o.scheduler = append(o.scheduler, opts...) }
-}
 
 // start runs a scheduler until the test ends or stop is called.
 func (c *cluster) start(opts ...option) {
@@ -172,11 +167,9 @@ func (c *cluster) start(opts ...option) {
 	factory := schedulertest.NewInformerFactory(api)
 	s, err := scheduler.New(ctx, api, factory, nil,
 		func(string) events.EventRecorderLogger { return c.recorder },
-		append([]scheduler.Option{
-			scheduler.WithProfiles(c.loadProfile(&o), batch),
-			scheduler.WithFrameworkOutOfTreeRegistry(registry), scheduler.WithExtenders(extenders...),
-			scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(c.maxBackoff),
-		}, o.scheduler...)...,
+		scheduler.WithProfiles(c.loadProfile(&o), batch),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry), scheduler.WithExtenders(extenders...),
+		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(c.maxBackoff),
 	)
 	require.NoError(c.t, err)
 	c.scheduler = s
