@@ -21,6 +21,8 @@ type cycleData struct {
 	claims *serve.Claims
 	// owner is what the pod's reservation gives it; nil when it belongs to none.
 	owner *serve.Owner
+	// required means that the pod runs only in slots.
+	required bool
 	// inGroup means that the snapshot is changed under an unchanged generation: what is on a node has to be counted.
 	inGroup bool
 	// refused is set once this cycle's refusal is recorded; nil for a hypothetical pod, which does not wait for room.

@@ -113,13 +113,18 @@ func (c *cycleFloor) differences(claims *serve.Claims, nodes []fwk.NodeInfo, all
 	noted := c.takeNoted()
 	moved := false
 	for i, info := range nodes {
-		name, generation := info.Node().Name, info.GetGeneration()
-		at, known := i, i < len(c.known) && c.known[i].name == name
+		generation := info.GetGeneration()
+		at, known := i, i < len(c.known) && c.known[i].info == info // this touches one cache line for each node
+		if known && c.known[i].generation == generation && !recount && len(noted) == 0 {
+			continue
+		}
+		name := info.Node().Name
 		if !known {
 			at, known = c.index[name]
-			moved = true
+			moved = moved || at != i || !known
 		}
 		if known && c.known[at].generation == generation && !recount && !noted[name] {
+			c.known[at].info = info
 			continue
 		}
 		if known {

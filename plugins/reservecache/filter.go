@@ -30,6 +30,9 @@ func (p *ReserveCache) Filter(_ context.Context, state fwk.CycleState, pod *v1.P
 	if d == nil {
 		return nil
 	}
+	if !d.required && r.floor.floor.EmptyOn(info.Node().Name) {
+		return nil
+	}
 	at := r.at(d.claims, d.inGroup, info)
 	verdict := r.floor.floor.Fit(&d.pod, &at)
 	if verdict.Fits {

@@ -59,6 +59,8 @@ type claimState struct {
 	// kept is how many slots of former sizes or on former nodes it has, see [formerSlots].
 	// keptCost is how many slots these stand for, in thousandths.
 	kept, keptCost int
+	// usable is the node of each zone that was last found to be one which may have slots.
+	usable map[string]*node
 	// partly are the nodes with owners that take up more slots than there are.
 	partly map[*node]*holding
 	// seed is to be taken over by the next Settle.
@@ -80,7 +82,7 @@ type zoneState struct {
 }
 
 func newClaimState(c *Claim) *claimState {
-	return &claimState{Claim: *c, holdings: map[*node]*holding{}, zones: map[string]*zoneState{}, partly: map[*node]*holding{}, seed: c.Seed}
+	return &claimState{Claim: *c, holdings: map[*node]*holding{}, zones: map[string]*zoneState{}, partly: map[*node]*holding{}, usable: map[string]*node{}, seed: c.Seed}
 }
 
 func (c *claimState) zone(name string) *zoneState {

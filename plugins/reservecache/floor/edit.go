@@ -42,7 +42,7 @@ func (f *Floor) edit(c *claimState, to *Claim) {
 		delete(z.capped, c)
 	}
 	c.desired = nil
-	f.setDesired(c, nil)
+	f.setDesired(c)
 	f.touch(c)
 	f.markDue(c)
 	for _, h := range holdings {

@@ -122,8 +122,22 @@ func (f *Floor) Outranks(nodeName string, priority int32) bool {
 	return n != nil && len(n.holdings) > 0 && n.lowest < priority
 }
 
-// Empty reports whether nothing is held anywhere, for no claim.
-func (f *Floor) Empty() bool { return len(f.order) == 0 }
+// Empty reports whether no claim has slots or owners anywhere. Then Fit depends on nothing but whether the pod's own claim
+// is Required.
+func (f *Floor) Empty() bool {
+	for _, c := range f.order {
+		if len(c.holdings) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// EmptyOn is Empty for one node.
+func (f *Floor) EmptyOn(node string) bool {
+	n := f.nodes[node]
+	return n == nil || len(n.holdings) == 0
+}
 
 // inclusive reports whether it matters which owners are on a node.
 func (n *node) inclusive() bool {

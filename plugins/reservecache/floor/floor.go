@@ -61,7 +61,7 @@ func (f *Floor) add(to *Claim) {
 	c := newClaimState(to)
 	f.byUID[c.UID] = c
 	f.order = append(f.order, c)
-	f.setDesired(c, nil)
+	f.setDesired(c)
 	f.markDue(c)
 }
 
@@ -109,20 +109,12 @@ func (f *Floor) close(c *claimState) {
 	}
 }
 
-// setDesired computes how many slots a claim is to have in each zone. usable caches the zones with a node that may have
-// slots, by requirements.
-func (f *Floor) setDesired(c *claimState, usable map[string][]string) {
+// setDesired computes how many slots a claim is to have in each zone.
+func (f *Floor) setDesired(c *claimState) {
 	desired := c.Zones
 	if desired == nil {
-		zones, known := usable[c.Nodes.key]
-		if !known {
-			zones = f.usableZones(c.Nodes)
-			if usable != nil {
-				usable[c.Nodes.key] = zones
-			}
-		}
 		desired = map[string]int{}
-		if len(zones) > 0 {
+		if zones := f.usableZones(c); len(zones) > 0 {
 			desired = apportion(c.Slots, zones)
 		}
 	}
@@ -133,18 +125,30 @@ func (f *Floor) setDesired(c *claimState, usable map[string][]string) {
 	}
 }
 
-// usableZones are the zones that have a node which may have slots, sorted by name.
-func (f *Floor) usableZones(nodes *NodeRequirements) (zones []string) {
+// usableZones are the zones that have a node which may have slots of a claim, sorted by name.
+func (f *Floor) usableZones(c *claimState) (zones []string) {
 	for name, z := range f.zones {
-		for _, n := range z.nodes {
-			if nodes.MetBy(n.object) {
-				zones = append(zones, name)
-				break
-			}
+		n := c.usable[name]
+		if n == nil || z.nodes[n.name] != n || !c.Nodes.MetBy(n.object) {
+			n = c.usableNode(z)
+			c.usable[name] = n
+		}
+		if n != nil {
+			zones = append(zones, name)
 		}
 	}
 	slices.Sort(zones)
 	return zones
+}
+
+// usableNode returns a node of a zone that may have slots; nil without one.
+func (c *claimState) usableNode(z *zone) *node {
+	for _, n := range z.nodes {
+		if c.Nodes.MetBy(n.object) {
+			return n
+		}
+	}
+	return nil
 }
 
 // Version changes with what any Report says.

@@ -14,10 +14,9 @@ import (
 func (f *Floor) Settle() {
 	if f.nodesChanged {
 		f.nodesChanged = false
-		usable := map[string][]string{}
 		for _, c := range f.order {
 			if c.Zones == nil {
-				f.setDesired(c, usable)
+				f.setDesired(c)
 			}
 		}
 	}
