@@ -439,7 +439,6 @@ func TestFingerprint(t *testing.T) {
 		c.Policy("web", nil)
 		c.Add(protecting("web"))
 		c.Gang("train", 1)
-		c.NativeGang("native", 1, "1", "a")
 		c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "job", UID: "job"}})
 		change(c)
 		return survival.Fingerprint(c.Objects())

@@ -55,9 +55,9 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestDocumentedFlags: docs/survival.md lists the flags, but for the log's.
+// TestDocumentedFlags: docs/operations.md lists the flags, but for the log's.
 func TestDocumentedFlags(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "survival.md"))
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
 	require.NoError(t, err)
 	var documented, flags []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\|").FindAllStringSubmatch(string(document), -1) {
