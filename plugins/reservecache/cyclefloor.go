@@ -155,10 +155,11 @@ func (c *cycleFloor) differences(claims *serve.Claims, nodes []fwk.NodeInfo, all
 func (c *cycleFloor) takeNoted() map[string]bool {
 	c.noteMu.Lock()
 	defer c.noteMu.Unlock()
-	noted := c.noted
-	if len(noted) > 0 {
-		c.noted = map[string]bool{}
+	if len(c.noted) == 0 {
+		return nil // not the map itself, to which others write
 	}
+	noted := c.noted
+	c.noted = map[string]bool{}
 	return noted
 }
 
