@@ -39,6 +39,8 @@ type world struct {
 	// fraction is how much of a zone may be held, and absent are the nodes that are not there at present.
 	fraction float64
 	absent   map[int]bool
+	// nominated is what pods ask for that are nominated to nodes.
+	nominated map[int]ledger.Resources
 }
 
 // newWorld makes nodes of 16 CPUs in zones a, b and on.
@@ -46,7 +48,7 @@ func newWorld(t rapid.TB, nodes, zones int) *world { return newLimitedWorld(t, n
 
 // newLimitedWorld is newWorld where that fraction of a zone may be held.
 func newLimitedWorld(t rapid.TB, nodes, zones int, fraction float64) *world {
-	w := &world{t: t, fraction: fraction, absent: map[int]bool{}, size: ledger.Resources{MilliCPU: 16000, Memory: 64 << 30, Pods: 30}, pods: make([][]pod, nodes)}
+	w := &world{t: t, fraction: fraction, absent: map[int]bool{}, nominated: map[int]ledger.Resources{}, size: ledger.Resources{MilliCPU: 16000, Memory: 64 << 30, Pods: 30}, pods: make([][]pod, nodes)}
 	for i := range nodes {
 		w.nodes = append(w.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("n%02d", i), Labels: map[string]string{v1.LabelTopologyZone: zoneName(i % zones), "pool": fmt.Sprint(i % 2)},
@@ -85,7 +87,9 @@ func (w *world) apply(claims ...floor.Claim) {
 // node is what a floor is told of a node.
 func (w *world) node(i int) *floor.Node {
 	w.generation++
-	n := &floor.Node{Object: w.nodes[i], Generation: w.generation, Allocatable: w.size, Owned: map[types.UID]ledger.Resources{}}
+	n := &floor.Node{
+		Object: w.nodes[i], Generation: w.generation, Allocatable: w.size, Nominated: w.nominated[i], Owned: map[types.UID]ledger.Resources{},
+	}
 	for _, p := range w.pods[i] {
 		n.Requested.Add(&p.request, 1)
 		if p.own != "" {
@@ -131,6 +135,12 @@ func (w *world) toggle(i int) {
 	} else {
 		w.update(i)
 	}
+}
+
+// nominate changes what the pods ask for that are nominated to a node.
+func (w *world) nominate(i int, request ledger.Resources) {
+	w.nominated[i] = request
+	w.update(i)
 }
 
 // leave takes a pod off a node.

@@ -115,9 +115,12 @@ func (f *Floor) zoneOf(name string) *zone {
 	return z
 }
 
-// room is what pods, nominations and slots leave of a node; less than nothing where there are too many.
+// left is what pods and slots leave of a node; less than nothing where there are too many.
+func (n *node) left() ledger.Resources { return n.free.Minus(&n.held) }
+
+// room is what nominations leave of that: room for more slots.
 func (n *node) room() ledger.Resources {
-	room := n.free.Minus(&n.held)
+	room := n.left()
 	room.Add(&n.nominated, -1)
 	return room
 }
@@ -177,13 +180,13 @@ func (f *Floor) dropCrowded(n *node) {
 func (f *Floor) dropExcess(n *node) {
 	for _, rests := range []bool{false, true} {
 		for {
-			room := n.free.Minus(&n.held)
-			if !room.Negative(&n.held) {
+			left := n.left()
+			if !left.Negative(&n.held) {
 				return
 			}
 			var last *holding
 			for _, h := range n.holdings {
-				if h.frees(&room, rests) && (last == nil || h.goesBefore(last)) {
+				if h.frees(&left, rests) && (last == nil || h.goesBefore(last)) {
 					last = h
 				}
 			}

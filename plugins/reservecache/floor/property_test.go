@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"zonewise.dev/plugins/reservecache/floor"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // TestOneClaim: whatever comes and goes, a claim that may be in one zone has as many slots as it wants, or as many as
@@ -95,7 +96,7 @@ func TestFraction(t *testing.T) {
 }
 
 // TestRestart: a floor that begins with what the status of the one before said has no slot less, for any of several
-// claims of several sizes and modes in a crowded cluster.
+// claims of several sizes and modes in a crowded cluster, also where pods have been nominated to its nodes since.
 func TestRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, 12, 3)
@@ -107,9 +108,16 @@ func TestRestart(t *testing.T) {
 		}
 		w.apply(claims...)
 		for range rapid.IntRange(10, 60).Draw(t, "steps") {
-			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			case 0, 1:
 				w.leave(rapid.IntRange(0, 11).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
-			} else {
+			case 2:
+				request := ledger.Resources{}
+				if rapid.Bool().Draw(t, "nominated") {
+					request = drawPod(t).request
+				}
+				w.nominate(rapid.IntRange(0, 11).Draw(t, "node"), request)
+			default:
 				p := drawPod(t)
 				if i := rapid.IntRange(0, 7).Draw(t, "owner"); i < len(claims) {
 					p.own = claims[i].UID

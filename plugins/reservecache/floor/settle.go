@@ -162,12 +162,18 @@ func compareNodes(a, b *holding) int { return cmp.Compare(a.node.name, b.node.na
 
 // hasRoom reports whether a node has room for that many slots, and so many fewer former ones, in place of what it has.
 func (h *holding) hasRoom(slots, fewer int) bool {
-	room, after := h.node.room(), h.unusedWith(slots, fewer)
-	more := after.Beyond(&h.unused)
-	return more.Exceeds(&room) == ""
+	room := h.node.room()
+	return h.fitsInto(&room, slots, fewer)
 }
 
-// takeSeed gives a claim again what a status says that it had, as far as there is room.
+// fitsInto is hasRoom where the node has other room.
+func (h *holding) fitsInto(room *ledger.Resources, slots, fewer int) bool {
+	after := h.unusedWith(slots, fewer)
+	more := after.Beyond(&h.unused)
+	return more.Exceeds(room) == ""
+}
+
+// takeSeed gives a claim again what a status says that it had, as far as pods leave room: nominations take no slot away.
 func (f *Floor) takeSeed(c *claimState) {
 	for i := range c.seed {
 		s := &c.seed[i]
@@ -182,7 +188,7 @@ func (f *Floor) takeSeed(c *claimState) {
 		switch {
 		case met && s.Size.Equal(&c.Slot):
 			for range s.Slots {
-				if !h.hasRoom(h.slots+1, 0) {
+				if left := n.left(); !h.fitsInto(&left, h.slots+1, 0) {
 					break
 				}
 				f.change(h, func() { h.slots++ })
@@ -196,7 +202,8 @@ func (f *Floor) takeSeed(c *claimState) {
 			k := len(h.former) - 1
 			for range s.Slots {
 				h.former[k].n++
-				fits := h.hasRoom(h.slots, 0)
+				left := n.left()
+				fits := h.fitsInto(&left, h.slots, 0)
 				if h.former[k].n--; !fits {
 					break
 				}
