@@ -13,7 +13,7 @@ trap 'rm -rf "$WORK"' EXIT
 cp -R "$ROOT/hack/tests/testdata/lint" "$WORK/house"
 cp "$ROOT/go.mod" "$ROOT/go.sum" "$ROOT/.golangci.yaml" "$WORK/house"
 # The same breaches in each pure core.
-for core in zonespread/policy reservecache/{holds,placement} permitgate/{gang,proposal}; do
+for core in zonespread/policy reservecache/floor permitgate/{gang,proposal}; do
 	mkdir -p "$WORK/house/plugins/$core"
 	sed 1,2d "$WORK/house/core.go" >"$WORK/house/plugins/$core/core.go"
 done
