@@ -34,7 +34,7 @@ type NodeRequirements struct {
 	selector    []label
 	tolerations []v1.Toleration
 	comparisons bool
-	// key is the same for equal requirements, which share one count of the nodes.
+	// key is the same for equal requirements.
 	key string
 }
 
@@ -58,14 +58,6 @@ func NewNodeRequirements(nodeSelector map[string]string, tolerations []v1.Tolera
 	}
 	r.key = key.String()
 	return r
-}
-
-// Key is the same for equal requirements.
-func (r *NodeRequirements) Key() string { return r.key }
-
-// SelectsLike reports whether others have the same node selector.
-func (r *NodeRequirements) SelectsLike(other *NodeRequirements) bool {
-	return slices.Equal(r.selector, other.selector)
 }
 
 // MetBy reports whether a node may have slots.

@@ -184,18 +184,3 @@ func (l *Ledger) Stats() Stats {
 	}
 	return s
 }
-
-// PodsOn returns the pods that are accounted to a node, which may be a ghost, in no particular order.
-func (l *Ledger) PodsOn(nodeName string) []PodStatus {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.nodes[nodeName]
-	if n == nil {
-		return nil
-	}
-	pods := make([]PodStatus, 0, len(n.pods))
-	for _, p := range n.pods {
-		pods = append(pods, p.status())
-	}
-	return pods
-}
