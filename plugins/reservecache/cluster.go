@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -29,6 +30,15 @@ func requestedOf(info fwk.NodeInfo) ledger.Resources {
 	requested := resourcesOf(info.GetRequested())
 	requested.Pods = int64(len(info.GetPods()))
 	return requested
+}
+
+// podsOf returns the pods on a node.
+func podsOf(info fwk.NodeInfo) []*v1.Pod {
+	pods := make([]*v1.Pod, 0, len(info.GetPods()))
+	for _, pod := range info.GetPods() {
+		pods = append(pods, pod.GetPod())
+	}
+	return pods
 }
 
 // nominatedOn returns what the pods ask for that are nominated to a node and not on it yet. The queue has no more

@@ -90,9 +90,6 @@ func contentsOf(state *ledger.NodeState) contents {
 
 // contentsOfInfo returns what the scheduler's snapshot has of a node.
 func contentsOfInfo(info fwk.NodeInfo) contents {
-	requested, pods := requestedOf(info), make([]*v1.Pod, 0, len(info.GetPods()))
-	for _, pod := range info.GetPods() {
-		pods = append(pods, pod.GetPod())
-	}
-	return contents{exists: true, pods: pods, requested: &requested, allocatable: resourcesOf(info.GetAllocatable())}
+	requested := requestedOf(info)
+	return contents{exists: true, pods: podsOf(info), requested: &requested, allocatable: resourcesOf(info.GetAllocatable())}
 }

@@ -21,8 +21,6 @@ type cycleData struct {
 	claims *serve.Claims
 	// owner is what the pod's reservation gives it; nil when it belongs to none.
 	owner *serve.Owner
-	// required means that the pod runs only in slots.
-	required bool
 	// inGroup means that the snapshot is changed under an unchanged generation: what is on a node has to be counted.
 	inGroup bool
 	// refused is set once this cycle's refusal is recorded; nil for a hypothetical pod, which does not wait for room.
@@ -58,9 +56,15 @@ func (r *running) floorPod(claims *serve.Claims, pod *v1.Pod) (p floor.Pod, owne
 
 // at returns a node of the cycle as the floor sees it.
 func (r *running) at(claims *serve.Claims, inGroup bool, info fwk.NodeInfo) floor.At {
+	at := nodeAt(inGroup, info)
+	at.Owned = func() map[types.UID]ledger.Resources { return ownedOn(claims, r.ledger, info) }
+	return at
+}
+
+// nodeAt is at without Owned, for Filter, which makes that function itself: one that is returned is allocated.
+func nodeAt(inGroup bool, info fwk.NodeInfo) floor.At {
 	at := floor.At{
 		Node: info.Node().Name, Generation: info.GetGeneration(), Allocatable: resourcesOf(info.GetAllocatable()), Requested: requestedOf(info),
-		Owned: func() map[types.UID]ledger.Resources { return ownedOn(claims, r.ledger, info) },
 	}
 	if inGroup {
 		at.Generation = 0

@@ -180,9 +180,5 @@ func ownedOn(claims *serve.Claims, l *ledger.Ledger, info fwk.NodeInfo) map[type
 	if !claims.Counted {
 		return nil
 	}
-	pods := make([]*v1.Pod, 0, len(info.GetPods()))
-	for _, pod := range info.GetPods() {
-		pods = append(pods, pod.GetPod())
-	}
-	return claims.OwnedOf(l, pods)
+	return claims.OwnedOf(l, podsOf(info))
 }

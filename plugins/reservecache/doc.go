@@ -18,7 +18,8 @@
 //
 // Each scheduling cycle waits until the handlers have synced once, since the scheduler waits only for its own; after a
 // limited time it fails with an error. In the cycle of a native pod group the first member brings the floor up to date; for
-// the others the snapshot is changed under an unchanged generation, and owners are counted in the NodeInfos. Reserve and
+// the others the snapshot is changed under an unchanged generation, and owners are counted in the NodeInfos. In the run of its
+// preemption no member does: its NodeInfos are copies without the victims. Reserve and
 // Unreserve are called as rehearsals there, in which they do nothing; the framework calls them again for each member.
 //
 // # Waking

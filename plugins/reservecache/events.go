@@ -4,7 +4,6 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -80,13 +79,10 @@ func (p *ReserveCache) fitsOn(nodeName string, newer *v1.Node, pod *v1.Pod) fwk.
 	if ignores {
 		return fwk.Queue
 	}
-	at := floor.At{
-		Node: nodeName, Allocatable: state.Allocatable, Requested: state.Requested,
-		Owned: func() map[types.UID]ledger.Resources { return claims.OwnedOf(r.ledger, state.Pods) },
-	}
+	at := claims.At(r.ledger, nodeName, state)
 	hint := fwk.QueueSkip
 	r.floor.Read(func(f *floor.Floor, _ serve.Settled) {
-		if !ledger.Lacks(&asked.Request, &at.Allocatable, &at.Requested) && f.Fit(&asked, &at).Fits {
+		if hasRoom(f, &asked, &at) {
 			hint = fwk.Queue
 		}
 	})

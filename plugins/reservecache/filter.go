@@ -30,10 +30,11 @@ func (p *ReserveCache) Filter(_ context.Context, state fwk.CycleState, pod *v1.P
 	if d == nil {
 		return nil
 	}
-	if !d.required && r.floor.floor.EmptyOn(info.Node().Name) {
+	if !d.owner.NeedsSlot() && r.floor.floor.EmptyOn(info.Node().Name) {
 		return nil
 	}
-	at := r.at(d.claims, d.inGroup, info)
+	at := nodeAt(d.inGroup, info)
+	at.Owned = func() map[types.UID]ledger.Resources { return ownedOn(d.claims, r.ledger, info) }
 	verdict := r.floor.floor.Fit(&d.pod, &at)
 	if verdict.Fits {
 		return nil
@@ -65,7 +66,7 @@ func (p *ReserveCache) refusalCode(d *cycleData, info fwk.NodeInfo) fwk.Code {
 	if lower.Pods == 0 {
 		return fwk.UnschedulableAndUnresolvable
 	}
-	at := r.at(d.claims, true, info)
+	at := nodeAt(true, info)
 	at.Requested = at.Requested.Minus(&lower)
 	at.Owned = func() map[types.UID]ledger.Resources { return left }
 	if r.floor.floor.Fit(&d.pod, &at).Fits {

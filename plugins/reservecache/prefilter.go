@@ -44,11 +44,10 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	if ignores || len(claims.List) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	required := owner != nil && owner.Required
-	if !required && r.floor.floor.Empty() {
+	if !owner.NeedsSlot() && r.floor.floor.Empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	d := &cycleData{pod: asked, claims: claims, owner: owner, required: required, inGroup: inGroup}
+	d := &cycleData{pod: asked, claims: claims, owner: owner, inGroup: inGroup}
 	if !imagined {
 		d.refused = &atomic.Bool{}
 	}

@@ -122,12 +122,15 @@ func (r *refusedPods) Choose(f *floor.Floor, changed []floor.At, claims *serve.C
 			continue
 		}
 		p.wakes = false
-		woken.Pods[podKey(p.object)] = p.object
+		woken.Pods[klog.KObj(p.object).String()] = p.object
 	}
 	return woken
 }
 
-func podKey(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
+// hasRoom reports whether a node has room for a pod beside its pods and the slots that the pod may not use.
+func hasRoom(f *floor.Floor, asked *floor.Pod, at *floor.At) bool {
+	return !ledger.Lacks(&asked.Request, &at.Allocatable, &at.Requested) && f.Fit(asked, at).Fits
+}
 
 // fitsAnywhere reports whether one of the nodes on which something else is held than before has room for a pod. fits
 // has the answers for pods of the same shape.
@@ -140,9 +143,7 @@ func fitsAnywhere(f *floor.Floor, p *refusedPod, nodes []floor.At, fits map[shap
 	}
 	found := false
 	for i := range nodes {
-		at := &nodes[i]
-		if !ledger.Lacks(&asked.Request, &at.Allocatable, &at.Requested) && f.Fit(asked, at).Fits {
-			found = true
+		if found = hasRoom(f, asked, &nodes[i]); found {
 			break
 		}
 	}

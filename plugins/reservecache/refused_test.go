@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/reservecache/floor"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -31,6 +32,6 @@ func TestRefusedPodsAreWokenAfterTheirBackoff(t *testing.T) {
 		require.Empty(t, early.Pods, "attempt %d", attempt)
 		require.Equal(t, tried.Add(backoff), early.Next, "attempt %d", attempt)
 		woken := choose(tried.Add(backoff))
-		require.Equal(t, map[string]*v1.Pod{podKey(pod): pod}, woken.Pods, "attempt %d", attempt)
+		require.Equal(t, map[string]*v1.Pod{klog.KObj(pod).String(): pod}, woken.Pods, "attempt %d", attempt)
 	}
 }

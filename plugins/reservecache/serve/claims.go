@@ -36,6 +36,14 @@ func (c *Claims) OwnerOf(pod *v1.Pod) *Owner {
 	return owner
 }
 
+// At returns a node as the ledger has it, for questions to a floor.
+func (c *Claims) At(l *ledger.Ledger, name string, state *ledger.NodeState) floor.At {
+	return floor.At{
+		Node: name, Allocatable: state.Allocatable, Requested: state.Requested,
+		Owned: func() map[types.UID]ledger.Resources { return c.OwnedOf(l, state.Pods) },
+	}
+}
+
 // OwnedOf returns what the owners of each claim among some pods ask for, as far as that counts, their number in Pods;
 // nil for none.
 func (c *Claims) OwnedOf(l *ledger.Ledger, pods []*v1.Pod) (owned map[types.UID]ledger.Resources) {

@@ -20,6 +20,9 @@ type Owner struct {
 	Counted bool
 }
 
+// NeedsSlot reports whether a pod has to run in slots; a pod of no reservation, whose Owner is nil, has not.
+func (o *Owner) NeedsSlot() bool { return o != nil && o.Required }
+
 // ownerIndex finds the reservation that a pod belongs to. It does not change.
 type ownerIndex struct {
 	namespaces map[string]*namespaceOwners

@@ -4,10 +4,10 @@ import (
 	"maps"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 
 	"zonewise.dev/internal/pods"
 )
@@ -36,7 +36,7 @@ func (s *survey) defaultPriority(fallback int32) int32 {
 	return fallback
 }
 
-// pod is a pod's name and priority.
+// ranked is the name and the priority of a pod, and the reservation that owns it, empty for none.
 type ranked struct {
 	name     string
 	priority int32
@@ -81,7 +81,7 @@ func (s *Server) surveyLocked(owners *ownerIndex) {
 		if first[owner] == nil {
 			first[owner] = &ranked{}
 		}
-		first[owner].take(podName(pod), priority, owner)
+		first[owner].take(klog.KObj(pod).String(), priority, owner)
 	}
 	var top, second ranked // of two owners
 	for owner, r := range first {
@@ -112,8 +112,6 @@ func (s *Server) surveyLocked(owners *ownerIndex) {
 		}
 	}
 }
-
-func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 // surveyPods looks at all pods, unless it has done so within a tick. It returns when it is due.
 func (s *Server) surveyPods() (due time.Time) {

@@ -194,14 +194,9 @@ func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now t
 // an edit of a reservation these are all on which something is held.
 func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims, edited bool) (changed []floor.At) {
 	look := func(name string) {
-		state, there := s.Ledger.State(name)
-		if !there {
-			return
+		if state, there := s.Ledger.State(name); there {
+			changed = append(changed, claims.At(s.Ledger, name, state))
 		}
-		changed = append(changed, floor.At{
-			Node: name, Allocatable: state.Allocatable, Requested: state.Requested,
-			Owned: func() map[types.UID]ledger.Resources { return claims.OwnedOf(s.Ledger, state.Pods) },
-		})
 	}
 	for name, now := range s.published.held {
 		if former := before[name]; edited || !former.Equal(&now) {
