@@ -134,7 +134,7 @@ func TestMaxHeldFraction(t *testing.T) {
 	})
 }
 
-// TestPodsOfOtherSchedulers on the nodes take room that nobody can keep from them, and leave it to the reservation.
+// TestPodsOfOtherSchedulers on the nodes take room that ReserveCache cannot keep from them, and leave it to the reservation.
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)
