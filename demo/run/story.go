@@ -247,7 +247,8 @@ func (d *demo) moveBack(ctx context.Context) error {
 				continue
 			}
 			d.state.Store(balanced.Message)
-			if stopped || balanced.Status == metav1.ConditionTrue || balanced.Reason == v1alpha1.ReasonNothingToMove {
+			// NothingToMove may be for a minute: pods that have just become ready stay.
+			if stopped || balanced.Status == metav1.ConditionTrue {
 				d.rebalanced = r
 				return "", nil // the check judges it
 			}

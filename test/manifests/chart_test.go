@@ -100,7 +100,7 @@ var variants = map[string][]string{
 	"replace":  {"mode=replace"},
 	"everything": {
 		"image.digest=sha256:" + strings.Repeat("0", 64), "imagePullSecrets[0].name=pull", "replicas=3", "schedulerName=zones",
-		"plugins.zoneSpread.weight=5", "plugins.reserveCache.args.driftCheckInterval=10s", "extraProfiles[0].schedulerName=plain",
+		"plugins.zoneSpread.weight=5", "plugins.reserveCache.args.handlerSyncTimeout=10s", "extraProfiles[0].schedulerName=plain",
 		"leaderElection.leaseDuration=30s", "logLevel=4", "extraArgs[0]=--kube-api-qps=100", "resources.limits.memory=8Gi",
 		"podDisruptionBudget.maxUnavailable=50%", "nodeSelector.pool=system", "tolerations[0].key=system", "tolerations[0].operator=Exists",
 		"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key=gpu",
