@@ -18,7 +18,6 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
-	"zonewise.dev/sim/kinds"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
@@ -502,9 +501,6 @@ func TestFingerprint(t *testing.T) {
 		},
 		"an annotation of a PodGroup": func(c *clitest.Cluster) {
 			snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
-		},
-		"an annotation of a native PodGroup": func(c *clitest.Cluster) {
-			snapshot.List[*kinds.NativePodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
 		},
 		"replicas that a controller notes": func(c *clitest.Cluster) {
 			snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "9"}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,4 +37,13 @@ func TestNativeGangsInCertificates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFingerprintOfANativeGang: an annotation of its PodGroup, which no generation counts, changes it.
+func TestFingerprintOfANativeGang(t *testing.T) {
+	c := zones()
+	group := c.NativeGang("native", 1, "1", "a")
+	before := survival.Fingerprint(c.Objects())
+	group.Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
+	require.NotEqual(t, before, survival.Fingerprint(c.Objects()))
 }
