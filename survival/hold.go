@@ -60,7 +60,7 @@ func Hold(
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
 		return Room{Unwanted: slices.SortedFunc(maps.Values(own), compareReservations)}
 	}
-	h := &holding{asked: asked, own: own, foreign: foreign, nodes: newReading(objects).nodes}
+	h := &holding{asked: asked, own: own, foreign: foreign}
 	protects, invalid := Protected(asked)
 	var condition metav1.Condition
 	switch {
@@ -85,7 +85,6 @@ type holding struct {
 	// own are the reservations that there are, by name, and foreign the names that belong to something else.
 	own     map[string]*v1alpha1.ZoneReservation
 	foreign map[string]bool
-	nodes   map[string]*v1.Node
 	room    Room
 	// kept are those of own that should be there, as they are or with a change.
 	kept []*v1alpha1.ZoneReservation
@@ -93,6 +92,8 @@ type holding struct {
 	taken []string
 	// wanted is how many reservations there should be.
 	wanted int
+	// nodes are those of the cluster, by name.
+	nodes map[string]*v1.Node
 	// capped: spec.maxHeldFraction, or how many slots a reservation may have, keeps slots from being asked for.
 	capped bool
 	// bound are pods that no other zone may have, in words.
@@ -127,7 +128,7 @@ func (h *holding) planReservations(p *slotPlanner) {
 			h.room.Changed = append(h.room.Changed, r)
 		}
 	}
-	h.capped = p.capped
+	h.capped, h.nodes = p.capped, p.nodes
 	h.room.Unwanted = slices.SortedFunc(maps.Values(unwanted), compareReservations)
 }
 
