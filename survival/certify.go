@@ -183,22 +183,22 @@ func (s selection) selects(pod *v1.Pod) bool {
 }
 
 // recordBaseline notes what there is before the losses, as it was read.
-func (c *certificate) recordBaseline(nodes map[string]*v1.Node, pods []*v1.Pod) {
+func (c *certificate) recordBaseline(read *reading) {
 	if c.invalid != nil {
 		return
 	}
 	zones := map[string]bool{}
-	for _, node := range nodes {
+	for _, node := range read.nodes {
 		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
 			zones[zone] = true
 		}
 	}
-	for _, pod := range pods {
+	for _, pod := range read.pods {
 		switch {
 		case !live(pod) || !c.protects(pod):
 		case pod.Spec.NodeName == "":
 			c.status.Waiting++
-		case nodes[pod.Spec.NodeName] != nil:
+		case read.nodes[pod.Spec.NodeName] != nil:
 			c.status.Pods++
 			for name := range requestsOf(pod) {
 				c.resources[name] = true

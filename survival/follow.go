@@ -124,11 +124,11 @@ func (k *Certifier) Follow(
 		return nil, false, nil
 	}
 	read := newReading(objects)
-	placed := slices.DeleteFunc(slices.Clone(read.pods), func(pod *v1.Pod) bool { return !live(pod) || read.nodes[pod.Spec.NodeName] == nil })
+	placed := read.placed()
 	certificates := make([]*certificate, len(asked))
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
-		certificates[i].recordBaseline(read.nodes, read.pods)
+		certificates[i].recordBaseline(read)
 		if slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
 			return nil, false, nil
 		}

@@ -87,7 +87,7 @@ func (s *replayer) replay(ctx context.Context, l loss) (*outcome, error) {
 		return nil, err
 	}
 	changes := sim.Changes[*v1.Pod](s.copy)
-	moved, now := slices.Clone(s.start.moved), slices.Clone(taken.Staying)
+	moved, now := slices.Concat(s.start.moved, taken.Staying), slices.Clone(taken.Staying)
 	changed := map[types.UID]bool{}
 	for _, c := range changes {
 		if c.Before != nil {
@@ -104,7 +104,7 @@ func (s *replayer) replay(ctx context.Context, l loss) (*outcome, error) {
 		}
 	}
 	return &outcome{
-		nodes: len(s.lost), moves: s.movesOf(s.start.placedBefore(slices.Concat(moved, taken.Staying)), now),
+		nodes: len(s.lost), moves: s.movesOf(s.start.placedBefore(moved), now),
 		rooms: s.start.usage.afterChanges(sim.Changes[*v1.Node](s.copy), changes),
 	}, nil
 }

@@ -35,10 +35,8 @@ func newBaseline(ctx context.Context, objects []client.Object, read *reading, op
 		return nil, err
 	}
 	b := &baseline{sim: base, placed: map[types.UID]*v1.Pod{}, failed: map[string]bool{}}
-	for _, pod := range read.pods {
-		if live(pod) && read.nodes[pod.Spec.NodeName] != nil {
-			b.placed[pod.UID] = pod
-		}
+	for _, pod := range read.placed() {
+		b.placed[pod.UID] = pod
 	}
 	base.Mark()
 	down := base.Fail(func(node *v1.Node) bool { return !nodes.Ready(node) })
@@ -97,6 +95,11 @@ func newReading(objects []client.Object) *reading {
 	return r
 }
 
+// placed returns the live pods that are on a node.
+func (r *reading) placed() []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(r.pods), func(pod *v1.Pod) bool { return !live(pod) || r.nodes[pod.Spec.NodeName] == nil })
+}
+
 // replayRound replays losses, and records for the certificates what they come to.
 type replayRound struct {
 	start        *baseline
@@ -113,7 +116,7 @@ func replayAll(
 ) (map[string]*replayer, error) {
 	read := newReading(objects)
 	for _, c := range certificates {
-		c.recordBaseline(read.nodes, read.pods)
+		c.recordBaseline(read)
 	}
 	start, err := newBaseline(ctx, objects, read, options.Sim)
 	if err != nil {
@@ -152,7 +155,10 @@ func (p *replayRound) replayZones(ctx context.Context) error {
 			wanted[zone] = append(wanted[zone], c)
 		}
 	}
-	displaced := p.displacedByZone()
+	displaced := map[string]int{} // by zone
+	for node, pods := range p.displacedByNode() {
+		displaced[node.Labels[v1.LabelTopologyZone]] += pods
+	}
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
 		for i := range p.options.replaysOf(displaced[zone]) {
 			for f := range forms {
@@ -203,15 +209,17 @@ func (p *replayRound) replayNodes(ctx context.Context) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	on, all := map[string]bool{}, 0
-	for _, pod := range p.displaceable() {
-		on[pod.Spec.NodeName] = true
-		all++
+	var names []string
+	all := 0
+	for node, pods := range p.displacedByNode() {
+		names = append(names, node.Name)
+		all += pods
 	}
+	slices.Sort(names)
 	for i := range p.options.replaysOf(all) {
 		for f := range forms {
 			s := p.newReplayer(f, i)
-			err := p.loseNodes(ctx, s, f, slices.Sorted(maps.Keys(on)), wanted)
+			err := p.loseNodes(ctx, s, f, names, wanted)
 			s.close()
 			if err != nil {
 				return err
@@ -243,23 +251,13 @@ func (p *replayRound) loseNodes(ctx context.Context, s *replayer, f form, nodes 
 	return nil
 }
 
-// displaceable returns the pods of the baseline that the loss of their nodes would displace.
-func (p *replayRound) displaceable() []*v1.Pod {
-	return slices.DeleteFunc(sim.List[*v1.Pod](p.start.sim), func(pod *v1.Pod) bool {
-		if pod.Spec.NodeName == "" || !live(pod) || sim.NodeBound(pod) {
-			return true
-		}
-		_, exists := sim.Get[*v1.Node](p.start.sim, "", pod.Spec.NodeName)
-		return !exists
-	})
-}
-
-// displacedByZone returns how many pods each zone has that would be displaced.
-func (p *replayRound) displacedByZone() map[string]int {
-	out := map[string]int{}
-	for _, pod := range p.displaceable() {
-		if node, exists := sim.Get[*v1.Node](p.start.sim, "", pod.Spec.NodeName); exists {
-			out[node.Labels[v1.LabelTopologyZone]]++
+// displacedByNode returns how many pods the loss of each node of the baseline would displace. Nodes without any are left
+// out.
+func (p *replayRound) displacedByNode() map[*v1.Node]int {
+	out := map[*v1.Node]int{}
+	for _, pod := range sim.List[*v1.Pod](p.start.sim) {
+		if node, exists := sim.Get[*v1.Node](p.start.sim, "", pod.Spec.NodeName); exists && live(pod) && !sim.NodeBound(pod) {
+			out[node]++
 		}
 	}
 	return out
