@@ -335,17 +335,20 @@ func hintFor(m *move) string {
 	return ""
 }
 
-// sortedLosses returns the losses: zones by name; nodes by how bad their loss is.
-func (c *certificate) sortedLosses() []*lossResult {
-	return slices.SortedFunc(maps.Values(c.losses), func(a, b *lossResult) int {
+// sortedLosses returns what is said of the losses: zones by name; nodes by how bad their loss is.
+func (c *certificate) sortedLosses() []*v1alpha1.SurvivalLoss {
+	out := make([]*v1alpha1.SurvivalLoss, 0, len(c.losses))
+	for _, known := range c.losses {
+		out = append(out, known.result())
+	}
+	slices.SortFunc(out, func(a, b *v1alpha1.SurvivalLoss) int {
 		bad := 0
-		if a.node != "" && b.node != "" {
-			bad = cmp.Or(
-				cmp.Compare(b.result().Waiting, a.result().Waiting), cmp.Compare(b.result().Displaced, a.result().Displaced),
-			)
+		if a.Node != "" && b.Node != "" {
+			bad = cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Displaced, a.Displaced))
 		}
-		return cmp.Or(bad, strings.Compare(a.zone, b.zone), strings.Compare(a.node, b.node))
+		return cmp.Or(bad, strings.Compare(a.Zone, b.Zone), strings.Compare(a.Node, b.Node))
 	})
+	return out
 }
 
 // conclude puts the losses into the status, of nodes the worst, and returns the condition.
@@ -353,8 +356,8 @@ func (c *certificate) conclude() metav1.Condition {
 	losses := c.sortedLosses()
 	c.status.Replayed = int64(len(losses))
 	for _, l := range losses {
-		if l.node == "" || len(c.status.Losses) < maxNodeLosses {
-			c.status.Losses = append(c.status.Losses, *l.result())
+		if l.Node == "" || len(c.status.Losses) < maxNodeLosses {
+			c.status.Losses = append(c.status.Losses, *l)
 		}
 	}
 	condition := c.condition(losses)
@@ -392,7 +395,7 @@ func leastFree(m *v1alpha1.SurvivalMargin) float64 {
 }
 
 // condition says what the losses come to.
-func (c *certificate) condition(losses []*lossResult) metav1.Condition {
+func (c *certificate) condition(losses []*v1alpha1.SurvivalLoss) metav1.Condition {
 	switch {
 	case c.invalid != nil:
 		return unknownCondition(v1alpha1.ReasonInvalid, c.invalid.Error())
@@ -401,21 +404,21 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 			v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting),
 		)
 	}
-	var most *lossResult
+	var most *v1alpha1.SurvivalLoss
 	for _, l := range losses {
-		result := l.result()
-		if result.Waiting > 0 {
-			first, f := result.Witnesses[0], l.form()
+		if l.Waiting > 0 {
+			known := c.losses[lossOf(l)]
+			first, f := l.Witnesses[0], known.form()
 			after := ""
 			if f == nodesStay {
-				after = l.hint[f] + "; once the nodes are deleted, all run again"
+				after = known.hint[f] + "; once the nodes are deleted, all run again"
 			}
 			return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsWait, Message: fmt.Sprintf(
-				"%s, %d of %d displaced pods would wait, first %s/%s: %s%s", l.during(f), result.Waiting, result.Displaced, first.Namespace,
+				"%s, %d of %d displaced pods would wait, first %s/%s: %s%s", known.during(f), l.Waiting, l.Displaced, first.Namespace,
 				first.Name, first.Why, after,
 			)}
 		}
-		if most == nil || result.Displaced >= most.result().Displaced && l.node == "" {
+		if most == nil || l.Displaced >= most.Displaced && l.Node == "" {
 			most = l
 		}
 	}
@@ -430,7 +433,7 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 		return unknownCondition(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, Message: fmt.Sprintf(
-		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.lossesText(losses), c.status.Pods, most.result().Displaced, most.loss) + c.conditionsText()}
+		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.lossesText(losses), c.status.Pods, most.Displaced, lossOf(most)) + c.conditionsText()}
 }
 
 // conditionsText says what else has to happen for the displaced pods to run again: it is not known whether and when it
@@ -457,7 +460,7 @@ func (c *certificate) conditionsText() string {
 }
 
 // lossesText names the losses.
-func (c *certificate) lossesText(losses []*lossResult) string {
+func (c *certificate) lossesText(losses []*v1alpha1.SurvivalLoss) string {
 	if c.asked.Spec.Survive.Nodes == nil {
 		return "the zones " + strings.Join(c.zones, ", ")
 	}

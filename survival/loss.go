@@ -2,6 +2,8 @@ package survival
 
 import (
 	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/apis/v1alpha1"
 )
 
 // form is how nodes are lost.
@@ -19,6 +21,9 @@ const (
 
 // loss is what is lost at once: a zone, or a node.
 type loss struct{ zone, node string }
+
+// lossOf returns the loss that a status says something of.
+func lossOf(l *v1alpha1.SurvivalLoss) loss { return loss{zone: l.Zone, node: l.Node} }
 
 func (l loss) String() string {
 	if l.node != "" {
