@@ -3,6 +3,7 @@ package survival
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -65,7 +66,7 @@ func (c *Controller) beginRound(ctx context.Context, r *round, question string) 
 func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, err error) {
 	f := c.running
 	if f == nil {
-		return never, false, nil
+		return math.MaxInt64, false, nil
 	}
 	if _, more := f.step(); more {
 		return 0, false, ctx.Err()

@@ -15,13 +15,9 @@ import (
 	"zonewise.dev/survival"
 )
 
-const (
-	// slowRound is how long a full round may take without that the old answers are marked first: to mark each of them on
-	// a small cluster, where the new answer comes in a second, would only be two writes in place of one.
-	slowRound = 5 * time.Second
-	// never is when a part wants no step.
-	never = time.Duration(1<<63 - 1)
-)
+// slowRound is how long a full round may take without that the old answers are marked first: to mark each of them on a
+// small cluster, where the new answer comes in a second, would only be two writes in place of one.
+const slowRound = 5 * time.Second
 
 // answer is what is known about a ZoneSurvival.
 type answer struct {
@@ -84,8 +80,8 @@ func (r *round) show(s *v1alpha1.ZoneSurvival, impaired *survival.Impaired) (sho
 	missing := strings.Join(r.options.Missing, "; ")
 	switch {
 	case missing != "":
-		r.setUnknown(shown, v1alpha1.ConditionHeld, v1alpha1.ReasonSnapshotIncomplete, missing)
-		r.setUnknown(shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, missing)
+		setUnknown(shown, v1alpha1.ConditionHeld, v1alpha1.ReasonSnapshotIncomplete, missing)
+		setUnknown(shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, missing)
 	case len(shown.Conditions) > 0:
 		impaired.Answer(s, metav1.Time{Time: r.options.Sim.Now}, shown)
 	}
@@ -133,7 +129,7 @@ func (r *round) asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.Z
 	shown := computed.DeepCopy()
 	survives := meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionSurvives)
 	outdated := func(what string) {
-		r.setUnknown(shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
+		setUnknown(shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
 			"at computedAt every loss was survived; "+what+" changed since, and only the next full round can say whether that is still so")
 	}
 	switch {
@@ -148,7 +144,7 @@ func (r *round) asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.Z
 				Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, ObservedGeneration: asked.Generation,
 			})
 		}
-		r.setUnknown(shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, strings.Join(r.options.Missing, "; "))
+		setUnknown(shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, strings.Join(r.options.Missing, "; "))
 	case survives == nil:
 	case survives.ObservedGeneration != asked.Generation:
 		outdated("the spec has")
@@ -161,7 +157,7 @@ func (r *round) asShown(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.Z
 }
 
 // setUnknown makes a condition that is True Unknown.
-func (r *round) setUnknown(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message string) {
+func setUnknown(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message string) {
 	c := meta.FindStatusCondition(status.Conditions, condition)
 	if c != nil && c.Status == metav1.ConditionTrue {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reason, message
