@@ -81,8 +81,8 @@ Each part is off unless its flag is given. It is not in the path of scheduling.
 cluster, with the scheduler's own configuration, and writes the answers into their status.
 It keeps the ZoneReservations of those with hold. It evicts no pod.
 
---buy asks an autoscaler for the nodes of ZoneReservations, ZoneSurvivals and ZoneSpreadPolicies
-with spec.buy, by CapacityBuffers, and writes into their status what was asked and answered.
+--buy asks an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by
+CapacityBuffers, and writes into their status what was asked and answered.
 
 --rebalance plans for ZoneRebalances which pods to move so that they are spread again, and
 writes the plan into their status. Where their mode is Evict it evicts these pods, through the

@@ -1,5 +1,5 @@
-// Package buy is the part of the controller that asks an autoscaler for the nodes of ZoneReservations, ZoneSurvivals
-// and ZoneSpreadPolicies with spec.buy.
+// Package buy is the part of the controller that asks an autoscaler for the nodes of ZoneReservations and ZoneSurvivals
+// with spec.buy.
 //
 // # Contract
 //
