@@ -66,7 +66,8 @@ func (o *Options) replaysOf(displaced int) int {
 }
 
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival,
-// in their order. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified.
+// in their order: what a replay finds out. What is held, what serves and what is bought is not in it, and the conditions
+// about that stay as they were. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified.
 // An error is that of ctx; everything else that goes wrong is in the statuses.
 func Certify(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
@@ -93,7 +94,6 @@ func statusesOf(
 		}
 	}
 	out := make([]v1alpha1.ZoneSurvivalStatus, len(certificates))
-	impaired := NewImpaired(objects)
 	for i, c := range certificates {
 		c.status.Snapshot, c.status.ComputedAt = snapshot, metav1.Time{Time: options.Sim.Now}
 		condition := c.conclude()
@@ -101,11 +101,8 @@ func statusesOf(
 			condition = *failed
 		}
 		condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = v1alpha1.ConditionSurvives, c.asked.Generation, c.status.ComputedAt
-		held := &c.asked.Status // what is held is not found out here, and stays what it was
-		c.status.Reservations, c.status.Held, c.status.Missing = slices.Clone(held.Reservations), held.Held.DeepCopy(), slices.Clone(held.Missing)
-		c.status.Conditions = slices.Clone(held.Conditions)
+		c.status.Conditions = slices.Clone(c.asked.Status.Conditions)
 		meta.SetStatusCondition(&c.status.Conditions, condition)
-		impaired.Answer(c.asked, c.status.ComputedAt, &c.status)
 		out[i] = c.status
 	}
 	return out

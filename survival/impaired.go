@@ -146,12 +146,8 @@ func (m *Impaired) readyOutside(w *workload, zone string) int {
 	return n
 }
 
-// Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It
-// reports whether the status is another one then.
-func (m *Impaired) Answer(
-	asked *v1alpha1.ZoneSurvival, now metav1.Time, status *v1alpha1.ZoneSurvivalStatus,
-) (changed bool) {
-	before := status.Impaired
+// Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition.
+func (m *Impaired) Answer(asked *v1alpha1.ZoneSurvival, now metav1.Time, status *v1alpha1.ZoneSurvivalStatus) {
 	protects, invalid := Protected(asked)
 	status.Impaired = nil
 	var workloads []*workload
@@ -163,13 +159,13 @@ func (m *Impaired) Answer(
 			}
 		}
 	}
-	changed = !slices.Equal(before, status.Impaired)
 	if asked.Spec.Impaired == nil {
-		return meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionServes) || changed
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionServes)
+		return
 	}
 	condition := servesCondition(status.Impaired, asked.Spec.Impaired, invalid)
 	condition.ObservedGeneration, condition.LastTransitionTime, condition.Message = asked.Generation, now, crd.Shortened(condition.Message)
-	return meta.SetStatusCondition(&status.Conditions, condition) || changed
+	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
 // zonesOf returns the zones of spec.survive that there are: all, if it is about nodes.
