@@ -12,21 +12,18 @@ import (
 	"zonewise.dev/internal/nodes"
 )
 
-// modelsPerZone is how many kinds of nodes of a zone are tried: those that have most of the pods, then the most frequent ones.
+// modelsPerZone is how many kinds of nodes of a zone are tried: the most frequent ones.
 const modelsPerZone = 3
 
 // Model is a node that stands for those of its kind in its zone: with the same room, labels and taints.
 type Model struct {
 	Zone, Node string
 	cpu        int64
-	pods       int
 	frequency  int
 }
 
-// Models returns the kinds of nodes that may be bought: of each zone a few kinds of its usable nodes, those with pods before the others, and the smallest first. pods is how many of the pods for
-// which nodes are to be bought are on each node: the kinds that have most of them are taken first, so that a pool of a few nodes is found, and then the most
-// frequent ones.
-func Models(all []*v1.Node, pods map[string]int) []Model {
+// Models returns the kinds of nodes that may be bought: of each zone the most frequent kinds of its usable nodes, the smallest first.
+func Models(all []*v1.Node) []Model {
 	kinds := map[string]*Model{}
 	for _, node := range slices.SortedFunc(slices.Values(all), func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) }) {
 		if !nodes.Usable(node) {
@@ -37,7 +34,6 @@ func Models(all []*v1.Node, pods map[string]int) []Model {
 			kinds[key] = &Model{Zone: node.Labels[v1.LabelTopologyZone], Node: node.Name, cpu: node.Status.Allocatable.Cpu().MilliValue()}
 		}
 		kinds[key].frequency++
-		kinds[key].pods += pods[node.Name]
 	}
 	byZone := map[string][]Model{}
 	for _, m := range kinds {
@@ -46,12 +42,12 @@ func Models(all []*v1.Node, pods map[string]int) []Model {
 	var out []Model
 	for _, models := range byZone {
 		slices.SortFunc(models, func(a, b Model) int {
-			return cmp.Or(cmp.Compare(b.pods, a.pods), cmp.Compare(b.frequency, a.frequency), strings.Compare(a.Node, b.Node))
+			return cmp.Or(cmp.Compare(b.frequency, a.frequency), strings.Compare(a.Node, b.Node))
 		})
 		out = append(out, models[:min(len(models), modelsPerZone)]...)
 	}
 	slices.SortFunc(out, func(a, b Model) int {
-		return cmp.Or(cmp.Compare(min(b.pods, 1), min(a.pods, 1)), cmp.Compare(a.cpu, b.cpu), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(a.cpu, b.cpu), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Node, b.Node))
 	})
 	return out
 }

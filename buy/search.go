@@ -39,7 +39,7 @@ func (s *search) ofOneModel() (map[string]int, error) {
 		if best != "" {
 			limit-- // with as many it is not better than the best so far
 		}
-		n, err := least(1, limit, func(n int) (bool, error) { return s.enough(map[string]int{m.Node: n}) })
+		n, err := least(limit, func(n int) (bool, error) { return s.enough(map[string]int{m.Node: n}) })
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (s *search) ofEach(n int) map[string]int {
 
 // ofSeveral returns nodes like several models, nil if none are enough.
 func (s *search) ofSeveral() (map[string]int, error) {
-	n, err := least(1, s.most, func(n int) (bool, error) { return s.enough(s.ofEach(n)) })
+	n, err := least(s.most, func(n int) (bool, error) { return s.enough(s.ofEach(n)) })
 	if err != nil || n > s.most {
 		return nil, err
 	}
@@ -88,9 +88,10 @@ func (s *search) withoutSurplus(bought map[string]int) (map[string]int, error) {
 	return bought, nil
 }
 
-// least returns the smallest number from low to high that is enough, high+1 if none is. Small numbers are tried first,
+// least returns the smallest number from 1 to high that is enough, high+1 if none is. Small numbers are tried first,
 // since a copy with many nodes costs more: 1, 2, 4 and so on, and then by bisection.
-func least(low, high int, enough func(n int) (bool, error)) (int, error) {
+func least(high int, enough func(n int) (bool, error)) (int, error) {
+	low := 1
 	for n := low; n <= high; n = min(2*n, high) {
 		yes, err := enough(n)
 		if err != nil {

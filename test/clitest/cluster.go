@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -240,25 +239,6 @@ func Large(nodes, pods int) *snapshot.Snapshot {
 		for range min(replicas, pods-placed) {
 			add(fmt.Sprintf("node-%04d", placed%nodes))
 			placed++
-		}
-	}
-	return c.Snapshot
-}
-
-// LargeGangs is Large with additional gangs of workers, spread over all nodes. Each worker has its own label value, like
-// the pods of an indexed Job.
-func LargeGangs(nodes, pods, gangs, workers int) *snapshot.Snapshot {
-	c := &Cluster{Snapshot: Large(nodes, pods)}
-	for g := range gangs {
-		name := fmt.Sprintf("gang-%04d", g)
-		c.Gang(name, int32(workers)) //nolint:gosec // thousands
-		owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: name, UID: types.UID(name), Controller: ptr.To(true)}
-		for i := range workers {
-			pod := c.Pod(fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("node-%04d", (g*workers+i)%nodes), Plain("1", "2Gi"), map[string]string{
-				schedv1alpha1.PodGroupLabel: name, batchv1.JobCompletionIndexAnnotation: fmt.Sprint(i),
-			})
-			pod.UID = types.UID(pod.Name)
-			pod.OwnerReferences = []metav1.OwnerReference{owner}
 		}
 	}
 	return c.Snapshot

@@ -30,8 +30,6 @@ type buyer struct {
 	// status and conditions are those of a copy of the object.
 	status     **v1alpha1.BuyStatus
 	conditions *[]metav1.Condition
-	// name is that of the metrics.
-	name string
 	// expired says that nothing is held any more although the spec has buy.
 	expired bool
 }
@@ -49,7 +47,7 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
 		}
 		r = r.DeepCopy()
 		b := &buyer{
-			object: r, status: &r.Status.Buy, conditions: &r.Status.Conditions, name: r.Name,
+			object: r, status: &r.Status.Buy, conditions: &r.Status.Conditions,
 			expired: r.Spec.Buy != nil && meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired),
 		}
 		if r.Spec.Buy != nil && !b.expired {
@@ -63,9 +61,7 @@ func buyersOf(cluster *snapshot.Snapshot, now time.Time) []*buyer {
 			continue
 		}
 		s = s.DeepCopy()
-		b := &buyer{
-			object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions, name: s.Name,
-		}
+		b := &buyer{object: s, status: &s.Status.Buy, conditions: &s.Status.Conditions}
 		if s.Spec.Buy != nil {
 			b.demand = buy.SurvivalDemand(s, reservationsOf(cluster, s), view)
 		}

@@ -75,7 +75,7 @@ func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Ti
 		c.patchStatus(ctx, before, b.object)
 		if status := *b.status; status != nil {
 			kind := b.demand.Owner.Kind
-			all[b.uid()] = figures{kind: kind, name: b.name, wanted: status.Wanted, asked: status.Asked}
+			all[b.uid()] = figures{kind: kind, name: b.object.GetName(), wanted: status.Wanted, asked: status.Asked}
 		}
 	}
 	c.mu.Lock()

@@ -48,7 +48,7 @@ func FindPurchase(
 		return &Purchase{Enough: true, Nodes: []PurchasedNodes{}}, nil
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return results[b].Pending - results[a].Pending })
-	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot), nil)
+	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot))
 	for _, i := range order {
 		hopeless, err := isHopeless(ctx, c, &scenarios[i], models, options)
 		if err != nil {

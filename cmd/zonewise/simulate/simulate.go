@@ -102,8 +102,6 @@ type Result struct {
 	Rebalance    *rebalance.Plan `json:"rebalance,omitempty"`
 	Certificates []Certificate   `json:"certificates,omitempty"`
 	Notes        []string        `json:"notes,omitempty"`
-
-	staying int // as in NodesStay
 }
 
 // Lost are pods that no controller replaces, and why.
@@ -142,39 +140,41 @@ const mostWhys = 4
 // Run runs a scenario that Check accepts on a copy of the cluster, see sim.Of for the options. What is lost and does not
 // come back is lost in both forms: the nodes are deleted, and they stay.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
-	r, err := runForm(ctx, c, scenario, options, false)
-	if err != nil || len(scenario.Zones)+len(scenario.Nodes) == 0 || scenario.Return || scenario.Bought != nil {
-		return r, err
+	gone, err := runForm(ctx, c, scenario, options, false)
+	if err != nil {
+		return nil, err
 	}
-	once := *scenario
-	once.Rebalance = false // moves are planned once
-	stay, err := runForm(ctx, c, &once, options, true)
+	r := gone.result
+	if len(scenario.Zones)+len(scenario.Nodes) == 0 || scenario.Return || scenario.Bought != nil {
+		return r, nil
+	}
+	stay, err := runForm(ctx, c, scenario, options, true)
 	if err != nil {
 		return nil, err
 	}
 	r.NodesStay = &NodesStay{
-		Placed: stay.Placed, Pending: stay.Pending, Staying: stay.staying,
-		Workloads: slices.DeleteFunc(stay.Workloads, func(w Workloads) bool {
+		Placed: stay.result.Placed, Pending: stay.result.Pending, Staying: len(stay.loss.Staying),
+		Workloads: slices.DeleteFunc(stay.result.Workloads, func(w Workloads) bool {
 			gone := slices.IndexFunc(r.Workloads, func(other Workloads) bool { return other.Name == w.Name })
 			return w.Pending == 0 || gone >= 0 && r.Workloads[gone].Pending >= w.Pending
 		}),
 	}
 	for i := range r.Certificates {
 		if r.Certificates[i].NodesStay || r.Certificates[i].Waiting == 0 && r.Certificates[i].WaitingHere == 0 {
-			r.Certificates[i] = stay.Certificates[i]
+			r.Certificates[i] = stay.result.Certificates[i]
 		}
 	}
 	return r, nil
 }
 
-// runForm runs a scenario. With stay, the objects of lost nodes stay.
-func runForm(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options, stay bool) (*Result, error) {
+// runForm runs a scenario, and returns it without its copy. With stay, the objects of lost nodes stay.
+func runForm(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options, stay bool) (*scenarioRun, error) {
 	p, err := newRun(ctx, c, scenario, options, stay)
 	if err != nil {
 		return nil, err
 	}
 	defer p.sim.Close()
-	return p.result, p.runScenario(scenario)
+	return p, p.runScenario(scenario)
 }
 
 // newRun copies the cluster for a scenario.
@@ -290,7 +290,7 @@ func (p *scenarioRun) runScenario(scenario *Scenario) error {
 	after := p.takeCensus()
 	p.compareAll(before, left, after)
 	p.compareCertificates(scenario, before, after)
-	if scenario.Rebalance {
+	if scenario.Rebalance && !p.stay { // moves are planned once
 		return p.rebalance()
 	}
 	return nil
@@ -347,7 +347,6 @@ func (p *scenarioRun) loseNodes(scenario *Scenario) {
 		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
 	r := p.result
-	r.staying = len(p.loss.Staying)
 	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(p.loss.Nodes), len(p.loss.Displaced), len(p.loss.NodeBound), len(p.loss.Orphans)
 	reasons := map[string]int{}
 	for _, pod := range p.loss.Orphans {
