@@ -121,8 +121,8 @@ chaos-rebalance: controlplane ## Kill the controller while it moves pods, and pu
 
 .PHONY: histories
 histories: need-go ## Have a ZoneRebalance and the descheduler live through the same days of clusters in memory
-	@. hack/lib.sh && need_tool descheduler && go test ./cmd/controller/rebalance -count=1 -v -timeout 1h \
-		-run 'TestADay|TestTraceZoneReturns|TestAutoscaledDay|TestDriftedClusters' -args -descheduler="$$(tool descheduler)"
+	@go test ./cmd/controller/rebalance -count=1 -v -timeout 1h \
+		-run 'TestADay|TestTraceZoneReturns|TestAutoscaledDay|TestDriftedClusters' -args -descheduler
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

@@ -3,7 +3,6 @@ package rebalance
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,8 +15,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/descheduler"
 	"zonewise.dev/test/internal/apiserver"
-	"zonewise.dev/test/internal/program"
 )
 
 // mostRuns is how often the descheduler is run at most.
@@ -44,18 +43,6 @@ type outcome struct {
 	// skew is that of the replicas that run in the end, and waiting are those that do not.
 	skew, waiting int
 }
-
-const policyOfDescheduler = `apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-- name: default
-  pluginConfig:
-  - name: DefaultEvictor
-    args: {nodeFit: true}
-  - name: RemovePodsViolatingTopologySpreadConstraint
-    args: {constraints: [DoNotSchedule, ScheduleAnyway], topologyBalanceNodeFit: true}
-  plugins: {balance: {enabled: [RemovePodsViolatingTopologySpreadConstraint]}}
-`
 
 // TestDescheduler puts the descheduler and a ZoneRebalance onto clusters that are alike, with the shipped scheduler. The descheduler is run until
 // it has evicted nothing in a run, or 20 times, each when the cluster is at rest. What comes of it is the table in docs/comparison.md.
@@ -154,22 +141,13 @@ func (s *shape) start(t *testing.T) *beside {
 // deschedule runs the descheduler.
 func (b *beside) deschedule() outcome {
 	b.t.Helper()
-	path, err := program.Descheduler(b.Root)
+	program, err := descheduler.New(b.Root, b.Dir, b.Env.KubeConfig)
 	require.NoError(b.t, err)
-	policy, kubeconfig := b.Write(b.t, "descheduler.yaml", []byte(policyOfDescheduler)), b.Write(b.t, "descheduler.kubeconfig", b.Env.KubeConfig)
 	runs := 0
 	for range mostRuns {
 		runs++
-		log, err := os.Create(filepath.Join(b.Dir, fmt.Sprint("descheduler-", runs, ".log")))
-		require.NoError(b.t, err)
-		cmd := exec.CommandContext(b.t.Context(), path, "--policy-config-file="+policy, "--kubeconfig="+kubeconfig, "--secure-port=0", "--disable-metrics", "-v=3")
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Run(); err != nil {
-			content, _ := os.ReadFile(log.Name())
-			require.NoError(b.t, err, string(content))
-		}
-		require.NoError(b.t, log.Close())
 		before := len(b.evicted)
+		require.NoError(b.t, program.Run(b.t.Context()))
 		b.awaitRest()
 		if len(b.evicted) == before {
 			break

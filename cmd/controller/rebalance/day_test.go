@@ -16,6 +16,7 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/descheduler"
 	"zonewise.dev/test/trace"
 )
 
@@ -27,9 +28,9 @@ type day struct {
 	// disturb is called at this interval.
 	every   time.Duration
 	disturb func()
-	// program is the descheduler that moves pods, and nextRun when it is run next; empty if a ZoneRebalance does.
-	program string
-	nextRun time.Time
+	// descheduler moves pods, and is run next at nextRun; nil if the ZoneRebalance does.
+	descheduler *descheduler.Descheduler
+	nextRun     time.Time
 	// evictedTogether counts the pods that were evicted in this turn, by their service.
 	evictedTogether map[string]int
 	rand            *rand.Rand
@@ -312,7 +313,7 @@ func TestDriftedClusters(t *testing.T) {
 		})
 	}
 	all.log(t, "10 random clusters that have drifted", "ZoneRebalance")
-	if *descheduler != "" {
+	if *withDescheduler {
 		descheduled.log(t, "10 random clusters that have drifted", "descheduler")
 	}
 	require.Positive(t, all.moves)

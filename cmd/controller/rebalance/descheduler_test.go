@@ -3,11 +3,9 @@ package rebalance
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,40 +19,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/descheduler"
 )
 
 // descheduleEvery is how often the descheduler is run.
 const descheduleEvery = 10 * time.Minute
 
-const (
-	deschedulerPolicy = `apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-- name: default
-  pluginConfig:
-  - name: DefaultEvictor
-    args: {nodeFit: true}
-  - name: RemovePodsViolatingTopologySpreadConstraint
-    args: {constraints: [DoNotSchedule, ScheduleAnyway], topologyBalanceNodeFit: true}
-  plugins: {balance: {enabled: [RemovePodsViolatingTopologySpreadConstraint]}}
-`
-	deschedulerKubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
-clusters: [{name: c, cluster: {server: "SERVER"}}]}`
-)
-
-// deschedule runs the descheduler once, against the cluster in memory.
-func (d *day) deschedule() {
+// addDescheduler has the descheduler move pods of the cluster in memory, instead of the ZoneRebalance.
+func (d *day) addDescheduler() {
 	d.t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(d.serve))
-	defer server.Close()
-	defer server.CloseClientConnections()
-	dir := d.t.TempDir()
-	policy, kubeconfig := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "kubeconfig")
-	require.NoError(d.t, os.WriteFile(policy, []byte(deschedulerPolicy), 0o600))
-	require.NoError(d.t, os.WriteFile(kubeconfig, []byte(strings.ReplaceAll(deschedulerKubeconfig, "SERVER", server.URL)), 0o600))
-	cmd := exec.CommandContext(d.t.Context(), d.program, "--policy-config-file="+policy, "--kubeconfig="+kubeconfig, "--secure-port=0", "--disable-metrics", "-v=3")
-	out, err := cmd.CombinedOutput()
-	require.NoError(d.t, err, string(out))
+	d.t.Cleanup(server.Close)
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
+clusters: [{name: c, cluster: {server: %q}}]}`, server.URL)
+	program, err := descheduler.New("../../..", d.t.TempDir(), []byte(kubeconfig))
+	require.NoError(d.t, err)
+	d.descheduler = program
 }
 
 // serve is what the descheduler needs of an API server: it discovers evictions, lists once, watches, and evicts.

@@ -14,8 +14,7 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// descheduler is the program that the histories of docs/rebalance.md are repeated with.
-var descheduler = flag.String("descheduler", "", "the path of a descheduler, which moves pods in the same histories, too")
+var withDescheduler = flag.Bool("descheduler", false, "repeat the histories of docs/rebalance.md with the descheduler")
 
 // account is what came of a history: a row of docs/rebalance.md.
 type account struct {
@@ -53,7 +52,7 @@ func (a *account) log(t *testing.T, history, mover string) {
 }
 
 // compare has a ZoneRebalance live through a history, checks what came of it, and has the descheduler live through the same
-// one, if there is one.
+// one, if that is asked for.
 func compare(
 	t *testing.T, name string, start func(*testing.T) *day, happen func(*day), check func(*testing.T, *day),
 ) (by, beside account) {
@@ -64,9 +63,9 @@ func compare(
 		d.log(t, name, "ZoneRebalance")
 	}
 	check(t, d)
-	if *descheduler != "" {
+	if *withDescheduler {
 		other := start(t)
-		other.program = *descheduler
+		other.addDescheduler()
 		happen(other)
 		if name != "" {
 			other.log(t, name, "descheduler")
@@ -112,9 +111,9 @@ func (d *day) live(length time.Duration) {
 // move gives the ZoneRebalance, or the descheduler, its turn, and returns after how long it has the next one.
 func (d *day) move(settle time.Duration) time.Duration {
 	d.t.Helper()
-	if d.program != "" {
+	if d.descheduler != nil {
 		if now := d.sim.Now(); !now.Before(d.nextRun) {
-			d.deschedule()
+			require.NoError(d.t, d.descheduler.Run(d.t.Context()))
 			d.nextRun = now.Add(descheduleEvery)
 		}
 		return d.nextRun.Sub(d.sim.Now())
