@@ -151,7 +151,7 @@ func (c *controllers) whyStays(of *controller) string {
 
 // Replicas are the pods of a controller.
 func (s *Standing) Replicas(uid types.UID) act.Replicas {
-	if c := s.controllers.byUID[uid]; c != nil {
+	if c := s.stayers.byUID[uid]; c != nil {
 		return c.Replicas
 	}
 	return act.Replicas{Gone: true, Wanted: -1, ReadyWithin: readyWithin}

@@ -26,11 +26,10 @@ type Standing struct {
 	// Stay counts the pods that may not be moved, in zones with more pods than a rule allows, by why they stay.
 	Stay map[string]int `json:"stay,omitempty"`
 
-	census      *census.Census
-	controllers *controllers
-	rules       []*rule
-	zones       map[string]ZoneState
-	stays       func(*v1.Pod) string
+	census  *census.Census
+	stayers *stayers
+	rules   []*rule
+	zones   map[string]ZoneState
 }
 
 // RuleStanding is one rule with the pods that carry it.
@@ -55,10 +54,10 @@ func StandingOf(s *sim.Sim, options Options) Standing {
 func Read(c *census.Census, options Options) Standing { return standingOf(c, nil, options) }
 
 func standingOf(c *census.Census, copied *sim.Sim, options Options) Standing {
-	stay := newStayers(c, copied, options)
+	stayers := newStayers(c, copied, options)
 	out := Standing{
-		Rules: []RuleStanding{}, census: c, controllers: stay.controllers, rules: rulesOf(c, stay.why, options.selects), stays: stay.why,
-		zones: zoneStates(c), Stay: map[string]int{},
+		Rules: []RuleStanding{}, Stay: map[string]int{},
+		census: c, stayers: stayers, rules: rulesOf(c, stayers.why, options.selects), zones: zoneStates(c),
 	}
 	for _, r := range out.rules {
 		if !r.selected {
@@ -94,7 +93,7 @@ func (s *Standing) bySet() map[string]int64 {
 }
 
 // WhyStays says why a pod is not moved; empty if it may be. It may be called until the copy is closed.
-func (s *Standing) WhyStays(pod *v1.Pod) string { return s.stays(pod) }
+func (s *Standing) WhyStays(pod *v1.Pod) string { return s.stayers.why(pod) }
 
 // ExcessOf is how many pods are more than the rules of a workload allow.
 func (s *Standing) ExcessOf(workload string) (pods int64) {
@@ -124,7 +123,7 @@ func (s *Standing) WhyNotMoved(moves []Move) string {
 		case pod.On == nil || pod.On.Zone != m.From:
 			return fmt.Sprintf("pod %s/%s is not in zone %s", m.Namespace, m.Name, m.From)
 		}
-		if why := s.stays(pod.Pod); why != "" {
+		if why := s.stayers.why(pod.Pod); why != "" {
 			return fmt.Sprintf("pod %s/%s %s", m.Namespace, m.Name, why)
 		}
 		if !slices.ContainsFunc(s.rules, func(r *rule) bool {
