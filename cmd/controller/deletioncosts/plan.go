@@ -30,8 +30,7 @@ type keeper struct {
 	*policy.Policy
 	object  *v1alpha1.ZoneSpreadPolicy
 	ordered bool // it has pods of a ReplicaSet or ReplicationController
-	// foreign has the UIDs of those that have a pod with a cost of another writer; leftAlone names the first one.
-	foreign   map[types.UID]bool
+	// leftAlone names the first of these that has a pod with a cost of another writer.
 	leftAlone string
 	// overruled names another policy that decides for some pods.
 	overruled string
@@ -56,7 +55,7 @@ func policiesOf(cluster *snapshot.Snapshot) (out []*keeper) {
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](cluster, "") {
 		p, errs := policy.Compile(object)
 		if len(errs) == 0 && p.KeepsSpread() && object.DeletionTimestamp == nil {
-			out = append(out, &keeper{Policy: p, object: object, foreign: map[types.UID]bool{}})
+			out = append(out, &keeper{Policy: p, object: object})
 		}
 	}
 	return out
@@ -101,7 +100,7 @@ type podSet struct {
 // planChanges plans what is to be written.
 func (p *plan) planChanges(nodes map[string]*v1.Node) {
 	slices.SortFunc(p.pods, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	sets := map[podSet][]*v1.Pod{}
+	sets, leftAlone := map[podSet][]*v1.Pod{}, map[podSet]bool{}
 	for _, pod := range p.pods {
 		if hasOwnCost(pod) {
 			p.have++
@@ -115,12 +114,12 @@ func (p *plan) planChanges(nodes map[string]*v1.Node) {
 		set := podSet{keeper, owner.UID}
 		sets[set] = append(sets[set], pod)
 		if foreign := foreignCost(pod); foreign != "" {
-			keeper.foreign[owner.UID] = true
+			leftAlone[set] = true
 			keeper.leftAlone = cmp.Or(keeper.leftAlone, fmt.Sprintf("%s %s is left alone: %s", owner.Kind, owner.Name, foreign))
 		}
 	}
 	for set, members := range sets {
-		if !set.keeper.foreign[set.owner] {
+		if !leftAlone[set] {
 			p.orderPods(set.keeper, members, nodes)
 			continue
 		}
