@@ -82,7 +82,7 @@ func runSeed(t *testing.T, seed uint64, two bool) {
 	if two {
 		r.startSecondController()
 	}
-	r.watchUntil("nothing is left to move", r.isOver)
+	r.watchUntil("nothing is left to move", func() bool { return isOver(r.rebalance) })
 	r.watchUntil("all replicas run", func() bool { return r.ready() == r.replicas() })
 	r.judgeEnd()
 	t.Logf("seed %d: %d pods of %d services on %d nodes; %d evictions, %d moves succeeded; killed after: %s; zones filled: %d; failed: %s; in the end %s, %d pods too many",
@@ -175,9 +175,6 @@ func (r *run) edit() {
 	patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec": {"maxPerHour": %d}}`, r.maxPerHour)))
 	require.NoError(r.t, r.Patch(r.t.Context(), r.rebalance.DeepCopy(), patch))
 }
-
-// isOver reports whether there is nothing left to move, in the last spec.
-func (r *run) isOver() bool { return isOver(r.rebalance) }
 
 // judgeEnd compares what was seen of the pods with what the status has said of the moves.
 func (r *run) judgeEnd() {

@@ -232,8 +232,8 @@ func (w *world) seePod(pod *corev1.Pod, deleted bool) {
 	}
 }
 
-// isOver reports whether there is nothing left to move. Pods that have just become ready stay for a minute, and those of a budget until the
-// disruption controller has counted the pod in place of the last one.
+// isOver reports whether there is nothing left to move, in the last spec. Pods that have just become ready stay for a minute, and those of a
+// budget until the disruption controller has counted the pod in place of the last one.
 func isOver(r *v1alpha1.ZoneRebalance) bool {
 	passing := slices.ContainsFunc(r.Status.Stays, func(s v1alpha1.RebalanceStay) bool {
 		return strings.Contains(s.Why, "less than a minute") || strings.Contains(s.Why, "allows no eviction now")

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 )
 
@@ -46,12 +45,7 @@ func TestTheEndOfAProcessLosesNoEvent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w.controller = New(parts.Shared{Client: &endingServer{w.server, cancel}, CPUFraction: 1000}, 1)
 	w.controller.now = func() time.Time { return w.now }
-	_, err := w.controller.Turn(ctx, func() *snapshot.Snapshot {
-		s := snapshot.New(w.now)
-		s.Add(w.cluster.Objects()...)
-		s.Add(w.stored.DeepCopy())
-		return s
-	})
+	_, err := w.controller.Turn(ctx, w.readCluster)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, v1alpha1.MoveEvicting, w.stored.Status.Moves[0].State)
 	require.Equal(t, []string{"MoveEvicting"}, w.events)
