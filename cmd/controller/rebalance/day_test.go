@@ -20,7 +20,7 @@ import (
 	"zonewise.dev/test/trace"
 )
 
-// day is a cluster of services for whose pods and nodes somebody always finds something to do.
+// day is a cluster of services in which pods are replaced, and batch work and nodes come and go.
 type day struct {
 	*running
 	account
