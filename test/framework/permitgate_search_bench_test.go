@@ -119,6 +119,17 @@ func crowd(t testing.TB, nodeCount, podsPerNode, budgets, size int, change func(
 	return s
 }
 
+// askedFilters counts how often the filters are asked about a node.
+type askedFilters struct {
+	framework.Framework
+	asked int
+}
+
+func (f *askedFilters) RunFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	f.asked++
+	return f.Framework.RunFilterPlugins(ctx, state, pod, info)
+}
+
 // BenchmarkSearchForVictims is how long the scheduler stands still while a gang of 20 looks for victims on 2,000 nodes of 30 pods that may
 // go, with 500 PodDisruptionBudgets; "blocked": host ports are what keeps the members off.
 func BenchmarkSearchForVictims(b *testing.B) {
@@ -133,6 +144,8 @@ func BenchmarkSearchForVictims(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := crowd(b, 2000, 30, 500, 20, change)
+			filters := &askedFilters{Framework: s.handle}
+			s.handle = filters
 			var r preempt.Result
 			cpu := cpuTime(b)
 			for b.Loop() {
@@ -141,6 +154,7 @@ func BenchmarkSearchForVictims(b *testing.B) {
 			b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(len(r.Victims)), "victims")
 			b.ReportMetric(float64(r.Looked), "nodes")
+			b.ReportMetric(float64(filters.asked)/float64(b.N), "filters/op")
 		})
 	}
 }

@@ -71,9 +71,6 @@ func (a *attempt) reprieve(ctx context.Context, victims []*candidate) {
 // settleTogether takes off again those who came back, if the members do not fit on all nodes with them, and puts back what
 // does not keep members off other nodes. The other functions only ask about the node of the pod that comes back.
 func (a *attempt) settleTogether(ctx context.Context) {
-	if a.allFit(ctx) {
-		return
-	}
 	var back []*candidate
 	for _, i := range slices.Sorted(maps.Keys(a.freed)) {
 		for _, c := range a.sites[i].candidates {
@@ -81,6 +78,9 @@ func (a *attempt) settleTogether(ctx context.Context) {
 				back = append(back, c)
 			}
 		}
+	}
+	if len(back) == 0 || a.allFit(ctx) {
+		return
 	}
 	a.evict(ctx, back...)
 	for _, u := range unitsOf(back) {
