@@ -102,10 +102,16 @@ func (g *gangs) change(id gangID, f func(e *gangEntry, now time.Time)) {
 	g.agenda.Add(id)
 }
 
+// memberOf returns the gang that a pod is a member of, as far as this scheduler has to do with it.
+func (g *gangs) memberOf(pod *v1.Pod) (gangID, bool) {
+	id, member := podgroup.IDOf(pod)
+	return id, member && (!id.Native || g.natives != nil)
+}
+
 // preemptsAlone reports whether a pod is in no gang, or a member that is scheduled like any pod.
 func (g *gangs) preemptsAlone(pod *v1.Pod) (alone bool) {
-	id, member := podgroup.IDOf(pod)
-	if !member || id.Native {
+	id, member := podgroup.Of(pod)
+	if !member {
 		return true
 	}
 	g.read(id, func(e *gangEntry) { alone = e.schedulesAlone() })

@@ -10,7 +10,6 @@ import (
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Native gangs are placed by kube-scheduler, in one cycle of the whole group. A group that it could not place backs off,
@@ -63,11 +62,21 @@ type nativeObjects struct {
 	pods   corelisters.PodLister
 }
 
+// guards reports whether a pod is a member of a gang that is guarded.
+func (g *gangs) guards(pod *v1.Pod) (guarded bool) {
+	id, member := g.memberOf(pod)
+	if !id.Native {
+		return member
+	}
+	g.read(id, func(e *gangEntry) { guarded = e.guarded() })
+	return guarded
+}
+
 // step runs f for a step of a pod in the scheduler, if it is a member of a gang that is guarded, and reports whether it
 // is.
 func (g *gangs) step(pod *v1.Pod, f func(e *gangEntry, now time.Time)) (id gangID, guarded bool) {
-	id, member := podgroup.IDOf(pod)
-	if !member || id.Native && g.natives == nil {
+	id, member := g.memberOf(pod)
+	if !member {
 		return id, false
 	}
 	g.change(id, func(e *gangEntry, now time.Time) {
@@ -91,7 +100,7 @@ func (g *gangs) catchUpLocked(e *gangEntry, pod *v1.Pod, now time.Time) {
 	}
 	if m := e.pods[pod.UID]; m == nil || len(m.pod.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) {
 		if known, err := g.natives.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID && pods.Live(known) {
-			e.updateMember(&member{pod: known}, len(known.Spec.SchedulingGates) > 0 && known.Spec.NodeName == "", now)
+			e.updateMember(&member{pod: known}, false, now)
 		}
 	}
 }
@@ -99,8 +108,8 @@ func (g *gangs) catchUpLocked(e *gangEntry, pod *v1.Pod, now time.Time) {
 // noteTried records that a member is tried in a pod-group cycle, or for a preemption in the end of one. It reports
 // whether the pod's group is guarded.
 func (g *gangs) noteTried(pod *v1.Pod) (guarded bool) {
-	id, member := podgroup.IDOf(pod)
-	if !member || g.natives == nil {
+	id, member := g.memberOf(pod)
+	if !member {
 		return false
 	}
 	g.mu.Lock()

@@ -40,13 +40,13 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) {
 			f.podSeen(pod)
-			if id, member := f.memberOf(pod); member && !id.Native && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.ours(pod.Spec.SchedulerName) {
+			if _, member := podgroup.Of(pod); member && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.ours(pod.Spec.SchedulerName) {
 				f.keepNomination(pod)
 			}
 		},
 		Update: func(before, after *v1.Pod) {
-			old, _ := f.memberOf(before)
-			if id, _ := f.memberOf(after); id != old {
+			old, _ := f.gangs.memberOf(before)
+			if id, _ := f.gangs.memberOf(after); id != old {
 				f.memberGone(before)
 			}
 			if before.Spec.NodeName != "" && shrinks(before, after) {
@@ -117,15 +117,9 @@ func shrinks(before, after *v1.Pod) bool {
 	return false
 }
 
-// memberOf returns the gang that a pod is a member of, as far as this scheduler has to do with it.
-func (f *eventHandlers) memberOf(pod *v1.Pod) (gangID, bool) {
-	id, member := podgroup.IDOf(pod)
-	return id, member && (!id.Native || f.gangs.natives != nil)
-}
-
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *eventHandlers) podSeen(pod *v1.Pod) {
-	id, ok := f.memberOf(pod)
+	id, ok := f.gangs.memberOf(pod)
 	if f.nominations.set(pod) {
 		f.gangs.freed.note(id)
 	}
@@ -150,18 +144,19 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 // event of one that is created now finds the member. Whether members of a native gang have claims, and which scheduler
 // they name, is for kube-scheduler, which keeps the whole group then.
 func (f *eventHandlers) updateMember(e *gangEntry, pod *v1.Pod, now time.Time) {
-	m := &member{pod: pod}
-	held := len(pod.Spec.SchedulingGates) > 0
+	m, keptOut := &member{pod: pod}, false
 	if !e.id.Native {
 		m.absent = f.claims.absentOf(pod)
-		held = held || m.absent != (claimRef{}) || !f.ours(pod.Spec.SchedulerName)
+		keptOut = m.absent != (claimRef{}) || !f.ours(pod.Spec.SchedulerName)
 	}
-	e.updateMember(m, held && pod.Spec.NodeName == "", now)
+	e.updateMember(m, keptOut, now)
 }
 
-// updateMember takes the current state of a live pod. A held one cannot be awaited.
-func (e *gangEntry) updateMember(m *member, held bool, now time.Time) {
+// updateMember takes the current state of a live pod. One without a node cannot be awaited if it has scheduling gates, or
+// is kept out of its gang's cycles.
+func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 	pod := m.pod
+	held := (keptOut || len(pod.Spec.SchedulingGates) > 0) && pod.Spec.NodeName == ""
 	switch old := e.pods[pod.UID]; {
 	case old == nil:
 		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
@@ -201,7 +196,7 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 	}
 	// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until
 	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then.
-	if id, ok := f.memberOf(pod); ok && !id.Native && pod.Spec.NodeName == "" {
+	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
 		f.gangs.freed.notePreemptors()
 	}
 	f.gone(pod.UID)
@@ -210,7 +205,7 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
-	id, ok := f.memberOf(pod)
+	id, ok := f.gangs.memberOf(pod)
 	if ok && f.gangs.update(id, func(e *gangEntry, now time.Time) {
 		e.awaitReplacement(pod.UID)
 		e.noteLost(pod)

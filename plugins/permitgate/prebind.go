@@ -13,10 +13,7 @@ import (
 
 // PreBindPreFlight returns Skip for pods that are not members.
 func (p *PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if state.IsPodGroupSchedulingCycle() {
-		return nil, fwk.NewStatus(fwk.Skip)
-	}
-	if _, ok := p.step(pod, false, func(*gang.Gang, *barrier.Barrier, time.Time) {}); !ok {
+	if state.IsPodGroupSchedulingCycle() || !p.gangs.guards(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
