@@ -55,8 +55,11 @@ type gangEntry struct {
 	failedSearches int       // for victims, since one has found some
 	searchAfter    time.Time // before when it does not search for victims, because it has done so in vain; else zero
 
-	cycle     groupCycle // of a native gang, from its first PreFilter until the group is placed or back in the queue
-	lastCycle vainCycle  // of a native gang; zero if members have been placed since
+	// The rest is of a native gang: the cycle from its first PreFilter until the group is placed or back in the queue, the
+	// last one, which is zero if members have been placed since, and when the PodGroup was changed last.
+	cycle     groupCycle
+	lastCycle vainCycle
+	changedAt time.Time
 }
 
 // member is a live pod of a gang.

@@ -30,7 +30,7 @@ type gangRequest struct {
 	// may still be there.
 	knownNodes map[types.UID]string
 	victims    map[types.UID]string
-	// boundOn are the nodes of bound members, lostNodes those of members that a running gang has lost.
+	// boundOn are the nodes of members that are bound or have a node, lostNodes those of members that a running gang has lost.
 	boundOn, lostNodes []string
 	members            map[types.UID]bool // all of them
 	// awaited is what spec.minResources asks for beyond the members' requests.

@@ -33,7 +33,6 @@ type groupCycle struct {
 	began, ended time.Time // the first PreFilter, and the last so far; zero without a cycle
 	runs         int
 	plan         groupPlan // of the first run
-	changedAt    time.Time // when the PodGroup was changed last
 }
 
 // groupPlan is what has been decided at the beginning of a run.
@@ -135,14 +134,14 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	if e.cycle.began.IsZero() {
 		return
 	}
-	began, changed, plan := e.cycle.began, e.cycle.changedAt, &e.cycle.plan
+	began, plan := e.cycle.began, &e.cycle.plan
 	g.vain[e] = struct{}{}
 	pause := lookPause(e.cycle.ended.Sub(began), len(g.vain))
 	e.lastCycle = vainCycle{happened: true, refused: plan.refusal.Cause != "", pause: pause, notBefore: now.Add(pause)}
 	if e.lastCycle.refused {
 		e.gang.NoteRefusal(plan.refusal)
 	}
-	if seen := began.Add(-informerLag); !g.freed.last().Before(seen) || !changed.Before(seen) { // perhaps too late for the cycle
+	if seen := began.Add(-informerLag); !g.freed.last().Before(seen) || !e.changedAt.Before(seen) { // perhaps too late for the cycle
 		g.wakeVainLocked(e)
 	}
 	switch {
@@ -152,7 +151,7 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	case plan.exhausted || plan.refusal.Cause == "":
 		e.tried = nil // the next time it starts over
 	}
-	e.cycle = groupCycle{changedAt: changed}
+	e.cycle = groupCycle{}
 	delete(g.cycling, e)
 }
 
@@ -164,7 +163,7 @@ func (g *gangs) notePlacedLocked(e *gangEntry) {
 	if !e.cycle.began.IsZero() {
 		e.confined = domain{e.topology().Key, e.cycle.plan.domain}
 	}
-	e.lastCycle, e.cycle = vainCycle{}, groupCycle{changedAt: e.cycle.changedAt}
+	e.lastCycle, e.cycle = vainCycle{}, groupCycle{}
 	delete(g.cycling, e)
 	delete(g.vain, e)
 }

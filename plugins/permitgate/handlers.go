@@ -223,7 +223,7 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 func (f *eventHandlers) groupSeen(group *podgroup.Group) {
 	f.gangs.change(group.ID, func(e *gangEntry, now time.Time) {
 		if e.setGroup(group, now) && e.id.Native {
-			e.cycle.changedAt = now
+			e.changedAt = now
 			f.gangs.wakeVainLocked(e)
 		}
 	})
@@ -233,8 +233,9 @@ func (f *eventHandlers) groupSeen(group *podgroup.Group) {
 func (e *gangEntry) setGroup(group *podgroup.Group, now time.Time) (changed bool) {
 	before := e.group
 	e.group = group
-	changed = before != nil && (before.GetUID() != group.GetUID() || before.Topology != group.Topology || before.GetGeneration() != group.GetGeneration())
-	if before == nil || before.GetUID() != group.GetUID() || before.Topology != group.Topology || e.id.Native && changed {
+	packed := before == nil || before.GetUID() != group.GetUID() || before.Topology != group.Topology // in another way than before
+	changed = before != nil && (packed || before.GetGeneration() != group.GetGeneration())
+	if packed || e.id.Native && changed {
 		e.tried = nil
 	}
 	if group.Gang == nil {

@@ -52,17 +52,15 @@ var collected = metrics.NewCollector((*Shared).collect, gangsByPhase, waitingMem
 func (s *Shared) collect(send metrics.Send) {
 	now := s.clock.Now()
 	phases, waiting, oldest := map[gang.Phase]int{}, 0, time.Duration(0)
-	count := func(g *gang.Gang) {
-		phases[g.Phase()]++
-		_, waits, _ := g.Counts()
-		waiting += waits
-		if since := g.ReadySince(); g.Phase() != gang.Whole && !since.IsZero() {
-			oldest = max(oldest, now.Sub(since))
-		}
-	}
 	s.gangs.each(func(e *gangEntry) {
-		if !e.id.Native || e.guarded() {
-			count(e.gang)
+		if e.id.Native && !e.guarded() {
+			return
+		}
+		phases[e.gang.Phase()]++
+		_, waits, _ := e.gang.Counts()
+		waiting += waits
+		if since := e.gang.ReadySince(); e.gang.Phase() != gang.Whole && !since.IsZero() {
+			oldest = max(oldest, now.Sub(since))
 		}
 	})
 	s.mu.Lock()

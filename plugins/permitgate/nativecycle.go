@@ -54,9 +54,9 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 
 // groupRun is a run of a pod-group cycle.
 type groupRun struct {
-	topology podgroup.Topology
-	// prove is true if the gang is to be refused if it provably does not fit: its last cycle was in vain, or a member runs.
-	prove bool
+	// proposes is true if nodes are to be proposed: for a gang that is packed, or is refused if it provably does not fit,
+	// because its last cycle has placed no member, or some run.
+	proposes bool
 	// preempting is true on a cluster without the pods that the group may preempt. movesOn is true if that is not to be,
 	// because the run before was for one domain only, and the next one is tried first.
 	preempting, movesOn bool
@@ -71,7 +71,7 @@ func (g *gangs) beginRun(id gangID) (run groupRun) {
 		return run
 	}
 	e.cycle.runs++
-	run = groupRun{topology: e.group.Topology, prove: !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())}
+	run.proposes = e.group.Topology.Key != "" || !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())
 	run.preempting = e.cycle.runs > 1
 	run.movesOn = run.preempting && e.cycle.plan.domain != ""
 	return run
@@ -91,9 +91,12 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 	if run.movesOn {
 		return &nativePlan{refused: p.refusal(id, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	}
+	if !run.proposes {
+		return &nativePlan{}
+	}
 	plan, answer, req := &nativePlan{}, groupPlan{}, p.proposer.requestOf(id, pod)
 	// With fewer members than the quorum lacks, kube-scheduler has seen some that are not known here yet.
-	if (run.prove || run.topology.Key != "") && req.proposal.Need > 0 && len(req.pods) >= req.proposal.Need {
+	if req.proposal.Need > 0 && len(req.pods) >= req.proposal.Need {
 		began := p.gangs.clock.Now()
 		result := p.proposer.makeProposal(ctx, state, req, nodes)
 		p.proposer.observe(ctx, req, result, began)
@@ -102,8 +105,8 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		}
 		answer = answerOf(req, result)
 		plan.confined = domain{req.proposal.Topology.Key, answer.domain}
-	} else if run.topology.Required {
-		plan.confined = domainOf(p.handle.SnapshotSharedLister().NodeInfos(), run.topology.Key, req.boundOn)
+	} else if req.proposal.Topology.Required {
+		plan.confined = domainOf(p.handle.SnapshotSharedLister().NodeInfos(), req.proposal.Topology.Key, req.boundOn)
 	}
 	if !run.preempting {
 		p.gangs.update(id, func(e *gangEntry, _ time.Time) { e.cycle.plan = answer })

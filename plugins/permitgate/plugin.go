@@ -207,7 +207,7 @@ func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Lister()
 	config := preempt.Config{
 		Clock: s.clock, Client: h.ClientSet(), Handles: s.profiles.all, Plugin: Name,
-		Gangs: preemptionResults{s.gangs}, Event: s.server.SendEvent,
+		Gangs: s.gangs, Event: s.server.SendEvent,
 		Exists: func(pod *v1.Pod) bool {
 			found, err := pods.Pods(pod.Namespace).Get(pod.Name)
 			return err == nil && found.UID == pod.UID

@@ -168,26 +168,21 @@ func (e *gangEntry) beginPreemption(r *preempt.Result) {
 	}
 }
 
-// preemptionResults receives the results of preemptions. It implements preempt.Gangs.
-type preemptionResults struct {
-	gangs *gangs
-}
-
-var _ preempt.Gangs = preemptionResults{}
+var _ preempt.Gangs = &gangs{}
 
 // Cleared implements preempt.Gangs.
-func (p preemptionResults) Cleared(id gangID) {
-	p.gangs.change(id, func(e *gangEntry, _ time.Time) {
+func (g *gangs) Cleared(id gangID) {
+	g.change(id, func(e *gangEntry, _ time.Time) {
 		if e.preempting != nil {
 			e.preempting.cleared = true
 		}
 	})
-	p.gangs.freed.note(noGang)
+	g.freed.note(noGang)
 }
 
 // GivenUp implements preempt.Gangs.
-func (p preemptionResults) GivenUp(id gangID, again bool) {
-	p.gangs.change(id, func(e *gangEntry, now time.Time) {
+func (g *gangs) GivenUp(id gangID, again bool) {
+	g.change(id, func(e *gangEntry, now time.Time) {
 		e.endPreemption()
 		if again {
 			e.gang.RoomFreed(false, now)

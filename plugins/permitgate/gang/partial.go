@@ -40,9 +40,6 @@ func (g *Gang) PartlyBound(now time.Time) bool {
 	return g.count[memberBound] > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
 }
 
-// Stranded reports whether the gang is partly bound although a quorum lives.
-func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.PartlyBound(now) }
-
 // KeptNode returns the node of a member whose bind has failed there once, and whose next attempt is to be for the same
 // node; empty for others.
 func (g *Gang) KeptNode(uid types.UID) string {

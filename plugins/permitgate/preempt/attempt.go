@@ -15,10 +15,10 @@ import (
 // scope is where an attempt makes room, and with which pods.
 type scope struct {
 	nodes []int
-	// highest is the highest priority of the pods that may go, some is true if there are others; violate is true if their
-	// eviction may violate budgets.
-	highest       int32
-	some, violate bool
+	// highest is the highest priority of the pods that may go, or math.MaxInt32; violate is true if their eviction may
+	// violate budgets.
+	highest int32
+	violate bool
 }
 
 // attempt is one way to make room for the gang. It works on copies of the nodes.
@@ -77,7 +77,7 @@ func (s *Search) attempt(ctx context.Context, in scope) *attempt {
 		s.refusals += a.refused
 		return nil
 	}
-	a.reprieve(ctx, a.victims())
+	a.reprieve(ctx)
 	a.settleTogether(ctx)
 	if a.failed {
 		return nil
@@ -151,7 +151,7 @@ func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere
 
 // givesUp reports whether to place no more members: soon where other pods may go too, which are tried next.
 func (a *attempt) givesUp() bool {
-	return a.failed || a.some && a.refused >= a.Request.Need || a.refused >= refusalsAtLeast && a.overtime()
+	return a.failed || a.highest < math.MaxInt32 && a.refused >= a.Request.Need || a.refused >= refusalsAtLeast && a.overtime()
 }
 
 // offer is what a node costs for a member of a class, by the requests alone.

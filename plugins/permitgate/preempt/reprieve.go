@@ -59,8 +59,8 @@ func unitsOf(victims []*candidate) (units []*unit) {
 
 // reprieve puts back the victims without which the members still fit, as upstream's selectVictimsOnDomain does: those
 // first whose eviction violates a budget, and the most important first.
-func (a *attempt) reprieve(ctx context.Context, victims []*candidate) {
-	units := unitsOf(victims)
+func (a *attempt) reprieve(ctx context.Context) {
+	units := unitsOf(a.victims())
 	violating := slices.DeleteFunc(slices.Clone(units), func(u *unit) bool {
 		return !slices.ContainsFunc(u.pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
 	})

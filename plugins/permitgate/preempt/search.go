@@ -329,7 +329,7 @@ func (s *Search) scopes(nodes []int) []scope {
 	})
 	var scopes []scope
 	if lowest < len(levels)-1 {
-		scopes = append(scopes, scope{nodes: nodes, highest: levels[lowest], some: true})
+		scopes = append(scopes, scope{nodes: nodes, highest: levels[lowest]})
 	}
 	scopes = append(scopes, scope{nodes: nodes, highest: math.MaxInt32})
 	if len(s.Budgets) > 0 {

@@ -18,23 +18,18 @@ func (s *Server) partlyBoundNote(id podgroup.ID, g *Gang) (kind, note string) {
 	switch {
 	case !g.PartlyBound:
 		return "", ""
-	case g.Phase == gang.Pending && id.Native: // kube-scheduler's condition says that members are missing
+	case g.Phase == gang.Pending && id.Native: // the condition Fits says that members are missing
 		return "", ""
 	case g.Phase == gang.Pending:
 		note = s.depletedNote(id, g)
 		return note, note
 	}
-	return "stranded", g.strandedNote(s.RecoveryTimeout)
-}
-
-// strandedNote says that the members of a gang that are not bound cannot join those that are.
-func (g *Gang) strandedNote(recoveryTimeout time.Duration) string {
-	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them",
-		g.Bound, g.MinMember, recoveryTimeout.Round(time.Second), g.Live-g.Bound)
+	note = fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them",
+		g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
-	return note + "; the bound members keep running"
+	return "stranded", note + "; the bound members keep running"
 }
 
 // depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty

@@ -122,9 +122,9 @@ func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition
 	case g.Last.Cause != "" && g.RolledBack:
 		add(native.ConditionReleased, metav1.ConditionFalse, events.ReasonRolledBack, events.RollbackNote(&g.Last, s.memberNamed(id, g)))
 	}
-	switch {
-	case g.PartlyBound && g.Phase != gang.Pending:
-		add(native.ConditionPartlyBound, metav1.ConditionTrue, events.ReasonPartlyBound, g.strandedNote(s.RecoveryTimeout))
+	switch kind, note := s.partlyBoundNote(id, g); {
+	case kind != "":
+		add(native.ConditionPartlyBound, metav1.ConditionTrue, events.ReasonPartlyBound, note)
 	case apimeta.IsStatusConditionTrue(has, native.ConditionPartlyBound) && g.Phase != gang.Releasing:
 		add(native.ConditionPartlyBound, metav1.ConditionFalse, "Bound", "the gang is not bound in part any more")
 	}
