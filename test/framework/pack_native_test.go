@@ -63,10 +63,10 @@ func TestHeldRoomIsLeftOutOfTheProofOfNativeGangs(t *testing.T) {
 }
 
 // beforeNativeGroups runs a test with native groups as the pods that wait for room, and with plain pods.
-func beforeNativeGroups(t *testing.T, test func(t *testing.T, c *cluster, wait func(name string))) {
+func beforeNativeGroups(t *testing.T, profile string, test func(t *testing.T, c *cluster, wait func(name string))) {
 	for _, native := range []bool{false, true} {
 		nativeBubble(t, fmt.Sprint("native ", native), func(t *testing.T) {
-			c := newCluster(t, allPlugins)
+			c := newCluster(t, profile)
 			c.maxBackoff = 1
 			c.start()
 			test(t, c, func(name string) {
@@ -83,7 +83,7 @@ func beforeNativeGroups(t *testing.T, test func(t *testing.T, c *cluster, wait f
 // TestFreedRoomGoesToMissingSlots before any pod that comes, also one of a native group, whose cycle is the first after the room has become
 // free.
 func TestFreedRoomGoesToMissingSlots(t *testing.T) {
-	beforeNativeGroups(t, func(t *testing.T, c *cluster, wait func(string)) {
+	beforeNativeGroups(t, allPlugins, func(t *testing.T, c *cluster, wait func(string)) {
 		c.smallNode("n1", "a", "2", nil)
 		for _, name := range []string{"old-0", "old-1"} {
 			c.pod(name, "batch", "1", nil)
@@ -100,45 +100,52 @@ func TestFreedRoomGoesToMissingSlots(t *testing.T) {
 	})
 }
 
-// TestRollingUpdateLeavesTheHeadroom in a full cluster as it was, however many pods wait for the room that old replicas leave.
+// TestRollingUpdateLeavesTheHeadroom in a full cluster as it was, however many pods wait for the room that old replicas leave, and however
+// soon an old one goes.
 func TestRollingUpdateLeavesTheHeadroom(t *testing.T) {
-	beforeNativeGroups(t, func(t *testing.T, c *cluster, wait func(string)) {
-		c.smallNode("a1", "a", "8", nil)
-		c.smallNode("b1", "b", "8", nil)
-		for i := range 8 {
-			c.pod(fmt.Sprint("web-", i), "web", "1", hardSpread("web"))
-			c.waitNode(fmt.Sprint("web-", i))
-		}
-		c.reservations.apply(reservation("r", "web", 0, func(r *v1alpha1.ZoneReservation) {
-			r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
-		}))
-		c.requireSlots("r", 4, 0)
-		waiting := func() (n int) {
-			for _, pod := range c.listPods("") {
-				if pod.Labels["app"] != "web" && pod.Spec.NodeName == "" {
-					n++
+	for name, tt := range map[string]struct {
+		profile string
+		overlap time.Duration // of an old replica and the one that replaces it
+	}{
+		"all plugins":        {allPlugins, 20 * time.Second},
+		"ReserveCache alone": {reserveCacheOnly, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			beforeNativeGroups(t, tt.profile, func(t *testing.T, c *cluster, wait func(string)) {
+				c.smallNode("a1", "a", "8", nil)
+				c.smallNode("b1", "b", "8", nil)
+				for i := range 8 {
+					c.pod(fmt.Sprint("web-", i), "web", "1", hardSpread("web"))
+					c.waitNode(fmt.Sprint("web-", i))
 				}
-			}
-			return n
-		}
-		for i := range 10 {
-			wait(fmt.Sprint("early", i))
-		}
-		c.soonEqual(6, func() any { return waiting() })
-		for i := range 8 {
-			fresh := fmt.Sprint("fresh-", i)
-			c.pod(fresh, "web", "1", func(p *v1.Pod) {
-				hardSpread("web")(p)
-				p.Labels["revision"] = "2"
-				p.Spec.TopologySpreadConstraints[0].MatchLabelKeys = []string{"revision"}
+				c.reservations.apply(reservation("r", "web", 0, func(r *v1alpha1.ZoneReservation) {
+					r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
+				}))
+				c.requireSlots("r", 4, 0)
+				waiting := func() (n int) {
+					for _, pod := range c.listPods("") {
+						if pod.Labels["app"] != "web" && pod.Spec.NodeName == "" {
+							n++
+						}
+					}
+					return n
+				}
+				for i := range 10 {
+					wait(fmt.Sprint("early", i))
+				}
+				c.soonEqual(6, func() any { return waiting() })
+				for i := range 8 {
+					c.surge(fmt.Sprint("fresh-", i))
+					c.pass(tt.overlap)
+					c.delete(fmt.Sprint("web-", i))
+					wait(fmt.Sprint("late", i))
+					c.pass(3 * time.Second)
+				}
+				c.pass(30 * time.Second)
+				slots := c.reservations.status("r").Slots
+				require.Equal(t, [2]int64{4, 0}, [2]int64{slots.Held, slots.Used})
+				require.Equal(t, 14, waiting(), "no waiting pod has got room of the service")
 			})
-			c.waitNode(fresh)
-			c.pass(20 * time.Second) // until it is ready
-			c.delete(fmt.Sprint("web-", i))
-			wait(fmt.Sprint("late", i))
-			c.pass(3 * time.Second)
-		}
-		c.requireSlots("r", 4, 0)
-		require.Equal(t, 14, waiting(), "no waiting pod has got room of the service")
-	})
+		})
+	}
 }

@@ -90,16 +90,21 @@ func TestZoneFailover(t *testing.T) {
 func (c *cluster) rollOver(n int) {
 	c.t.Helper()
 	for i := range n {
-		fresh := fmt.Sprintf("fresh-%d", i)
-		c.pod(fresh, "web", "1", func(p *v1.Pod) {
-			hardSpread("web")(p)
-			// As pod-template-hash does for Deployments, so that a surge is not held up by the old revision.
-			p.Labels["revision"] = "2"
-			p.Spec.TopologySpreadConstraints[0].MatchLabelKeys = []string{"revision"}
-		})
-		c.waitNode(fresh)
+		c.surge(fmt.Sprintf("fresh-%d", i))
 		c.delete(fmt.Sprintf("web-%d", i))
 	}
+}
+
+// surge creates a pod of the service's next revision, and waits until it has a node.
+func (c *cluster) surge(name string) {
+	c.t.Helper()
+	c.pod(name, "web", "1", func(p *v1.Pod) {
+		hardSpread("web")(p)
+		// As pod-template-hash does for Deployments, so that a surge is not held up by the old revision.
+		p.Labels["revision"] = "2"
+		p.Spec.TopologySpreadConstraints[0].MatchLabelKeys = []string{"revision"}
+	})
+	c.waitNode(name)
 }
 
 // loseZone taints all nodes of a zone and deletes the pods of an app there, as the node lifecycle controller would.
