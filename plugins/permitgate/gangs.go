@@ -36,7 +36,7 @@ type gangs struct {
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
 	cycling   map[*gangEntry]struct{} // native gangs whose cycle has not ended
-	vain      map[*gangEntry]struct{} // native gangs whose last cycle was in vain, and that are back in the queue
+	vain      map[*gangEntry]struct{} // native gangs whose last cycle has placed no member, and that are back in the queue
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.

@@ -26,7 +26,7 @@ const cycleGrace = 100 * time.Millisecond
 
 // groupCycle is a pod-group cycle of a native gang.
 //
-// kube-scheduler runs it twice: on the cluster as it is, and, if that was in vain, on one without the pods that the group
+// kube-scheduler runs it twice: on the cluster as it is, and, if the group does not fit, on one without the pods that it
 // may preempt. Both runs begin with the first member's PreFilter. There the group may be refused by a proof, or confined
 // to a domain; that holds for this run alone.
 type groupCycle struct {
@@ -181,7 +181,7 @@ func (g *gangs) wakeVain(now time.Time) {
 	}
 }
 
-// wakeVainLocked has a native gang activated when its pause is over, if its last cycle was in vain.
+// wakeVainLocked has a native gang activated when its pause is over, if its last cycle has placed no member.
 func (g *gangs) wakeVainLocked(e *gangEntry) {
 	if _, vain := g.vain[e]; vain && !e.lastCycle.woken {
 		e.lastCycle.woken = true
@@ -189,7 +189,8 @@ func (g *gangs) wakeVainLocked(e *gangEntry) {
 	}
 }
 
-// settleCycleLocked ends a cycle in vain during or after which room has become free, or has the worker look again.
+// settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker look
+// again.
 func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
 	if e.cycle.began.IsZero() || g.freed.last().Before(e.cycle.began) {
 		return

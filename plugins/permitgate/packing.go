@@ -81,7 +81,7 @@ func (e *gangEntry) domainsTried() map[string]bool {
 	return maps.Clone(e.tried)
 }
 
-// noteTried notes that the gang was tried in a domain in vain.
+// noteTried notes that a domain has not taken the gang.
 func (e *gangEntry) noteTried(domain string) {
 	if e.tried == nil {
 		e.tried = map[string]bool{}

@@ -32,7 +32,7 @@ type Group struct {
 	Basic bool
 	// SharesClaims is true for a native group with ResourceClaims of its own.
 	SharesClaims bool
-	// Complaints are what is wrong with its settings, of which the first with a reason counts.
+	// Complaints say of each setting what is wrong with it, also where nothing is. That of a native group is of its topology.
 	Complaints []Complaint
 }
 
