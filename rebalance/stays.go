@@ -36,8 +36,10 @@ const readyFor = time.Minute
 
 // stayers knows which pods are not moved.
 type stayers struct {
-	census  *census.Census
-	copy    *sim.Sim // knows schedulers and controllers; nil where nothing is concluded from these
+	census *census.Census
+	copy   *sim.Sim // knows schedulers and controllers; nil where nothing is concluded from these
+	// readAt is when the cluster was read. A copy's time runs ahead of it, and its pods are no older by that.
+	readAt  time.Time
 	options Options
 	*controllers
 	// zonal are the claims, by "namespace/name", with a volume that not all nodes can have.
@@ -48,7 +50,10 @@ type stayers struct {
 
 func newStayers(c *census.Census, s *sim.Sim, options Options) *stayers {
 	out := &stayers{
-		census: c, copy: s, options: options, controllers: readControllers(c), zonal: map[string]bool{}, budgets: map[string][]budget{},
+		census: c, copy: s, readAt: c.Now, options: options, controllers: readControllers(c), zonal: map[string]bool{}, budgets: map[string][]budget{},
+	}
+	if s != nil {
+		out.readAt = s.Options().Now
 	}
 	tied := map[string]bool{}
 	for _, volume := range snapshot.List[*v1.PersistentVolume](c.Snapshot) {
@@ -108,7 +113,7 @@ func (s *stayers) whyByItself(pod *v1.Pod) string {
 		return "is of a LeaderWorkerSet, which restarts a group as a whole"
 	case ptr.Deref(pod.Spec.Priority, 0) >= systemCritical:
 		return "is system-critical"
-	case !s.options.AnyAge && pods.Ready(pod) && s.census.Now.Sub(pods.Condition(pod, v1.PodReady).LastTransitionTime.Time) < readyFor:
+	case !s.options.AnyAge && pods.Ready(pod) && s.readAt.Sub(pods.Condition(pod, v1.PodReady).LastTransitionTime.Time) < readyFor:
 		return "has been ready for less than a minute"
 	}
 	return ""
@@ -125,7 +130,7 @@ func (s *stayers) asksNotToBeDisrupted(pod *v1.Pod) bool {
 	if err != nil || pod.Status.StartTime == nil {
 		return true
 	}
-	return s.census.Now.Before(pod.Status.StartTime.Add(length))
+	return s.readAt.Before(pod.Status.StartTime.Add(length))
 }
 
 // whyByVolumes returns which of its volumes keeps a pod where it is.

@@ -12,6 +12,7 @@ import (
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/rebalance"
+	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
 
@@ -93,6 +94,39 @@ func TestJustReady(t *testing.T) {
 	require.Empty(t, p.Moves)
 	require.Equal(t, map[string]int{"has been ready for less than a minute": 2}, p.Before.Stay)
 	require.Len(t, plan(t, rest(t, c)).Moves, 1, "in a plan it will have been")
+}
+
+// TestAgeOfTheReading: in a search, time passes in the copy, for a pod that waits there until its patience ends. The pods of the cluster are
+// no older by it: what Read would refuse a moment later is not moved.
+func TestAgeOfTheReading(t *testing.T) {
+	for name, change := range map[string]func(pod *v1.Pod){
+		"just ready": func(pod *v1.Pod) {
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clitest.Now.Add(-time.Second))
+		},
+		"not to be disrupted for a while": func(pod *v1.Pod) {
+			pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "30s"}
+			pod.Status.StartTime = &metav1.Time{Time: clitest.Now}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := threeZones()
+			for _, pod := range deploy(c, "web", "1", spread("web", 1), "a", "a", "b") {
+				change(pod)
+			}
+			deploy(c, "huge", "100", nil, "") // waits
+			copied, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+			require.NoError(t, err)
+			search, err := rebalance.SearchIn(t.Context(), copied, rebalance.Options{})
+			require.NoError(t, err)
+			defer search.Close()
+			require.Greater(t, copied.Now().Sub(clitest.Now), time.Minute)
+			for done := false; !done; {
+				done, err = search.Step(t.Context())
+				require.NoError(t, err)
+			}
+			require.Empty(t, search.Plan().Moves)
+		})
+	}
 }
 
 // TestOnlyReplica: workloads of one pod each share a rule. A move is an outage of one, unless a budget says what it may cost.
