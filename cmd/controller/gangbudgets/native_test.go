@@ -1,11 +1,12 @@
 package gangbudgets
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -14,10 +15,19 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestNativePlan: a native gang has a budget by labels that are its members' alone.
+// ofJob gives pods the label of a Job.
+func ofJob(uid string, members ...*v1.Pod) {
+	for _, pod := range members {
+		pod.Labels = map[string]string{batchv1.ControllerUidLabel: uid}
+	}
+}
+
+// TestNativePlan: a native gang has a budget by the label of its Job.
 func TestNativePlan(t *testing.T) {
 	annotated := map[string]string{podgroup.DisruptionBudgetAnnotation: podgroup.BudgetOfMinMember}
 	nodes := []string{"a", "a", "a"}
+	const noLabel = "the members are not pods of one Job, and not all have label zonewise.dev/native-pod-group: a budget selects by labels"
+	selected := map[string]string{batchv1.ControllerUidLabel: "1"}
 	for _, tc := range []struct {
 		name                   string
 		minCount               int32
@@ -29,43 +39,52 @@ func TestNativePlan(t *testing.T) {
 	}{
 		{
 			name: "a whole gang", minCount: 3, nodes: nodes, create: []string{"train"},
-			selector: map[string]string{"app": "train"},
+			selector: selected,
 		},
 		{name: "a gang that is not whole", minCount: 4, nodes: nodes},
 		{name: "no gang", nodes: nodes},
 		{
-			name: "labels that differ between members", minCount: 3, nodes: nodes, create: []string{"train"},
-			selector: map[string]string{"job": "1"},
+			name: "members of two Jobs", minCount: 3, nodes: nodes,
+			change:  func(c *clitest.Cluster) { ofJob("2", c.Pods()[0]) },
+			refusal: noLabel,
+		},
+		{
+			name: "members without a Job", minCount: 3, nodes: nodes,
+			change:  func(c *clitest.Cluster) { ofJob("", c.Pods()...) },
+			refusal: noLabel,
+		},
+		{
+			name: "members of two Jobs with the label of their group", minCount: 3, nodes: nodes, create: []string{"train"},
+			selector: map[string]string{nativeGroupLabel: "train"},
 			change: func(c *clitest.Cluster) {
-				for i, pod := range c.Pods() {
-					pod.Labels = map[string]string{"job": "1", "index": strconv.Itoa(i)}
+				ofJob("2", c.Pods()[0])
+				for _, pod := range c.Pods() {
+					pod.Labels[nativeGroupLabel] = "train"
 				}
 			},
 		},
 		{
-			name: "another pod has them, too", minCount: 3, nodes: nodes,
-			change: func(c *clitest.Cluster) {
-				c.Pod("web", "a", clitest.Plain("1", "1Gi"), map[string]string{"app": "train"})
-			},
-			refusal: "no labels that all members have are theirs alone: a budget selects by labels",
+			name: "another pod of the Job", minCount: 3, nodes: nodes,
+			change:  func(c *clitest.Cluster) { ofJob("1", c.Pod("web", "a", clitest.Plain("1", "1Gi"), nil)) },
+			refusal: "pods that are no members have label batch.kubernetes.io/controller-uid=1 too: a budget selects by labels",
 		},
 		{
-			name: "a member that waits has them, too", minCount: 3, nodes: []string{"a", "a", "a", ""},
-			create: []string{"train"}, selector: map[string]string{"app": "train"},
+			name: "a member that waits", minCount: 3, nodes: []string{"a", "a", "a", ""},
+			create: []string{"train"}, selector: selected,
 		},
 		{
 			name: "the budget of a gang that has lost members stays as it is", minCount: 3,
 			nodes: []string{"a", "", ""},
 			change: func(c *clitest.Cluster) {
-				c.Add(budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"}))
+				c.Add(budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"}))
 				c.Pods()[0].Labels["index"] = "0"
 			},
 		},
 		{
 			name: "another minCount", minCount: 2, nodes: nodes, update: []string{"train"},
-			selector: map[string]string{"app": "train"},
+			selector: selected,
 			change: func(c *clitest.Cluster) {
-				b := budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"})
+				b := budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"})
 				b.Spec.MinAvailable, b.Annotations = new(intstr.FromInt32(3)), map[string]string{"team": "shop"}
 				c.Add(b)
 			},
@@ -73,7 +92,7 @@ func TestNativePlan(t *testing.T) {
 		{
 			name: "a gang that has ended", minCount: 3, remove: []string{"train"},
 			change: func(c *clitest.Cluster) {
-				c.Add(budgetOf(groupsOf(c.Snapshot)[0], map[string]string{"app": "train"}))
+				c.Add(budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"}))
 			},
 		},
 		{
@@ -89,6 +108,7 @@ func TestNativePlan(t *testing.T) {
 			c := clitest.New()
 			c.Node("a", "a", "8", "32Gi")
 			c.NativeGang("train", tc.minCount, "1", tc.nodes...).Annotations = annotated
+			ofJob("1", c.Pods()...)
 			if tc.change != nil {
 				tc.change(c)
 			}
@@ -110,6 +130,32 @@ func TestNativePlan(t *testing.T) {
 			}
 			require.Len(t, p.refusals, 1)
 			require.Equal(t, tc.refusal, p.refusals[0].message)
+		})
+	}
+}
+
+// TestMovedGang: while a workload moves to native PodGroups, whose members may keep the label of the other API, no pod has
+// two budgets.
+func TestMovedGang(t *testing.T) {
+	for name, before := range map[string]bool{"no budget yet": false, "the gang that is left has one": true} {
+		t.Run(name, func(t *testing.T) {
+			c, g := gang(3)
+			left := c.Pods()
+			if before {
+				c.Add(budgetFor(g))
+			}
+			c.NativeGang("train-2", 3, "1", "a", "a", "a").Annotations = g.Annotations
+			for _, pod := range c.Pods()[len(left):] {
+				ofJob("2", pod)
+				pod.Labels[schedulingv1alpha1.PodGroupLabel] = g.Name
+			}
+			p := planFor(c.Snapshot)
+			require.Equal(t, []string{"train-2"}, names(p.create), "the budget by the Job's label selects members alone")
+			require.Len(t, p.refusals, 1)
+			require.Equal(t, g.UID, p.refusals[0].group.GetUID(), "the budget by the PodGroup's label would select members of both")
+			if before {
+				require.Equal(t, []string{"train"}, names(p.remove))
+			}
 		})
 	}
 }

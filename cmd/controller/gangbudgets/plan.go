@@ -1,10 +1,12 @@
 package gangbudgets
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,6 +38,10 @@ const (
 )
 
 const podGroupKind = "PodGroup"
+
+// nativeGroupLabel is the label that the members of a native gang may have, with the name of their PodGroup as its value.
+// The component autoscaler-constraints gives it to members of packed gangs.
+const nativeGroupLabel = "zonewise.dev/native-pod-group"
 
 // plan is what is to be written.
 type plan struct {
@@ -114,17 +120,14 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 		}
 	}
 	asking := map[key]bool{}
-	namespaces := map[string]bool{} // of native groups that ask
 	for _, g := range groups {
-		if _, asks := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; asks && g.GetDeletionTimestamp() == nil {
-			asking[g.key()] = true
-			namespaces[g.GetNamespace()] = namespaces[g.GetNamespace()] || g.native
-		}
+		_, asks := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]
+		asking[g.key()] = asks && g.GetDeletionTimestamp() == nil
 	}
-	members, others := livePods(cluster, asking, namespaces)
+	members, selected := livePods(cluster, asking)
 	for _, g := range groups {
 		if k := g.key(); asking[k] {
-			p.planGroup(g, own[g.GetUID()], members[k], others[g.GetNamespace()], budgets[g.GetNamespace()])
+			p.planGroup(g, own[g.GetUID()], members[k], selected, budgets[g.GetNamespace()])
 			delete(own, g.GetUID())
 		}
 	}
@@ -134,10 +137,11 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	return p
 }
 
-// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none; beside are the pods of its
-// namespace, its members among them.
+// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none; selected counts the pods by what
+// budgets select by.
 func (p *plan) planGroup(
-	g *group, own *policyv1.PodDisruptionBudget, members, beside []*v1.Pod, others []*policyv1.PodDisruptionBudget,
+	g *group, own *policyv1.PodDisruptionBudget, members []*v1.Pod, selected map[podSelector]int,
+	others []*policyv1.PodDisruptionBudget,
 ) {
 	bound := slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
 	reason, message := refusalOf(g, bound, others)
@@ -145,15 +149,11 @@ func (p *plan) planGroup(
 		reason, message = reasonOtherBudget, "a PodGroup of the other API with this name asks for a budget as well"
 	}
 	p.named[client.ObjectKeyFromObject(g)] = true
-	selector := map[string]string{schedulingv1alpha1.PodGroupLabel: g.GetName()}
-	if g.native && reason == "" && len(bound) > 0 {
-		var last map[string]string
-		if own != nil && own.Spec.Selector != nil {
-			last = own.Spec.Selector.MatchLabels
-		}
-		selector = selectorOf(g, last, members, beside)
-		if selector == nil {
-			reason, message = reasonNoSelector, "no labels that all members have are theirs alone: a budget selects by labels"
+	var selector podSelector
+	if reason == "" && len(bound) > 0 {
+		selector, message = selectorOf(g, members, selected)
+		if message != "" {
+			reason = reasonNoSelector
 		}
 	}
 	if reason != "" {
@@ -173,27 +173,30 @@ func (p *plan) planGroup(
 	}
 }
 
-// selectorOf returns labels that all members of a native gang have and no other pod of the namespace; nil if there are
-// none. last is what its budget selects by, which is kept while it is right: with fewer members more labels are common
-// to them.
-func selectorOf(g *group, last map[string]string, members, beside []*v1.Pod) map[string]string {
-	common := maps.Clone(members[0].Labels)
-	for _, pod := range members {
-		maps.DeleteFunc(common, func(name, value string) bool { return pod.Labels[name] != value })
-	}
-	for _, candidate := range []map[string]string{last, common} {
-		selected := labels.SelectorFromSet(candidate)
-		if len(candidate) > 0 &&
-			!slices.ContainsFunc(members, func(pod *v1.Pod) bool {
-				return !selected.Matches(labels.Set(pod.Labels))
-			}) &&
-			!slices.ContainsFunc(beside, func(pod *v1.Pod) bool {
-				return keyOf(pod) != g.key() && selected.Matches(labels.Set(pod.Labels))
-			}) {
-			return candidate
+// podSelector is a label by which the budget of a gang selects pods of its namespace.
+type podSelector struct{ namespace, label, value string }
+
+// selectorOf returns the label that all members of a gang have and no other pod: that of its PodGroup, or of the Job of a
+// native gang. message says why there is none; empty if there is.
+func selectorOf(g *group, members []*v1.Pod, selected map[podSelector]int) (selector podSelector, message string) {
+	candidates := []podSelector{{g.GetNamespace(), schedulingv1alpha1.PodGroupLabel, g.GetName()}}
+	if g.native {
+		candidates = []podSelector{
+			{g.GetNamespace(), nativeGroupLabel, g.GetName()},
+			{g.GetNamespace(), batchv1.ControllerUidLabel, members[0].Labels[batchv1.ControllerUidLabel]},
 		}
 	}
-	return nil
+	for _, selector := range candidates {
+		switch {
+		case slices.ContainsFunc(members, func(pod *v1.Pod) bool { return pod.Labels[selector.label] != selector.value }):
+		case selector.value == "":
+		case selected[selector] > len(members):
+			message = fmt.Sprintf("pods that are no members have label %s=%s too: a budget selects by labels", selector.label, selector.value)
+		default:
+			return selector, ""
+		}
+	}
+	return podSelector{}, cmp.Or(message, "the members are not pods of one Job, and not all have label "+nativeGroupLabel+": a budget selects by labels")
 }
 
 // refusalOf returns why a PodGroup that asks for a budget is not to have one; empty if it may.
@@ -228,7 +231,7 @@ func refusalOf(g *group, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget
 
 // budgetOf returns the budget of a PodGroup. A member that is not ready may be evicted: it does none of the gang's
 // work, and would keep its node from being drained for ever.
-func budgetOf(g *group, selector map[string]string) *policyv1.PodDisruptionBudget {
+func budgetOf(g *group, selector podSelector) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: g.GetNamespace(), Name: g.GetName(), Labels: map[string]string{managedByLabel: managedBy},
@@ -238,7 +241,7 @@ func budgetOf(g *group, selector map[string]string) *policyv1.PodDisruptionBudge
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable:               new(intstr.FromInt32(g.minMember)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: selector},
+			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{selector.label: selector.value}},
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
@@ -258,20 +261,21 @@ func ownerOf(b *policyv1.PodDisruptionBudget) types.UID {
 	return ""
 }
 
-// livePods returns the members of some PodGroups, and the pods of some namespaces, sorted by name.
-func livePods(cluster *snapshot.Snapshot, groups map[key]bool, namespaces map[string]bool) (members map[key][]*v1.Pod, all map[string][]*v1.Pod) {
-	members, all = map[key][]*v1.Pod{}, map[string][]*v1.Pod{}
-	if len(groups) == 0 {
-		return members, all
-	}
+// livePods returns the members of some PodGroups, sorted by name, and counts all pods by what budgets of gangs select by.
+func livePods(cluster *snapshot.Snapshot, groups map[key]bool) (members map[key][]*v1.Pod, selected map[podSelector]int) {
+	members, selected = map[key][]*v1.Pod{}, map[podSelector]int{}
 	for _, pod := range snapshot.Sorted[*v1.Pod](cluster, "") {
-		k := keyOf(pod)
-		if groups[k] && pods.Live(pod) {
+		if !pods.Live(pod) {
+			continue
+		}
+		if k := keyOf(pod); groups[k] {
 			members[k] = append(members[k], pod)
 		}
-		if namespaces[pod.Namespace] && pods.Live(pod) {
-			all[pod.Namespace] = append(all[pod.Namespace], pod)
+		for _, label := range []string{schedulingv1alpha1.PodGroupLabel, nativeGroupLabel, batchv1.ControllerUidLabel} {
+			if value := pod.Labels[label]; value != "" {
+				selected[podSelector{pod.Namespace, label, value}]++
+			}
 		}
 	}
-	return members, all
+	return members, selected
 }
