@@ -38,6 +38,8 @@ type gangEntry struct {
 	plan roundPlan // of the present round
 	// woken is true if room has become free for which the gang is looked at again when its pause is over.
 	woken bool
+	// yieldsUntil is until when the gang, once woken, waits for gangs of a higher priority that have been woken.
+	yieldsUntil time.Time
 	// awaitsHint is true if a filter refused a member on all nodes, until kube-scheduler moves that member, since a hint of
 	// such a filter sees a change that may help: other room that becomes free does not.
 	awaitsHint bool
@@ -94,6 +96,14 @@ type preemptedNode struct {
 // may help it: none is being made for it, and no filter is to see it first.
 func (e *gangEntry) waitsForRoom() bool {
 	return !e.woken && !e.awaitsHint && (e.preempting == nil || e.preempting.cleared)
+}
+
+// retryAt returns when a gang is looked at again that has been woken.
+func (e *gangEntry) retryAt() (at time.Time, woken bool) {
+	if e.id.Native {
+		return e.lastCycle.notBefore, e.lastCycle.woken && !e.gang.Closed()
+	}
+	return e.gang.RetryAt(), e.woken
 }
 
 // membersAlike reports whether all members without a node ask for the same. Then what may help one of them helps each.

@@ -28,6 +28,7 @@ type gangs struct {
 
 	mu             sync.Mutex // guards everything below, the gangs included
 	byID           map[gangID]*gangEntry
+	queue          *gangQueue              // those that are ready to be looked at
 	planning       map[*gangEntry]struct{} // those with plans for members, or that preempt
 	lackRoom       map[*gangEntry]struct{} // those that were refused for it
 	lackClaims     map[*gangEntry]struct{} // those with members whose claims do not exist
@@ -50,7 +51,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[gangID](c)
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byID: map[gangID]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
+		byID: map[gangID]*gangEntry{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
 		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
 		cycling: map[*gangEntry]struct{}{}, vain: map[*gangEntry]struct{}{},
 	}
@@ -185,6 +186,11 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	setIn(g.lackRoom, e, lacksRoom)
 	setIn(g.lackClaims, e, e.claimless > 0)
 	setIn(g.failedSearches, e, e.searchedInVain())
+	if e.gang.Ready() {
+		g.queue.update(e.rank(), e.gang.Admitted())
+	} else {
+		g.queue.remove(e.id)
+	}
 	if _, gathers := g.unplanned[e]; gathers && e.gang.RoundNumber() == 0 {
 		delete(g.unplanned, e)
 		for other := range g.lackRoom {
@@ -193,6 +199,21 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 			}
 		}
 	}
+}
+
+// admitNext admits the gang that is next, and returns when to ask again; zero means not by time.
+func (g *gangs) admitNext() (again time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	id, found, again := g.queue.next(now, func(id gangID) time.Time { return g.yieldsLocked(g.byID[id], now) })
+	if found {
+		e := g.byID[id]
+		e.gang.Admit(now)
+		g.afterChangeLocked(e)
+		g.agenda.Add(id)
+	}
+	return again
 }
 
 // defersLocked reports whether a gang must not gather without a plan now, because one of its priority or a higher one
@@ -204,6 +225,41 @@ func (g *gangs) defersLocked(e *gangEntry) bool {
 		}
 	}
 	return false
+}
+
+// rivalsLocked counts the gangs of a set that have a gang's priority or a higher one, the gang itself among them.
+func (g *gangs) rivalsLocked(set map[*gangEntry]struct{}, e *gangEntry) (n int) {
+	priority := e.lowestPriority()
+	for other := range set {
+		if other != e && other.lowestPriority() >= priority {
+			n++
+		}
+	}
+	return n + 1
+}
+
+// notePause notes that a gang is not looked at again before a pause is over, and for as long again leaves what becomes
+// free to gangs of a higher priority.
+func (e *gangEntry) notePause(pause time.Duration, now time.Time) { e.yieldsUntil = now.Add(2 * pause) }
+
+// yieldsLocked returns until when a gang waits because others of a higher priority that have been woken are looked at first;
+// zero if it does not.
+func (g *gangs) yieldsLocked(e *gangEntry, now time.Time) (until time.Time) {
+	if !now.Before(e.yieldsUntil) {
+		return until
+	}
+	priority := e.lowestPriority()
+	for _, set := range []map[*gangEntry]struct{}{g.lackRoom, g.vain} {
+		for other := range set {
+			if at, woken := other.retryAt(); woken && at.Before(e.yieldsUntil) && at.After(until) && other.lowestPriority() > priority {
+				until = at
+			}
+		}
+	}
+	if !until.IsZero() && !now.Before(until) {
+		return now.Add(yieldStep) // its turn has come, but has not been taken yet
+	}
+	return until
 }
 
 // setIn has a gang in a set or not.
@@ -263,6 +319,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		return false
 	}
 	delete(g.byID, e.id)
+	g.queue.remove(e.id)
 	for _, set := range []map[*gangEntry]struct{}{g.awaiting, g.cycling, g.vain} { // it is in none of the others
 		delete(set, e)
 	}

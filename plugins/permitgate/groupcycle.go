@@ -136,7 +136,8 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	}
 	began, plan := e.cycle.began, &e.cycle.plan
 	g.vain[e] = struct{}{}
-	pause := lookPause(e.cycle.ended.Sub(began), len(g.vain))
+	pause := lookPause(e.cycle.ended.Sub(began), g.rivalsLocked(g.vain, e))
+	e.notePause(pause, now)
 	e.lastCycle = vainCycle{happened: true, refused: plan.refusal.Cause != "", pause: pause, notBefore: now.Add(pause)}
 	if e.lastCycle.refused {
 		e.gang.NoteRefusal(plan.refusal)
@@ -212,6 +213,10 @@ func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
 		return nil
 	case now.Before(v.notBefore):
 		g.agenda.AddAt(e.id, v.notBefore)
+		return nil
+	}
+	if until := g.yieldsLocked(e, now); !until.IsZero() {
+		g.agenda.AddAt(e.id, until)
 		return nil
 	}
 	v.woken, v.notBefore = false, now.Add(v.pause)

@@ -184,7 +184,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		executor: s.executor(), gangs: s.gangs, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
+		executor: s.executor(), gangs: s.gangs, nominations: s.nominations, profiles: s.profiles, leading: s.leader.Leading(),
 		report: s.server.Report,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(id gangID) { w.act(ctx, id) })

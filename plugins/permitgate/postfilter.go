@@ -40,8 +40,9 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
-		pause, idle := gatherPauses(e.plan.cost, len(p.gangs.lackRoom)+1)
+		pause, idle := gatherPauses(e.plan.cost, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
 		e.gang.PauseAtLeast(pause, idle, now)
+		e.notePause(pause, now)
 		preempted = onPreempted
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()

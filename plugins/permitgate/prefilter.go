@@ -189,7 +189,9 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 			e.tried = nil // the next time it starts over
 		}
 		result.refusal.Member = pod.UID
-		e.gang.Refuse(result.refusal, lookPause(took, len(p.gangs.lackRoom)+1), now)
+		pause := lookPause(took, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
+		e.gang.Refuse(result.refusal, pause, now)
+		e.notePause(pause, now)
 		if p.gangs.freed.count.Load() != freed { // perhaps too late for this look
 			p.gangs.wakeLocked(e, true, now)
 		}

@@ -11,8 +11,12 @@ import (
 // scout.
 const admitLimit = 250 * time.Millisecond
 
-// Looks at gangs that are refused take at most a share of the scheduler's time, all of them together: after a refusal,
-// a gang is looked at again after so many times as long as the look took, times the number of gangs that are refused.
+// yieldStep is how long a gang waits at least for another that is about to be looked at.
+const yieldStep = time.Millisecond
+
+// Looks at gangs that are refused take at most a share of the scheduler's time, those at all gangs of a priority together:
+// after a refusal, a gang is looked at again after so many times as long as the look took, times the number of gangs of
+// its priority and of higher ones that are refused.
 const (
 	// lookShare makes it a tenth. A look costs lookCost at least, for what the rest of the cycle takes.
 	lookShare = 10
@@ -49,41 +53,37 @@ func searchPause(took time.Duration, failed int) time.Duration {
 	return max(searchShare*took, min(searchShare*took*time.Duration(failed), searchAtMost))
 }
 
-// gangQueue decides which gang is admitted next: for each priority one at a time, in the order of their ranks. Only the
-// worker uses it.
+// gangQueue decides which gang is admitted next: one at a time, in the order of their ranks, but none waits for one of a
+// lower priority. The lock of gangs guards it.
 type gangQueue struct {
-	lines map[int32]*line // by priority
-	ranks map[gangID]podgroup.Rank
+	ready    []podgroup.Rank // those that wait, in order
+	admitted map[gangID]admission
+	ranks    map[gangID]podgroup.Rank // of both
 }
 
-// line has the gangs of one priority.
-type line struct {
-	ready    []podgroup.Rank      // those that wait, in order
-	admitted map[gangID]time.Time // the others, with the time
+// admission is when a gang was admitted that is still to be looked at.
+type admission struct {
+	priority int32
+	at       time.Time
 }
 
 func newGangQueue() *gangQueue {
-	return &gangQueue{lines: map[int32]*line{}, ranks: map[gangID]podgroup.Rank{}}
+	return &gangQueue{admitted: map[gangID]admission{}, ranks: map[gangID]podgroup.Rank{}}
 }
 
 // update records a gang that is ready. admitted is true if it still is: since it was admitted it may have been refused,
 // and have become ready again by a change.
 func (q *gangQueue) update(rank podgroup.Rank, admitted bool) {
 	if known, ok := q.ranks[rank.ID]; ok {
-		_, admittedBefore := q.lines[known.Priority].admitted[rank.ID]
+		_, admittedBefore := q.admitted[rank.ID]
 		if admittedBefore && admitted || !admittedBefore && known == rank {
 			return
 		}
 		q.remove(rank.ID)
 	}
-	l := q.lines[rank.Priority]
-	if l == nil {
-		l = &line{admitted: map[gangID]time.Time{}}
-		q.lines[rank.Priority] = l
-	}
 	q.ranks[rank.ID] = rank
-	at, _ := slices.BinarySearchFunc(l.ready, rank, podgroup.Rank.Compare)
-	l.ready = slices.Insert(l.ready, at, rank)
+	at, _ := slices.BinarySearchFunc(q.ready, rank, podgroup.Rank.Compare)
+	q.ready = slices.Insert(q.ready, at, rank)
 }
 
 // remove drops a gang that is not ready any more.
@@ -93,39 +93,39 @@ func (q *gangQueue) remove(id gangID) {
 		return
 	}
 	delete(q.ranks, id)
-	l := q.lines[rank.Priority]
-	if at, found := slices.BinarySearchFunc(l.ready, rank, podgroup.Rank.Compare); found {
-		l.ready = slices.Delete(l.ready, at, at+1)
-	}
-	delete(l.admitted, id)
-	if len(l.ready)+len(l.admitted) == 0 {
-		delete(q.lines, rank.Priority)
+	delete(q.admitted, id)
+	if at, found := slices.BinarySearchFunc(q.ready, rank, podgroup.Rank.Compare); found {
+		q.ready = slices.Delete(q.ready, at, at+1)
 	}
 }
 
-// next returns the gangs to be admitted now, and when to ask again; zero means not by time.
-func (q *gangQueue) next(now time.Time) (ids []gangID, again time.Time) {
+// next returns the gang to be admitted now, and when to ask again; zero means not by time. yields returns until when a
+// gang leaves what has become free to others; zero if it does not.
+func (q *gangQueue) next(now time.Time, yields func(id gangID) time.Time) (first gangID, found bool, again time.Time) {
 	wait := func(at time.Time) {
 		if again.IsZero() || at.Before(again) {
 			again = at
 		}
 	}
-	for _, l := range q.lines {
+	for i, rank := range q.ready {
 		busy := false
-		for _, since := range l.admitted {
-			if end := since.Add(admitLimit); now.Before(end) {
+		for _, a := range q.admitted {
+			if end := a.at.Add(admitLimit); a.priority >= rank.Priority && now.Before(end) {
 				busy = true
 				wait(end)
 			}
 		}
-		if busy || len(l.ready) == 0 {
+		if busy {
+			break // so it is for those that follow
+		}
+		if until := yields(rank.ID); !until.IsZero() {
+			wait(until)
 			continue
 		}
-		first := l.ready[0].ID
-		l.ready = slices.Delete(l.ready, 0, 1)
-		l.admitted[first] = now
-		ids = append(ids, first)
+		q.ready = slices.Delete(q.ready, i, i+1)
+		q.admitted[rank.ID] = admission{rank.Priority, now}
 		wait(now.Add(admitLimit))
+		return rank.ID, true, again
 	}
-	return ids, again
+	return first, false, again
 }

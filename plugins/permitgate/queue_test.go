@@ -15,53 +15,63 @@ func gangNamed(name string) gangID {
 	return gangID{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
 }
 
-// TestGangsTakeTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the
-// others for a moment only.
+// TestGangsTakeTurns: one gang at a time by priority and age, but none waits for one of a lower priority; one whose scout
+// does not come holds up the others for a moment only, and one that yields holds up none.
 func TestGangsTakeTurns(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	of := func(name string, priority int32, age int) podgroup.Rank {
+	rank := func(name string, priority int32, age int) podgroup.Rank {
 		return podgroup.Rank{Priority: priority, Created: after(-age), ID: gangNamed(name)}
 	}
 	queue := newGangQueue()
-	queue.update(of("young", 0, 1), false)
-	queue.update(of("old", 0, 100), false)
-	queue.update(of("urgent", 9, 0), false)
-	next := func(ms int, want ...string) {
+	yielding := map[string]time.Time{}
+	next := func(ms int, want string, wantAgain int) {
 		t.Helper()
-		keys, _ := queue.next(after(ms))
-		var names []string
-		for _, k := range keys {
-			names = append(names, k.Name)
-		}
-		require.ElementsMatch(t, want, names)
+		id, found, again := queue.next(after(ms), func(id gangID) time.Time { return yielding[id.Name] })
+		require.Equal(t, want, id.Name)
+		require.Equal(t, want != "", found)
+		require.Equal(t, after(wantAgain), again)
 	}
-	next(0, "old", "urgent")
-	_, again := queue.next(after(1))
-	require.Equal(t, after(250), again)
-	next(1)
-	queue.update(of("old", 0, 100), true) // it is still queued
-	next(2)
-	queue.remove(gangNamed("old")) // it was proposed
-	next(3, "young")
-	queue.update(of("young", 0, 1), false) // it was refused, and changed at once
-	next(4, "young")
-	queue.remove(gangNamed("young"))
+	queue.update(rank("young", 0, 1), false)
+	queue.update(rank("old", 0, 100), false)
+	next(0, "old", 250)
+	next(1, "", 250)
+	queue.update(rank("urgent", 9, 0), false)
+	next(1, "urgent", 251)
+	queue.update(rank("old", 0, 100), true) // it is still queued
 	queue.remove(gangNamed("urgent"))
+	next(2, "", 250)
+	queue.remove(gangNamed("old")) // it was proposed
+	next(3, "young", 253)
+	queue.update(rank("young", 0, 1), false) // it was refused, and changed at once
+	next(4, "young", 254)
+	queue.remove(gangNamed("young"))
 
 	// A scout that does not come.
-	queue.update(of("stuck", 0, 100), false)
-	queue.update(of("young", 0, 1), false)
-	next(10, "stuck")
-	next(259)
-	next(260, "young")
+	queue.update(rank("stuck", 9, 100), false)
+	queue.update(rank("young", 0, 1), false)
+	next(10, "stuck", 260)
+	next(259, "", 260)
+	next(260, "young", 510)
 	queue.remove(gangNamed("stuck"))
 	queue.remove(gangNamed("young"))
+
+	// One that leaves what has become free to others.
+	queue.update(rank("refused", 9, 100), false)
+	queue.update(rank("young", 0, 1), false)
+	yielding["refused"] = after(700)
+	next(600, "young", 700)
+	queue.remove(gangNamed("young"))
+	next(601, "", 700)
+	delete(yielding, "refused")
+	next(700, "refused", 950)
+	queue.remove(gangNamed("refused"))
 	require.Empty(t, queue.ranks)
-	require.Empty(t, queue.lines)
+	require.Empty(t, queue.ready)
+	require.Empty(t, queue.admitted)
 }
 
-// TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, gathers in vain
+// TestPauses: looks at gangs of a priority that are refused take a tenth of the time at most, however many there are, gathers in vain
 // another one, and searches for victims a fiftieth.
 func TestPauses(t *testing.T) {
 	for _, tt := range []struct {

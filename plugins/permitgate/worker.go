@@ -21,7 +21,6 @@ type worker struct {
 	executor    execute.Executor
 	gangs       *gangs
 	nominations *nominations
-	queue       *gangQueue
 	profiles    *profiles
 	leading     <-chan struct{}
 	// report hears what has become of a gang.
@@ -70,7 +69,6 @@ func (w *worker) actOnGang(ctx context.Context, id gangID) {
 	logger := klog.FromContext(ctx).WithValues("podGroup", id, "native", id.Native)
 	work, ok := w.take(id)
 	if !ok {
-		w.queue.remove(id)
 		w.report(ctx, serve.Report{ID: id, Gone: true})
 		return
 	}
@@ -129,14 +127,8 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	}
 	e.unnominated = nil
 	if w.gangs.forgetLocked(e) {
-		w.queue.remove(id)
 		work.report.Gone = true
 		return work, true
-	}
-	if e.gang.Ready() {
-		w.queue.update(e.rank(), e.gang.Admitted())
-	} else {
-		w.queue.remove(id)
 	}
 	w.gangs.actAt(id, actions.Next)
 	return work, true
@@ -171,16 +163,9 @@ func (w *worker) leads() bool {
 	}
 }
 
-// admitNext lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for
-// them.
+// admitNext lets the gang that is next send its scouts. On a replica that does not lead there are no cycles for them.
 func (w *worker) admitNext() {
-	if !w.leads() {
-		return
+	if w.leads() {
+		w.gangs.actAt(noGang, w.gangs.admitNext())
 	}
-	now := w.gangs.clock.Now()
-	ids, again := w.queue.next(now)
-	for _, id := range ids {
-		w.gangs.change(id, func(e *gangEntry, now time.Time) { e.gang.Admit(now) })
-	}
-	w.gangs.actAt(noGang, again)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 // TestSearchesForVictimsAreFew: gangs that no eviction helps look for victims again as pods come and go, all of them together for a
@@ -146,5 +147,76 @@ func TestRoomThatHelpsNoFilter(t *testing.T) {
 		c.delete("high-0")
 		c.delete("high-1")
 		require.Less(t, c.requireBound("gang-0", "gang-1"), 300*time.Millisecond)
+	})
+}
+
+// TestFreedRoomIsTheHighestGangs: beside many gangs that were refused, and pods that come and go, room that becomes free is that of the gang
+// of the highest priority. (kube-scheduler tries native gangs by its own backoffs, too.)
+func TestFreedRoomIsTheHighestGangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const trials, lows = 8, 60
+		c := newGangCluster(t, 2, 1)
+		c.start(withArgs(`{"bindRehearsal": "Never", "gangPreemption": false, "starvationAfter": "24h"}`))
+		c.bind("node-0", member("", "full", 2).Priority(100))
+		c.bind("node-1", member("", "other").Priority(100))
+		for i := range lows {
+			c.createGang(fmt.Sprint("low-", i), 2)
+		}
+		for trial := range trials {
+			name := fmt.Sprint("high-", trial)
+			names := []string{name + "-0", name + "-1"}
+			c.groups.set(name, 2)
+			for _, pod := range names {
+				c.create(member(name, pod).Priority(10))
+			}
+			for range 20 + trial {
+				c.delete("other")
+				c.pass(20 * time.Millisecond)
+				c.bind("node-1", member("", "other").Priority(100))
+				c.pass(480 * time.Millisecond)
+			}
+			c.delete("other") // the gang is looked at for it, and pauses
+			c.pass(10 * time.Millisecond * time.Duration(trial))
+			c.bind("node-1", member("", "other").Priority(100))
+			c.delete("full")
+			c.pass(time.Second)
+			c.requireBound(names...)
+			// It makes room for a pod of a higher priority, and not for the others.
+			c.create(member("", "full", 2).Priority(100).Node("node-0"))
+			for _, pod := range names {
+				c.delete(pod)
+			}
+			c.pass(time.Second)
+		}
+	})
+}
+
+// TestLowGangsHaveTheirTurn: gangs of a higher priority that pods which come and go wake again and again keep those of a lower priority
+// from what these can use for as long again as their pauses, and not for ever.
+func TestLowGangsHaveTheirTurn(t *testing.T) {
+	inBothAPIs(t, func(t *testing.T, a *api) {
+		const highs, most = 20, time.Second
+		c := newGangCluster(t, 2, 1)
+		c.start(withArgs(`{"bindRehearsal": "Never", "gangPreemption": false, "starvationAfter": "24h", "initialBackoff": "30s", "maxBackoff": "30s"}`))
+		c.bind("node-0", member("", "full", 2).Priority(100))
+		for i := range highs {
+			a.create(c, fmt.Sprint("high-", i), 4, func(p *st.PodWrapper) { p.Priority(10) })
+		}
+		low := a.create(c, "low", 2, unchanged)
+		c.pass(time.Second)
+		comeAndGo := func() {
+			c.bind("node-1", member("", "other").Priority(100))
+			c.pass(10 * time.Millisecond)
+			c.delete("other")
+		}
+		for range 300 {
+			comeAndGo()
+		}
+		c.delete("full")
+		began := c.clock.Now()
+		for len(c.boundAmong(low...)) < len(low) {
+			require.Less(t, c.clock.Since(began), most)
+			comeAndGo()
+		}
 	})
 }

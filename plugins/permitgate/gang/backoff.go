@@ -127,6 +127,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// RetryAt returns when the present backoff ends.
+func (g *Gang) RetryAt() time.Time { return g.backoffUntil }
+
 // RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not
 // like it.
 func (g *Gang) RetryAfterPause(now time.Time) {
