@@ -67,16 +67,28 @@ type gangEntry struct {
 // member is a live pod of a gang.
 type member struct {
 	pod *v1.Pod // as the scheduler's informer last showed it; each change makes a new member
-	// signature identifies what the member asks of a node (see proposal.Signature), amounts is what it takes from it.
-	signature string
-	amounts   []proposal.Amount
+	// signature identifies what the member asks of a node (see proposal.Signature), also without the node selector, which may
+	// give each member a host of its own. amounts is what it takes from its node.
+	signature, onAnyNode string
+	amounts              []proposal.Amount
 	// absent is a claim of the pod that does not exist; zero without one.
 	absent claimRef
 }
 
-// template tells which members are its copies: those of the same controller that ask for the same.
+// read reads from the pod what the member asks for.
+func (m *member) read() {
+	m.signature, m.amounts = proposal.Signature(m.pod), proposal.Requests(m.pod)
+	m.onAnyNode = m.signature
+	if len(m.pod.Spec.NodeSelector) > 0 {
+		pod := v1.Pod{ObjectMeta: m.pod.ObjectMeta, Spec: m.pod.Spec}
+		pod.Spec.NodeSelector = nil
+		m.onAnyNode = proposal.Signature(&pod)
+	}
+}
+
+// template tells which members are its copies: those of the same controller that ask for the same, but for node selectors.
 func (m *member) template() gang.Template {
-	return gang.Template{Controller: pods.ControllerUID(m.pod), Needs: m.signature}
+	return gang.Template{Controller: pods.ControllerUID(m.pod), Needs: m.onAnyNode}
 }
 
 // preemption is a gang's preemption.

@@ -17,7 +17,6 @@ import (
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
-	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 // eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
@@ -159,15 +158,15 @@ func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 	held := (keptOut || len(pod.Spec.SchedulingGates) > 0) && pod.Spec.NodeName == ""
 	switch old := e.pods[pod.UID]; {
 	case old == nil:
-		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
+		m.read()
 		e.inheritNode(pod.UID, m)
 		if e.id.Native && pod.Spec.NodeName == "" && pod.Labels[v1alpha1.PodGroupLabel] != "" {
 			e.labelled = append(e.labelled, pod)
 		}
 	case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
-		m.signature, m.amounts = old.signature, old.amounts
+		m.signature, m.onAnyNode, m.amounts = old.signature, old.onAnyNode, old.amounts
 	default:
-		m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
+		m.read()
 		if old.signature != m.signature && !e.id.Native {
 			e.gang.Changed(now)
 		}

@@ -158,11 +158,12 @@ func TestPolicyForOneMember(t *testing.T) {
 	}
 }
 
-// TestEachTemplateIsRehearsed: members that ask for different things, or have different controllers, may be treated differently.
+// TestEachTemplateIsRehearsed: members that ask for different things, or have different controllers, may be treated differently. Those that only
+// select different nodes are copies of each other.
 func TestEachTemplateIsRehearsed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 10)
-		c.groups.set("g", 5)
+		c := startGangCluster(t, slowBackoff, 10, 10)
+		c.groups.set("g", 7)
 		var names []string
 		create := func(name string, controller types.UID, cpu int) {
 			pod := member("g", name, cpu)
@@ -174,6 +175,12 @@ func TestEachTemplateIsRehearsed(t *testing.T) {
 		create("large", "workers", 2)
 		for _, name := range []string{"worker-0", "worker-1", "worker-2"} {
 			create(name, "workers", 1)
+		}
+		for _, name := range []string{"on-host-0", "on-host-1"} {
+			pod := member("g", name).NodeSelector(map[string]string{v1.LabelHostname: "node-" + name[len(name)-1:]})
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "workers", UID: "workers", Controller: ptr.To(true)}}
+			c.create(pod)
+			names = append(names, name)
 		}
 		c.requireBound(names...)
 		require.Equal(t, 1, c.stage.count("driver"))

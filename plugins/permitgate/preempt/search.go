@@ -138,7 +138,6 @@ func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 func (s *Search) list() (looked int) {
 	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
 	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s, math.MaxInt32}
-	unlimited := slices.Repeat([]int64{proposal.Unlimited}, len(s.names))
 	use := func(i, takes int) {
 		if takes > 0 {
 			s.usable = append(s.usable, i)
@@ -148,7 +147,7 @@ func (s *Search) list() (looked int) {
 	order := s.order()
 	for ; looked < len(order) && len(s.usable) < enough && podsLeft > 0; looked++ {
 		i := order[looked]
-		if bound.Takes(s.Nodes[i].Node(), unlimited) > 0 {
+		if bound.Possible(s.Nodes[i].Node()) {
 			s.listSite(i)
 			podsLeft -= len(s.Nodes[i].GetPods())
 			use(i, bound.Node(without, i))

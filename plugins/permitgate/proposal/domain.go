@@ -96,7 +96,11 @@ func (s *search) domains() []domain {
 			domains = append(domains, domain{name: name})
 		}
 		domains[d].sites = append(domains[d].sites, i)
-		domains[d].room += fit(s.sites[i].free, s.sites[i].rooms[0].kept, s.classes[0].request, math.MaxInt32)
+		var kept []int64
+		if place, found := s.sites[i].roomFor(0); found {
+			kept = s.sites[i].rooms[place].kept
+		}
+		domains[d].room += fit(s.sites[i].free, kept, s.classes[0].request, math.MaxInt32)
 	}
 	for d := range domains {
 		domains[d].bound = s.upperBound(domains[d].sites)

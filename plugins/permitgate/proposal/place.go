@@ -9,29 +9,39 @@ import (
 
 // attempt is an assignment of members to sites.
 type attempt struct {
-	among  []int     // the sites
-	left   [][]int64 // by site, what is left free; nil if nothing has been taken
-	taken  [][]int   // by site and class, how many; nil where nothing has been taken
-	sites  [][]int   // by class, of the first of its members
-	placed int
+	withRoom [][]int   // by class, the sites with room for it at the beginning
+	left     [][]int64 // by site, what is left free; nil if nothing has been taken
+	taken    [][]int   // by site and place of the class's room, how many; nil where nothing has been taken
+	sites    [][]int   // by class, of the first of its members
+	placed   int
 }
 
 func (s *search) newAttempt(among []int) *attempt {
-	return &attempt{among: among, left: make([][]int64, len(s.sites)), taken: make([][]int, len(s.sites)), sites: make([][]int, len(s.classes))}
+	a := &attempt{
+		withRoom: make([][]int, len(s.classes)), left: make([][]int64, len(s.sites)), taken: make([][]int, len(s.sites)),
+		sites: make([][]int, len(s.classes)),
+	}
+	for _, i := range among {
+		for _, r := range s.sites[i].rooms {
+			a.withRoom[r.class] = append(a.withRoom[r.class], i)
+		}
+	}
+	return a
 }
 
 // hasRoom reports whether a site takes one more member of a class.
 func (s *search) hasRoom(a *attempt, i, c int) bool {
 	at := &s.sites[i]
-	r := &at.rooms[c]
-	if r.fit == 0 {
+	place, found := at.roomFor(c)
+	if !found {
 		return false
 	}
 	left := a.left[i]
 	if left == nil {
 		return true
 	}
-	if a.taken[i][c] >= r.fit {
+	r := &at.rooms[place]
+	if a.taken[i][place] >= r.fit {
 		return false
 	}
 	for j, want := range s.classes[c].request {
@@ -50,12 +60,13 @@ func (s *search) hasRoom(a *attempt, i, c int) bool {
 func (s *search) assign(a *attempt, i, c int) {
 	if a.left[i] == nil {
 		a.left[i] = slices.Clone(s.sites[i].free)
-		a.taken[i] = make([]int, len(s.classes))
+		a.taken[i] = make([]int, len(s.sites[i].rooms))
 	}
 	for j, want := range s.classes[c].request {
 		a.left[i][j] -= want
 	}
-	a.taken[i][c]++
+	place, _ := s.sites[i].roomFor(c)
+	a.taken[i][place]++
 	a.sites[c] = append(a.sites[c], i)
 	a.placed++
 }
@@ -67,8 +78,8 @@ func (s *search) overZones(among []int) *attempt {
 	if load == nil {
 		load = map[string]int{}
 	}
-	for _, c := range s.classesBy(s.relativeSize) {
-		zones := s.zones(among, c, load)
+	for _, c := range s.classesBy(s.relativeSize()) {
+		zones := s.zones(a.withRoom[c], load)
 		for range s.classes[c].Members {
 			for len(zones) > 0 && !zones[0].assignNext(s, a, c) {
 				heap.Pop(&zones)
@@ -119,13 +130,10 @@ func (z *zonesByLoad) Pop() any {
 }
 
 // zones groups the sites that have room for a class, in the order in which they were found.
-func (s *search) zones(among []int, c int, load map[string]int) zonesByLoad {
+func (s *search) zones(withRoom []int, load map[string]int) zonesByLoad {
 	var zones zonesByLoad
 	byName := map[string]*zone{}
-	for _, i := range among {
-		if s.sites[i].rooms[c].fit == 0 {
-			continue
-		}
+	for _, i := range withRoom {
 		name := s.sites[i].zone
 		z := byName[name]
 		if z == nil {
@@ -175,7 +183,7 @@ func (s *search) fillUp(among []int) *attempt {
 
 // fillWith places as many members of a class as it can.
 func (s *search) fillWith(a *attempt, c int) {
-	sites := slices.DeleteFunc(slices.Clone(a.among), func(i int) bool { return !s.hasRoom(a, i, c) })
+	sites := slices.DeleteFunc(slices.Clone(a.withRoom[c]), func(i int) bool { return !s.hasRoom(a, i, c) })
 	spare := make(map[int]float64, len(sites))
 	for _, i := range sites {
 		left := a.left[i]
@@ -204,9 +212,13 @@ func (s *search) classOrders() (orders [][]int) {
 			orders = append(orders, order)
 		}
 	}
-	add(s.classesBy(s.relativeSize))
+	add(s.classesBy(s.relativeSize()))
 	for j := range s.names {
-		add(s.classesBy(func(c int) float64 { return float64(s.classes[c].request[j]) }))
+		sizes := make([]float64, len(s.classes))
+		for c := range sizes {
+			sizes[c] = float64(s.classes[c].request[j])
+		}
+		add(s.classesBy(sizes))
 	}
 	if s.Need < s.total {
 		smallest := slices.Clone(orders[0])
@@ -217,24 +229,30 @@ func (s *search) classOrders() (orders [][]int) {
 }
 
 // classesBy lists the classes, the biggest first.
-func (s *search) classesBy(size func(c int) float64) []int {
+func (s *search) classesBy(sizes []float64) []int {
 	order := make([]int, len(s.classes))
 	for c := range order {
 		order[c] = c
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(size(y), size(x)) })
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(sizes[y], sizes[x]) })
 	return order
 }
 
-// relativeSize is the largest share of what the roomiest site has of a resource that a member asks for.
-func (s *search) relativeSize(c int) float64 {
-	size := 0.0
-	for j, want := range s.classes[c].request {
-		most := int64(1)
+// relativeSize returns, for each class, the largest share of what the roomiest site has of a resource that a member asks
+// for.
+func (s *search) relativeSize() []float64 {
+	most := make([]int64, len(s.names))
+	for j := range most {
+		most[j] = 1
 		for i := range s.sites {
-			most = max(most, s.sites[i].free[j])
+			most[j] = max(most[j], s.sites[i].free[j])
 		}
-		size = max(size, float64(want)/float64(most))
 	}
-	return size
+	sizes := make([]float64, len(s.classes))
+	for c := range sizes {
+		for j, want := range s.classes[c].request {
+			sizes[c] = max(sizes[c], float64(want)/float64(most[j]))
+		}
+	}
+	return sizes
 }

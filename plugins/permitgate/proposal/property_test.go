@@ -103,8 +103,14 @@ func drawPod(t *rapid.T) *v1.Pod {
 	if rapid.IntRange(0, 2).Draw(t, "asks for gpus") == 0 {
 		asking(gpu, int64(rapid.IntRange(1, 2).Draw(t, "gpus")))(pod)
 	}
-	if rapid.IntRange(0, 3).Draw(t, "selects") == 0 {
+	switch rapid.IntRange(0, 7).Draw(t, "selects") {
+	case 0, 1:
 		build.Selects("disk", "ssd")(pod)
+	case 2:
+		build.Selects(v1.LabelHostname, "n1")(pod)
+	case 3:
+		build.Selects("disk", "ssd")(pod)
+		pod.Spec.NodeSelector[v1.LabelTopologyZone] = "a"
 	}
 	if rapid.Bool().Draw(t, "tolerates") {
 		pod.Spec.Tolerations = []v1.Toleration{{Key: "dedicated", Operator: v1.TolerationOpExists}}

@@ -206,10 +206,17 @@ func TestSignatureHasSelectedLabels(t *testing.T) {
 	}
 }
 
-// BenchmarkMake is what a scout's cycle pays: gangs of 3 and 500 on 5,000 nodes that are half full, and one that no
-// room is found for.
+// BenchmarkMake is what a scout's cycle pays: gangs of 3 and 500 on 5,000 nodes that are half full, one that no room is
+// found for, and gangs of 1,000 of which each member has a host of its own, as Kueue's topology-aware scheduling makes
+// them, with and without room.
 func BenchmarkMake(b *testing.B) {
 	c := &cluster{}
+	onHosts := func(cpu int64) (classes []proposal.Class) {
+		for i := range 1000 {
+			classes = append(classes, class(fmt.Sprint(i), 1, newPod(cpu, build.Selects(v1.LabelHostname, fmt.Sprint("n", 5*i)))))
+		}
+		return classes
+	}
 	for i := range 5000 {
 		c.add(4, 110, v1.LabelTopologyZone, fmt.Sprint(i%3))
 	}
@@ -217,6 +224,7 @@ func BenchmarkMake(b *testing.B) {
 		"3":       request(c, 3, class("w", 3, newPod(1))),
 		"500":     request(c, 500, class("w", 500, newPod(1))),
 		"refused": request(c, 500, class("w", 500, newPod(8))),
+		"hosts":   request(c, 1000, onHosts(1)...), "hosts without room": request(c, 1000, onHosts(8)...),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -16,6 +16,7 @@ type search struct {
 	names   []v1.ResourceName
 	classes []*class
 	total   int // members
+	index   classIndex
 	// sites are the nodes that have room for at least one member, in the order in which they were looked at.
 	sites []site
 	// free and kept are for the node that is being looked at.
@@ -40,13 +41,19 @@ type site struct {
 	free   []int64
 	zone   string
 	domain string
-	rooms  []room // by class
+	rooms  []room // in the order of the classes; none for a class of which it takes no member
 }
 
 // room is what a site offers a class.
 type room struct {
-	fit  int     // how many members it takes; 0 when it takes none
-	kept []int64 // of what is free; nil when nothing is
+	class int
+	fit   int     // how many members it takes, at least 1
+	kept  []int64 // of what is free; nil when nothing is
+}
+
+// roomFor returns the place of the room for a class among a site's rooms.
+func (at *site) roomFor(class int) (place int, found bool) {
+	return slices.BinarySearchFunc(at.rooms, class, func(r room, class int) int { return cmp.Compare(r.class, class) })
 }
 
 // Make looks for a proposal.
@@ -81,6 +88,7 @@ func newSearch(r *Request) *search {
 		s.classes = append(s.classes, c)
 		s.total += len(c.Members)
 	}
+	s.index = newClassIndex(r)
 	return s
 }
 
@@ -98,51 +106,47 @@ func (s *search) findSites(all bool) {
 func (s *search) enoughSites() func() bool {
 	type tally struct{ nodes, fit int }
 	tallies := make([]tally, len(s.classes))
-	seen := 0
+	seen, lacking := 0, len(s.classes)
+	enough := func(c int) bool {
+		t, want := tallies[c], len(s.classes[c].Members)
+		return t.fit >= want && t.nodes >= want+Spare
+	}
 	return func() bool {
 		for ; seen < len(s.sites); seen++ {
-			for c := range s.classes {
-				if fit := s.sites[seen].rooms[c].fit; fit > 0 {
-					tallies[c].nodes++
-					tallies[c].fit += fit
+			for _, r := range s.sites[seen].rooms {
+				before := enough(r.class)
+				tallies[r.class].nodes++
+				tallies[r.class].fit += r.fit
+				if !before && enough(r.class) {
+					lacking--
 				}
 			}
 		}
-		for c, t := range tallies {
-			if want := len(s.classes[c].Members); t.fit < want || t.nodes < want+Spare {
-				return false
-			}
-		}
-		return true
+		return lacking == 0
 	}
 }
 
 // addSite makes a node a site if it has room.
 func (s *search) addSite(at int) {
 	s.Cluster.Free(at, s.names, s.free)
-	var found site
-	for c := range s.classes {
-		r := s.roomFor(c, at)
-		if r.fit == 0 {
-			continue
+	node := s.Cluster.Node(at)
+	var rooms []room
+	for _, c := range s.index.classesFor(node) {
+		if r := s.roomOn(c, at); r.fit > 0 {
+			rooms = append(rooms, r)
 		}
-		if found.rooms == nil {
-			found = site{at: at, free: slices.Clone(s.free), rooms: make([]room, len(s.classes))}
-		}
-		found.rooms[c] = r
 	}
-	if found.rooms == nil {
-		return
+	if rooms != nil {
+		s.sites = append(s.sites, site{
+			at: at, free: slices.Clone(s.free), zone: node.Labels[s.SpreadKey], domain: node.Labels[s.Topology.Key], rooms: rooms,
+		})
 	}
-	labels := s.Cluster.Node(at).Labels
-	found.zone, found.domain = labels[s.SpreadKey], labels[s.Topology.Key]
-	s.sites = append(s.sites, found)
 }
 
-// roomFor returns how many members of a class a node takes, by its free resources.
-func (s *search) roomFor(index, at int) room {
+// roomOn returns how many members of a class a node takes, by its free resources.
+func (s *search) roomOn(index, at int) room {
 	c := s.classes[index]
-	r := room{fit: fit(s.free, nil, c.request, len(c.Members))}
+	r := room{class: index, fit: fit(s.free, nil, c.request, len(c.Members))}
 	if r.fit == 0 || c.static.check(s.Cluster.Node(at)) != possible {
 		return room{}
 	}
@@ -202,8 +206,8 @@ func (s *search) upperBound(sites []int) int {
 	byNode, byClass := 0, make([]int, len(s.classes))
 	for _, i := range sites {
 		byNode = min(byNode+s.mostOn(&s.sites[i]), s.total)
-		for c := range s.classes {
-			byClass[c] = min(byClass[c]+s.sites[i].rooms[c].fit, len(s.classes[c].Members))
+		for _, r := range s.sites[i].rooms {
+			byClass[r.class] = min(byClass[r.class]+r.fit, len(s.classes[r.class].Members))
 		}
 	}
 	sum := 0
@@ -215,36 +219,34 @@ func (s *search) upperBound(sites []int) int {
 
 // mostOn returns the most members, of any classes, that a site can take: for each resource, those that ask for the least.
 func (s *search) mostOn(at *site) int {
-	if len(s.classes) == 1 {
+	if len(at.rooms) == 1 {
 		return at.rooms[0].fit
 	}
 	least := 0
-	for c := range s.classes {
-		least += at.rooms[c].fit
+	for _, r := range at.rooms {
+		least += r.fit
 	}
-	order := make([]int, 0, len(s.classes))
+	order := slices.Clone(at.rooms)
 	for j := range s.names {
-		order = order[:0]
 		left := at.free[j]
 		promised := int64(Unlimited)
-		for c := range s.classes {
-			if r := &at.rooms[c]; r.fit > 0 {
-				order = append(order, c)
-				if r.kept == nil {
-					promised = 0
-				} else {
-					promised = min(promised, r.kept[j])
-				}
+		for _, r := range at.rooms {
+			if r.kept == nil {
+				promised = 0
+			} else {
+				promised = min(promised, r.kept[j])
 			}
 		}
 		left -= promised
-		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(s.classes[a].request[j], s.classes[b].request[j]) })
+		slices.SortFunc(order, func(a, b room) int {
+			return cmp.Compare(s.classes[a.class].request[j], s.classes[b.class].request[j])
+		})
 		n := 0
-		for _, c := range order {
-			want := at.rooms[c].fit
-			if r := s.classes[c].request[j]; r > 0 {
-				want = int(min(int64(want), max(left, 0)/r))
-				left -= int64(want) * r
+		for _, r := range order {
+			want := r.fit
+			if request := s.classes[r.class].request[j]; request > 0 {
+				want = int(min(int64(want), max(left, 0)/request))
+				left -= int64(want) * request
 			}
 			n += want
 		}
@@ -262,7 +264,7 @@ func (s *search) resultOf(a *attempt, domain string) Result {
 			used[i] = true
 		}
 		ring := map[int]int{}
-		for _, i := range a.among {
+		for _, i := range a.withRoom[c] {
 			if used[i] || s.hasRoom(a, i, c) {
 				ring[i] = len(r.Rings[c])
 				r.Rings[c] = append(r.Rings[c], s.sites[i].at)
@@ -301,28 +303,15 @@ func (b *Bound) Node(c Cluster, i int) int {
 	s.Cluster = c
 	c.Free(i, s.names, s.free)
 	most := 0
-	for class := range s.classes {
-		most += s.roomFor(class, i).fit
+	for _, class := range s.index.classesFor(c.Node(i)) {
+		most += s.roomOn(class, i).fit
 	}
 	return min(most, s.total)
 }
 
-// Names are the resources that the members ask for.
-func (b *Bound) Names() []v1.ResourceName { return b.search.names }
-
-// Takes returns how many members a node takes at most that has so much free of each of Names. It may be called by
-// several goroutines.
-func (b *Bound) Takes(node *v1.Node, free []int64) int {
-	most := 0
-	for _, c := range b.search.classes {
-		n := fit(free, nil, c.request, len(c.Members))
-		if n == 0 || c.static.check(node) != possible {
-			continue
-		}
-		if n > 1 && c.onePerNode(node) {
-			n = 1
-		}
-		most += n
-	}
-	return min(most, b.search.total)
+// Possible reports whether a node may take a member if it has no pods. It is not safe for concurrent use.
+func (b *Bound) Possible(node *v1.Node) bool {
+	return slices.ContainsFunc(b.search.index.classesFor(node), func(class int) bool {
+		return b.search.classes[class].static.check(node) == possible
+	})
 }

@@ -47,12 +47,14 @@ func (s *search) reasons(domain string) []Reason {
 
 // scarcest returns the class that lacks the most room.
 func (s *search) scarcest() int {
-	worst, least := 0, 2.0
-	for c := range s.classes {
-		fit := 0
-		for i := range s.sites {
-			fit += s.sites[i].rooms[c].fit
+	fits := make([]int, len(s.classes))
+	for i := range s.sites {
+		for _, r := range s.sites[i].rooms {
+			fits[r.class] += r.fit
 		}
+	}
+	worst, least := 0, 2.0
+	for c, fit := range fits {
 		if share := float64(fit) / float64(max(1, len(s.classes[c].Members))); share < least {
 			worst, least = c, share
 		}
