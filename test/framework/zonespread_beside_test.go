@@ -178,6 +178,7 @@ func TestMinZonesAndFailOver(t *testing.T) {
 			c.addNodes("16", "a1", "b1", "c1")
 			c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute), three))
 			c.start()
+			c.pass(time.Second) // the policy has seen the zone open
 			c.setCordon("c1", true)
 			c.createPods(newPods(9, "web", "1")...)
 			c.eventuallyWithin(3*time.Minute, "the others take its share", func() bool { return len(c.bound("web")) == 9 })
