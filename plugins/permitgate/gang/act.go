@@ -1,7 +1,7 @@
 package gang
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -62,72 +62,52 @@ const (
 
 // task is an action that is repeated until inputs show that it has worked.
 type task struct {
+	at    time.Time // when it is due next; zero when it has ended
 	tries int
-	entry uint64 // the agenda's entry that counts; 0 when the task has ended
-}
-
-// stopTask ends a task.
-func (m *member) stopTask(kind taskKind) { m.tasks[kind].entry = 0 }
-
-// agenda has the tasks of all members by time, so that looking for what is due costs no more than what is due.
-type agenda struct {
-	entries []agendaEntry
-	last    uint64
-}
-
-type agendaEntry struct {
-	at     time.Time
-	number uint64
-	member *member
-	kind   taskKind
-}
-
-// Len implements heap.Interface.
-func (a *agenda) Len() int { return len(a.entries) }
-
-// Less implements heap.Interface.
-func (a *agenda) Less(i, j int) bool {
-	if !a.entries[i].at.Equal(a.entries[j].at) {
-		return a.entries[i].at.Before(a.entries[j].at)
-	}
-	return a.entries[i].number < a.entries[j].number
-}
-
-// Swap implements heap.Interface.
-func (a *agenda) Swap(i, j int) { a.entries[i], a.entries[j] = a.entries[j], a.entries[i] }
-
-// Push implements heap.Interface.
-func (a *agenda) Push(x any) { a.entries = append(a.entries, x.(agendaEntry)) } //nolint:forcetypeassert // the heap's own
-
-// Pop implements heap.Interface.
-func (a *agenda) Pop() any {
-	last := a.entries[len(a.entries)-1]
-	a.entries = a.entries[:len(a.entries)-1]
-	return last
 }
 
 // startTask begins a task: it is due at a time, and again and again after that.
 func (g *Gang) startTask(m *member, kind taskKind, at time.Time) {
-	m.tasks[kind].tries = 0
-	g.scheduleTask(m, kind, at)
-}
-
-func (g *Gang) scheduleTask(m *member, kind taskKind, at time.Time) {
-	g.agenda.last++
-	m.tasks[kind].entry = g.agenda.last
-	heap.Push(&g.agenda, agendaEntry{at: at, number: g.agenda.last, member: m, kind: kind})
-}
-
-// nextTask returns the first task that still counts; nil without one.
-func (g *Gang) nextTask() *agendaEntry {
-	for len(g.agenda.entries) > 0 {
-		e := &g.agenda.entries[0]
-		if e.member.tasks[e.kind].entry == e.number {
-			return e
-		}
-		heap.Pop(&g.agenda)
+	g.stopTask(m, kind)
+	m.tasks[kind] = task{at: at}
+	g.openTasks++
+	if g.tasksAt.IsZero() || at.Before(g.tasksAt) {
+		g.tasksAt = at
 	}
-	return nil
+}
+
+// stopTask ends a task, if it has begun.
+func (g *Gang) stopTask(m *member, kind taskKind) {
+	if m.tasks[kind].at.IsZero() {
+		return
+	}
+	m.tasks[kind].at = time.Time{}
+	g.openTasks--
+	if g.openTasks == 0 {
+		g.tasksAt = time.Time{}
+	}
+}
+
+// doTasks does the tasks of all members that are due. They are not looked through again before retryMin has passed.
+func (g *Gang) doTasks(now time.Time, actions *Actions) {
+	next := time.Time{}
+	for _, m := range g.members {
+		for kind := range tasks {
+			t := &m.tasks[kind]
+			if !t.at.IsZero() && !t.at.After(now) {
+				g.doTask(m, kind, now, actions)
+			}
+			if !t.at.IsZero() && (next.IsZero() || t.at.Before(next)) {
+				next = t.at
+			}
+		}
+	}
+	g.tasksAt = next
+	if !next.IsZero() {
+		g.tasksAt = later(next, now.Add(retryMin))
+	}
+	slices.Sort(actions.Activate)
+	slices.Sort(actions.Reject)
 }
 
 // Act returns what is to be done now, and when to ask again. It reports each rollback and each completion once, and
@@ -156,14 +136,10 @@ func (g *Gang) Act(now time.Time) Actions {
 		actions.Activate = append(actions.Activate, activate...)
 		actions.askAgain(again)
 	}
-	for e := g.nextTask(); e != nil && !e.at.After(now); e = g.nextTask() {
-		m, kind := e.member, e.kind
-		heap.Pop(&g.agenda)
-		g.doTask(m, kind, now, &actions)
+	if !g.tasksAt.IsZero() && !now.Before(g.tasksAt) {
+		g.doTasks(now, &actions)
 	}
-	if e := g.nextTask(); e != nil {
-		actions.askAgain(e.at)
-	}
+	actions.askAgain(g.tasksAt)
 	g.askAtDeadlines(now, &actions)
 	return actions
 }
@@ -208,7 +184,7 @@ func (g *Gang) activateScout(now time.Time, actions *Actions) {
 		if m := g.pickScout(); m != nil {
 			m.scouted++
 			m.letIn = true
-			m.stopTask(taskWake)
+			g.stopTask(m, taskWake)
 			actions.Activate = append(actions.Activate, m.uid)
 		}
 	}
@@ -224,10 +200,10 @@ func (g *Gang) doTask(m *member, kind taskKind, now time.Time, actions *Actions)
 	case kind == taskWake && t.tries < maxWakes && m.state == memberIdle && g.queueOpen() && g.letsIn(m):
 		actions.Activate = append(actions.Activate, m.uid)
 	default:
-		m.stopTask(kind)
+		g.stopTask(m, kind)
 		return
 	}
-	g.scheduleTask(m, kind, now.Add(pause(retryMin, t.tries)))
+	t.at = now.Add(pause(retryMin, t.tries))
 	t.tries++
 }
 

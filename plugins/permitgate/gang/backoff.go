@@ -58,7 +58,7 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 	g.endRound()
 	clear(g.keptNodes)
 	for _, m := range g.members {
-		m.stopTask(taskWake)
+		g.stopTask(m, taskWake)
 		if m.mayBeSentBack() {
 			g.move(m, memberIdle)
 			g.startTask(m, taskReject, rejectAt)

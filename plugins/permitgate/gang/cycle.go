@@ -109,7 +109,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (scout bool, reason Reason, d
 	reason, detail = g.Refusal(uid)
 	m, known := g.members[uid]
 	if known {
-		m.stopTask(taskWake)
+		g.stopTask(m, taskWake)
 		m.resting, m.scouted = false, 0
 	}
 	if reason != ReasonNone {
@@ -147,7 +147,7 @@ func (g *Gang) Unschedulable(uid types.UID, again bool, detail, reason string, n
 		}
 		return false
 	}
-	m.stopTask(taskWake)
+	g.stopTask(m, taskWake)
 	switch g.phase {
 	case Releasing, Whole:
 		return true
@@ -181,7 +181,7 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 	}
 	m := g.members[uid]
 	m.node = node
-	m.stopTask(taskWake)
+	g.stopTask(m, taskWake)
 	m.noteResult()
 	if m.state == memberBound {
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
@@ -230,7 +230,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	m.sentBack = true
 	m.noteResult()
 	g.setHolds(m, false)
-	m.stopTask(taskReject)
+	g.stopTask(m, taskReject)
 	bindFailed := m.state == memberCommitted
 	if g.config.Native && m.state != memberGone {
 		defer func() { g.cameBack(m, bindFailed && g.lacksOneBind(), now) }() // what follows may be a rollback
@@ -294,7 +294,7 @@ func (m *member) noteResult() { m.unanswered, m.entered = 0, false }
 // cycleFailed is what follows when a member's cycles end without a result.
 func (g *Gang) cycleFailed(m *member, now time.Time) {
 	m.noteResult()
-	m.stopTask(taskWake)
+	g.stopTask(m, taskWake)
 	r := Rollback{Cause: CauseCycleFailed, Member: m.uid, Detail: "its scheduling cycle ends without a result, by a refusal or an error of another plugin"}
 	switch {
 	case m.inRound:

@@ -54,10 +54,11 @@ type Gang struct {
 	// keptNodes are the nodes of members whose binds have failed there once, until their next bind or a rollback.
 	keptNodes map[types.UID]string
 
-	gate   gate  // of a native gang
-	probe  retry // of the look at who waits in Permit
-	agenda agenda
-	report Actions // what has happened since the last Act: Rollbacks, BindFailed, BecameWhole
+	gate      gate      // of a native gang
+	probe     retry     // of the look at who waits in Permit
+	openTasks int       // of all members
+	tasksAt   time.Time // before which none is due; zero if none is open
+	report    Actions   // what has happened since the last Act: Rollbacks, BindFailed, BecameWhole
 }
 
 // memberState is where one member stands; see the package's documentation.

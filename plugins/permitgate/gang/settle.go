@@ -75,7 +75,7 @@ func (g *Gang) move(m *member, to memberState) {
 		g.round.idle++
 	}
 	if to != memberIdle {
-		m.stopTask(taskWake)
+		g.stopTask(m, taskWake)
 	}
 }
 
@@ -105,8 +105,8 @@ func (g *Gang) setHolds(m *member, holds bool) {
 func (g *Gang) forget(m *member) {
 	g.leave(m)
 	g.setHolds(m, false)
-	m.stopTask(taskWake)
-	m.stopTask(taskReject)
+	g.stopTask(m, taskWake)
+	g.stopTask(m, taskReject)
 	delete(g.members, m.uid)
 	delete(g.keptNodes, m.uid)
 }
