@@ -167,3 +167,42 @@ func TestARenamedNode(t *testing.T) {
 		require.Empty(t, c.nodeOf("late"))
 	})
 }
+
+// TestReturnedZone: what a reservation holds in a zone that was lost is held again before other pods take the room. The node controller
+// takes two taints off a node that is back, and pods tolerate one of them: DefaultTolerationSeconds lets them stay for a while.
+func TestReturnedZone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Given: a node is lost with what is held there, and other pods wait for room.
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "4", func(n *v1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue})
+		})
+		c.reservations.apply(reservation("r", "web", 3, nil))
+		c.requireSlots("r", 3, 0)
+		setReady := func(status v1.ConditionStatus) func(*v1.Node) {
+			return func(n *v1.Node) { n.Status.Conditions[len(n.Status.Conditions)-1].Status = status }
+		}
+		noSchedule := v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}
+		noExecute := v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}
+		c.editNode("n1", setReady(v1.ConditionUnknown))
+		c.editNode("n1", func(n *v1.Node) { n.Spec.Taints = []v1.Taint{noSchedule, noExecute} })
+		c.requireSlots("r", 0, 0)
+		for i := range 4 {
+			c.pod(fmt.Sprint("batch-", i), "batch", "1", func(p *v1.Pod) {
+				p.Spec.Tolerations = []v1.Toleration{{
+					Key: noExecute.Key, Operator: v1.TolerationOpExists, Effect: noExecute.Effect, TolerationSeconds: ptr.To[int64](300),
+				}}
+			})
+		}
+		c.soonEqual(4, func() any { return c.waiting("batch") })
+		// When: it comes back.
+		c.editNode("n1", setReady(v1.ConditionTrue))
+		c.editNode("n1", func(n *v1.Node) { n.Spec.Taints = []v1.Taint{noExecute} })
+		c.soonEqual(3, func() any { return c.waiting("batch") })
+		c.editNode("n1", func(n *v1.Node) { n.Spec.Taints = nil })
+		// Then: others have what is left.
+		c.requireSlots("r", 3, 0)
+		c.pass(soonest)
+		require.Equal(t, 3, c.waiting("batch"))
+	})
+}

@@ -24,7 +24,8 @@ const (
 	Cordoned Unmet = "cordoned"
 	// NotReady means that the node's Ready condition is False or Unknown, or that the node is being deleted.
 	NotReady Unmet = "not ready"
-	// Tainted means that the node has a NoSchedule or NoExecute taint that the slots do not tolerate.
+	// Tainted means that the node has a NoSchedule or NoExecute taint that the slots do not tolerate. For not-ready and
+	// unreachable nodes it is NoSchedule alone.
 	Tainted Unmet = "tainted"
 )
 
@@ -80,7 +81,7 @@ func (r *NodeRequirements) Unmet(n *v1.Node) Unmet {
 		return ""
 	}
 	taint, found := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, r.tolerations, func(t *v1.Taint) bool {
-		return t.Effect != v1.TaintEffectPreferNoSchedule
+		return t.Effect != v1.TaintEffectPreferNoSchedule && !outlastsReady(t)
 	}, r.comparisons)
 	switch {
 	case !found:
@@ -91,6 +92,12 @@ func (r *NodeRequirements) Unmet(n *v1.Node) Unmet {
 		return NotReady
 	}
 	return Tainted
+}
+
+// outlastsReady reports whether a taint says for a moment longer than the condition Ready that a node is not ready. All pods
+// tolerate it by default (DefaultTolerationSeconds), and would take the room of a node that is back before it is held.
+func outlastsReady(t *v1.Taint) bool {
+	return t.Effect == v1.TaintEffectNoExecute && (t.Key == v1.TaintNodeNotReady || t.Key == v1.TaintNodeUnreachable)
 }
 
 func (r *NodeRequirements) tolerates(taint *v1.Taint) bool {
