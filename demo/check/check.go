@@ -14,6 +14,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/workload"
@@ -86,6 +87,7 @@ var checks = []struct {
 	{name: "what the certificate said came true", check: checkCertificateWasRight, moments: []Moment{Lost}},
 	{name: "displaced replicas of %s were bound at the first attempt", service: (*workload.Plan).Shared, check: checkFirstAttempts, moments: []Moment{Lost}},
 	{name: "batch work fills what is not held", check: checkBatchWork},
+	{name: "room for %s is held again", service: (*workload.Plan).Shared, check: checkHeldAgain, moments: []Moment{Moved}},
 	{name: "batch work, for which nothing is held, would not survive", check: checkUnheld, moments: []Moment{Moved}},
 	{name: "gangs are whole, or wait and hold nothing", check: checkGangs},
 	{name: "allocated never exceeds allocatable", check: checkAllocated},
@@ -193,6 +195,20 @@ func checkCertified(e *Evidence, c *Check) {
 	}
 	if s.Pods != int64(e.Plan.Replicas()) || len(s.Losses) != len(workload.Zones) {
 		c.violation("%d replicas are protected of %d, against %d losses", s.Pods, e.Plan.Replicas(), len(s.Losses))
+	}
+}
+
+// checkHeldAgain: the room that was lost with the zone is held there again, although batch work waited for it, too.
+func checkHeldAgain(e *Evidence, c *Check) {
+	var slots v1alpha1.SlotCounts
+	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](e.Census.Snapshot) {
+		if slices.ContainsFunc(e.Held.Reservations, func(held v1alpha1.SurvivalReservation) bool { return held.Name == r.Name }) {
+			slots.Desired, slots.Held, slots.Used = slots.Desired+r.Status.Slots.Desired, slots.Held+r.Status.Slots.Held, slots.Used+r.Status.Slots.Used
+		}
+	}
+	c.setEvidence("%d of %d slots are held, %d of them are used", slots.Held, slots.Desired, slots.Used)
+	if slots.Desired == 0 || slots.Held < slots.Desired {
+		c.violation("%d of %d slots are held", slots.Held, slots.Desired)
 	}
 }
 

@@ -38,6 +38,8 @@ type scene struct {
 	// rebalanced is there after the moves, and so is what is said of batch work.
 	rebalanced *v1alpha1.ZoneRebalance
 	batch      *v1alpha1.ZoneSurvival
+	// reservation holds room for one of the services.
+	reservation *v1alpha1.ZoneReservation
 }
 
 func newScene(t *testing.T, at Moment) *scene {
@@ -84,6 +86,11 @@ func newScene(t *testing.T, at Moment) *scene {
 	}
 	s.says = &status.Survival{Name: "services", State: status.OK, Pods: 10}
 	s.held = &status.Survival{Name: "app-14-cn", State: status.OK, Holds: true, Reservations: []v1alpha1.SurvivalReservation{{Name: "survival-app-14-cn"}}, Held: corev1.ResourceList{"cpu": resource.MustParse("8")}}
+	s.reservation = &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: "survival-app-14-cn"},
+		Status:     v1alpha1.ZoneReservationStatus{Slots: v1alpha1.SlotCounts{Desired: 6, Held: 6, Used: 4}},
+	}
+	s.objects.Add(s.reservation)
 	for _, zone := range zones {
 		s.says.Losses = append(s.says.Losses, v1alpha1.SurvivalLoss{Zone: zone, Displaced: 3, Placed: 3})
 	}
@@ -249,6 +256,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		}, movedBack, "services/app-0-9, from zone-b to [zone-c], is NotBetter: it is in zone zone-b"},
 		{"too many are left", Moved, func(s *scene) { s.rebalanced.Status.Conditions = nil }, movedBack, "2 moves, balanced: false"},
 		{"no moves are known", Moved, func(s *scene) { s.rebalanced = nil }, movedBack, "there is no ZoneRebalance"},
+		{"others have the room of the zone that is back", Moved, func(s *scene) { s.reservation.Status.Slots.Held = 4 }, "room for app-14-cn is held again", "4 of 6 slots are held"},
 		{"batch work is said to survive", Moved, func(s *scene) { s.batch.Status.Conditions[0].Status = metav1.ConditionTrue }, notSurvive, "ZoneSurvival batch-workers: OK"},
 		{"batch work is not asked about", Moved, func(s *scene) { s.batch.Name = "other" }, notSurvive, "there is no ZoneSurvival batch-workers"},
 		{"a victim", Lost, func(s *scene) { s.victims = victims(2) }, "nothing was preempted", "2 pods were"},
