@@ -95,7 +95,7 @@ func TestNativeGangThatLacksMembersSaysSo(t *testing.T) {
 // TestNativeGangWhoseEndedMembersCannotBeListed says nothing of how many have succeeded, until they can be.
 func TestNativeGangWhoseEndedMembersCannotBeListed(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := startGangCluster(t, guarded, 3)
+		c := newGangCluster(t, 3)
 		var refused atomic.Int64
 		var serves atomic.Bool
 		c.client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -106,6 +106,7 @@ func TestNativeGangWhoseEndedMembersCannotBeListed(t *testing.T) {
 			refused.Add(1)
 			return true, nil, errors.New("no connection")
 		})
+		c.start(withArgs(guarded))
 		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
 		c.create(nativeMember("n", "n-0"))
 		c.create(nativeMember("n", "n-1").Phase(v1.PodSucceeded))
