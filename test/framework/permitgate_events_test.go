@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
@@ -92,6 +93,25 @@ func TestTooFewMembers(t *testing.T) {
 		c.create(member("g", "g-2"), member("g", "g-3"))
 		c.requireBound("g-0", "g-2", "g-3")
 	})
+}
+
+// TestEachMemberSaysWhichClaimIsMissing: while a member names a claim that does not exist, no cycle of any member says why they wait.
+func TestEachMemberSaysWhichClaimIsMissing(t *testing.T) {
+	for claim, with := range map[string]func(p *st.PodWrapper, claim string) *st.PodWrapper{
+		"PersistentVolumeClaim": withVolume, "ResourceClaim": withDevice,
+	} {
+		t.Run(claim, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, slowBackoff, 3)
+				c.groups.set("g", 3)
+				c.create(member("g", "g-0"), member("g", "g-1"), with(member("g", "g-2"), "absent"))
+				c.grace()
+				for _, object := range []string{"Pod g-0", "Pod g-1", "Pod g-2", "PodGroup g"} {
+					c.requireEvent(object+" TooFewMembers", "g-2 waits for the "+claim+" absent")
+				}
+			})
+		})
+	}
 }
 
 // grace lets so much time pass that members that are missing are worth an event.
