@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -195,7 +193,6 @@ func succeeded(members []*v1.Pod) sets.Set[types.UID] {
 // podCounts counts the pods of a gang. A pod that is terminating and has not finished does not exist.
 type podCounts struct {
 	exist, live, bound, running, succeeded, failed int32
-	occupiedBy                                     string // the owners of a pod, the first of several
 }
 
 func countPods(members []*v1.Pod) (n podCounts) {
@@ -204,9 +201,6 @@ func countPods(members []*v1.Pod) (n podCounts) {
 			continue
 		}
 		n.exist++
-		if owners := ownersOf(pod); owners != "" && (n.occupiedBy == "" || owners < n.occupiedBy) {
-			n.occupiedBy = owners
-		}
 		switch pod.Status.Phase {
 		case v1.PodSucceeded:
 			n.succeeded++
@@ -224,14 +218,4 @@ func countPods(members []*v1.Pod) (n podCounts) {
 		}
 	}
 	return n
-}
-
-// ownersOf lists a pod's owners as status.occupiedBy has them.
-func ownersOf(pod *v1.Pod) string {
-	names := make([]string, 0, len(pod.OwnerReferences))
-	for i := range pod.OwnerReferences {
-		names = append(names, pod.Namespace+"/"+pod.OwnerReferences[i].Name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ",")
 }

@@ -3,7 +3,6 @@ package serve
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -29,7 +28,7 @@ const statusPause = 500 * time.Millisecond
 //
 // Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
 // members that were released together are being bound.
-func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts, releasing bool, now time.Time) v1alpha1.PodGroupStatus {
+func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts, releasing bool) v1alpha1.PodGroupStatus {
 	status := old
 	final := old.Phase == v1alpha1.PodGroupFinished || old.Phase == v1alpha1.PodGroupFailed
 	if final && pods.live == 0 {
@@ -49,15 +48,6 @@ func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts,
 		status.Phase = v1alpha1.PodGroupUnknown
 	default:
 		status.Phase = v1alpha1.PodGroupScheduling
-	}
-	if status.Phase == v1alpha1.PodGroupPending {
-		return status
-	}
-	if pods.occupiedBy != "" {
-		status.OccupiedBy = pods.occupiedBy
-	}
-	if status.ScheduleStartTime.IsZero() {
-		status.ScheduleStartTime = metav1.Time{Time: now.Truncate(time.Second)}
 	}
 	return status
 }
@@ -79,7 +69,7 @@ func (s *Server) currentAndDesired(uid types.UID) (current, desired *v1alpha1.Po
 		return nil, nil, false
 	}
 	desired = current.DeepCopy()
-	desired.Status = desiredStatus(desired.Status, desired.Spec.MinMember, countPods(s.podsOf(id)), g.Phase == gang.Releasing, s.Clock.Now())
+	desired.Status = desiredStatus(desired.Status, desired.Spec.MinMember, countPods(s.podsOf(id)), g.Phase == gang.Releasing)
 	return current, desired, true
 }
 

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ func TestFailedPodsThatAreKept(t *testing.T) {
 		{"all have failed", []*v1.Pod{failed, failed, failed}, v1alpha1.PodGroupFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.want, desiredStatus(v1alpha1.PodGroupStatus{}, 3, countPods(tc.pods), false, time.Now()).Phase)
+			require.Equal(t, tc.want, desiredStatus(v1alpha1.PodGroupStatus{}, 3, countPods(tc.pods), false).Phase)
 		})
 	}
 }
