@@ -16,6 +16,8 @@ import (
 
 // Answers is what the server says to a scheduler. The zero value accepts everything.
 type Answers struct {
+	// Bind is asked before a bind that is no rehearsal reaches the server. It may take its time.
+	Bind func(*v1.Binding) error
 	// DryRunBind answers binds with dryRun.
 	DryRunBind func(*v1.Binding) error
 	// Delete is asked before a pod is deleted.
@@ -88,6 +90,11 @@ func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav
 			return nil
 		}
 		return p.answers.DryRunBind(binding)
+	}
+	if p.answers.Bind != nil {
+		if err := p.answers.Bind(binding); err != nil {
+			return err
+		}
 	}
 	return p.PodInterface.Bind(ctx, binding, opts)
 }

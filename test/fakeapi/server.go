@@ -31,6 +31,10 @@ type Server struct {
 	// Patches counts the patches of pods.
 	Patches  atomic.Int64
 	versions atomic.Int64
+	// EventDelay is how long events of watches take, in nanoseconds. Their order within a watch stays.
+	EventDelay atomic.Int64
+	// RepeatEvents has watches say twice that an object was changed.
+	RepeatEvents atomic.Bool
 
 	mu         sync.Mutex // guards everything below
 	binds      []string
@@ -87,7 +91,7 @@ func (s *Server) serve() {
 		if err != nil {
 			return true, nil, err
 		}
-		return true, copied(w, a.GetWatchRestrictions().Fields), nil
+		return true, s.copied(w, a.GetWatchRestrictions().Fields), nil
 	})
 	// Lists, too, pass by the labels alone.
 	s.Client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
