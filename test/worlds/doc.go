@@ -6,6 +6,7 @@
 //	New       draws a World from a seed: plain values, which print as Go source that a test may have as it stands
 //	Play      carries the steps of a World out, plays the controllers and the kubelets beside the scheduler, and lets the world come to rest
 //	check     the invariants, each a function with a name: after each step and each pause, at rest, and after a restart at rest
+//	          (checkSettled: those of an instant at which the scheduler has nothing left to do)
 //	Shrink    takes steps and amounts away as long as the same invariant fails
 //
 // The checks know the API alone: where pods are, and what the statuses of reservations say is held. They do not know how room is held, so that they

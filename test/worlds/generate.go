@@ -3,6 +3,7 @@ package worlds
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -19,7 +20,28 @@ func New(seed uint64) World {
 		}
 		g.step(Wait{g.drawPause()})
 	}
+	g.addMishaps(seed)
 	return g.world
+}
+
+// addMishaps adds what befalls the scheduler itself to some worlds: slow binds, late and repeated events, and a fail-over. It draws from numbers of its
+// own, so that a world is the same without it.
+func (g *generator) addMishaps(seed uint64) {
+	own := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
+	insert := func(after int, step Step) int {
+		at := after + own.IntN(len(g.world.Steps)-after+1)
+		g.world.Steps = slices.Insert(g.world.Steps, at, step)
+		return at + 1
+	}
+	if w, ok := among(own, g.workloads); ok && own.chance(20) {
+		insert(0, SlowBinds{w.Name, pick(own, time.Millisecond, time.Second, 20*time.Second)})
+	}
+	if own.chance(20) {
+		insert(0, Watches{pick(own, 0, 10*time.Millisecond, 500*time.Millisecond, 3*time.Second), own.chance(50)})
+	}
+	if own.chance(25) {
+		insert(insert(0, StandBy{}), FailOver{})
+	}
 }
 
 // generator draws a world. What it knows of the cluster is only what its own steps have asked for.

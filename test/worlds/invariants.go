@@ -28,6 +28,8 @@ const (
 	GangsHoldNothing   = "GangsHoldNothing"   // a gang that waits holds nothing for more than a tenth of the time
 	WhatFitsIsBound    = "WhatFitsIsBound"    // a pod or a gang that fits does not wait
 	VictimsGo          = "VictimsGo"          // a pod or a gang that would fit without pods of a lower priority does not wait
+	LedgerIsCluster    = "LedgerIsCluster"    // once events have settled, the ledger has the pods and the sums of the scheduler's own cache
+	SpreadHolds        = "SpreadHolds"        // a pod is bound only where its own hard constraint admits it
 	RestChangesNothing = "RestChangesNothing" // a restart at rest changes no decision
 	AttemptsAreBounded = "AttemptsAreBounded" // a cluster at rest causes few scheduling cycles
 )
@@ -56,6 +58,7 @@ type invariants struct {
 	collects     *atomic.Bool         // some gang has begun to collect room
 	made         map[string]time.Time // when reservations were made
 	debts        []debt
+	spread       spreadLook                      // at the last look
 	short        map[string]map[string]time.Time // since when a reservation is short, by zone
 	idle         map[string]time.Time            // since when it is short although there is room, by reservation and zone
 	fits         map[string]time.Time            // since when a pod or a gang has fitted without a break

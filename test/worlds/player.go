@@ -117,6 +117,7 @@ type player struct {
 	server *fakeapi.Server
 	custom *crdtest.Source
 	*scheduling
+	standby *scheduling // follows and does not lead; nil for none
 
 	nodes     map[string]*node
 	workloads map[string]*workload
@@ -127,11 +128,12 @@ type player struct {
 	changedAt time.Time // when the last step was carried out that was no wait
 	invariants
 
-	mu       sync.Mutex // guards everything below
-	refusals map[string]int
-	victims  []string                 // pods that the scheduler has deleted
-	breaks   map[string]time.Duration // pods that fail to be prepared, and after which time
-	found    []Failure
+	mu        sync.Mutex // guards everything below
+	refusals  map[string]int
+	bindsTake map[string]time.Duration // how long binds of a workload's pods take
+	victims   []string                 // pods that the scheduler has deleted
+	breaks    map[string]time.Duration // pods that fail to be prepared, and after which time
+	found     []Failure
 }
 
 // node is a node and what it is like when it answers.
@@ -146,7 +148,7 @@ func newPlayer(t *testing.T, w World) *player {
 	p := &player{
 		t: t, world: w, began: time.Now(), server: fakeapi.New(), custom: crdtest.New(),
 		nodes: map[string]*node{}, workloads: map[string]*workload{}, stuck: map[types.UID]bool{},
-		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{}, breaks: map[string]time.Duration{},
+		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{}, bindsTake: map[string]time.Duration{}, breaks: map[string]time.Duration{},
 	}
 	p.invariants = newInvariants()
 	p.server.Graceful.Store(true)
@@ -192,6 +194,7 @@ func (p *player) wait(d time.Duration) {
 // observe lets everybody do what there is to do at this time, and checks what must always be true.
 func (p *player) observe() {
 	synctest.Wait()
+	p.checkSettled()
 	for p.actAsKubelets(); p.actAsControllers(); {
 		synctest.Wait()
 	}
@@ -210,6 +213,7 @@ const (
 
 // rest lets the world come to rest, and checks what must be true then, before and after a restart.
 func (p *player) rest() {
+	Watches{}.apply(p)
 	p.changedAt = time.Now()
 	p.wait(settling)
 	p.atRest = true

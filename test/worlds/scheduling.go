@@ -40,6 +40,7 @@ type scheduling struct {
 	pack      *plugins.Pack
 	probe     *probe
 	dead      *atomic.Bool // set when this scheduler has ended: the API server hears no more of it
+	lead      func()       // has the scheduler begin to schedule
 	end       func()
 	cycles    *atomic.Int64 // of all schedulers of the world
 }
@@ -48,6 +49,12 @@ var errDead = errors.New("the scheduler has ended")
 
 // start starts a scheduler, which leads.
 func (p *player) start() {
+	p.scheduling = p.newScheduling()
+	p.lead()
+}
+
+// newScheduling starts a scheduler that does not lead yet: its informers run.
+func (p *player) newScheduling() *scheduling {
 	cycles := &atomic.Int64{}
 	if p.scheduling != nil {
 		cycles = p.cycles
@@ -63,7 +70,10 @@ func (p *player) start() {
 		}
 		return nil
 	}
-	api := p.server.SchedulerClient(fakeapi.Answers{Write: alive, Delete: p.noteVictim})
+	api := p.server.SchedulerClient(fakeapi.Answers{Write: alive, Delete: p.noteVictim, Bind: func(binding *v1.Binding) error {
+		p.delayBind(binding.Name)
+		return alive() // a request of a process that has ended since is lost
+	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := schedulertest.NewInformerFactory(api)
 	cfg := loadProfile()
@@ -80,22 +90,28 @@ func (p *player) start() {
 	if err := s.scheduler.WaitForHandlersSync(ctx); err != nil {
 		panic(fmt.Sprintf("worlds: %v", err))
 	}
-	leader.Of(ctx, s.probe.handle).Cycle() // what the leader would find out within half a second
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.scheduler.Run(ctx)
-	}()
+	leads := false
+	s.lead = func() {
+		leads = true
+		leader.Of(ctx, s.probe.handle).Cycle() // what the leader would find out within half a second
+		go func() {
+			defer close(done)
+			s.scheduler.Run(ctx)
+		}()
+	}
 	s.end = func() {
 		dead.Store(true)
 		cancel()
-		<-done
+		if leads {
+			<-done
+		}
 		factory.Shutdown()
 		for _, profile := range s.scheduler.Profiles {
 			profile.IterateOverWaitingPods(func(pod fwk.WaitingPod) { pod.Reject(probeName, errDead.Error()) })
 		}
 	}
-	p.scheduling = s
+	return s
 }
 
 // noteVictim is called before the scheduler deletes a pod.
@@ -107,15 +123,44 @@ func (p *player) noteVictim(pod string) error {
 }
 
 // stop ends the scheduler as a kill does: nothing that it still does reaches the API server.
-func (p *player) stop() { p.end() }
+func (p *player) stop() {
+	p.end()
+	if p.standby != nil {
+		p.standby.end()
+		p.standby = nil
+	}
+}
 
-func (p *player) restart() {
+// noteInterrupted marks gangs that a scheduler has ended between two binds of.
+func (p *player) noteInterrupted() {
 	p.changed()
 	for _, w := range p.workloads {
-		w.disturbed = w.disturbed || w.gang() && p.partlyBound(w) // it was ended between two binds
+		w.disturbed = w.disturbed || w.gang() && p.partlyBound(w)
 	}
-	p.stop()
+}
+
+func (p *player) restart() {
+	p.noteInterrupted()
+	p.end()
 	p.start()
+}
+
+// startStandby starts a scheduler that follows the cluster, unless there is one.
+func (p *player) startStandby() {
+	if p.standby == nil {
+		p.standby = p.newScheduling()
+	}
+}
+
+// failOver ends the scheduler that leads and has the one that stands by lead, if there is one.
+func (p *player) failOver() {
+	if p.standby == nil {
+		return
+	}
+	p.noteInterrupted()
+	p.end()
+	p.scheduling, p.standby = p.standby, nil
+	p.lead()
 }
 
 // loadProfile returns the shipped configuration with the probe behind all other plugins, and ahead of them in PreBind.

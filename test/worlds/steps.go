@@ -86,8 +86,26 @@ type FailPreBind struct {
 	After    time.Duration
 }
 
+// SlowBinds has each bind of a workload's pods take so long to reach the API server; 0 is at once. The workload may come later.
+type SlowBinds struct {
+	Workload string
+	Take     time.Duration
+}
+
+// Watches has the events of watches be late, and those of changes come twice. At rest they are as usual again.
+type Watches struct {
+	Late  time.Duration
+	Twice bool
+}
+
 // Restart ends the scheduler, whatever it is doing, and starts another.
 type Restart struct{}
+
+// StandBy starts a second scheduler that follows the cluster and does not lead.
+type StandBy struct{}
+
+// FailOver ends the scheduler, whatever it is doing, and has the one that stands by lead.
+type FailOver struct{}
 
 func (s Wait) apply(p *player)      { p.wait(s.For) }
 func (s Add) apply(p *player)       { p.addNode(s.Node) }
@@ -100,6 +118,19 @@ func (s Revoke) apply(p *player)    { p.deletePolicy(s.Name) }
 func (s Run) apply(p *player)       { p.run(s.Workload) }
 func (s Stop) apply(p *player)      { p.stopWorkload(s.Workload) }
 func (Restart) apply(p *player)     { p.restart() }
+func (StandBy) apply(p *player)     { p.startStandby() }
+func (FailOver) apply(p *player)    { p.failOver() }
+
+func (s SlowBinds) apply(p *player) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bindsTake[s.Workload] = s.Take
+}
+
+func (s Watches) apply(p *player) {
+	p.server.EventDelay.Store(int64(s.Late))
+	p.server.RepeatEvents.Store(s.Twice)
+}
 
 func (s Lose) apply(p *player) {
 	for _, node := range p.nodesOf(s.Zone, s.Node) {
@@ -190,4 +221,17 @@ func (p *player) refusesBind(pod string) error {
 		return errRefused
 	}
 	return nil
+}
+
+// delayBind has a bind take as long as the history says.
+func (p *player) delayBind(pod string) {
+	p.mu.Lock()
+	var take time.Duration
+	for workload, d := range p.bindsTake {
+		if strings.HasPrefix(pod, workload+"-") {
+			take = d
+		}
+	}
+	p.mu.Unlock()
+	time.Sleep(take)
 }

@@ -1,0 +1,37 @@
+package worlds
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMishaps: slow binds, late and repeated events and a fail-over break no invariant, and everything is bound in the end.
+func TestMishaps(t *testing.T) {
+	gang := Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1}}
+	web := Run{Workload{Name: "web", Kind: Deployment, Replicas: 4, CPU: 1, Spread: OverZones}}
+	cluster := []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		Add{Node{Name: "b1", Zone: "b", CPU: 4}},
+		Reserve{Reservation{Name: "r", App: "web", Slots: 1, CPU: 1, Guarantee: true}},
+		Wait{10 * time.Second},
+	}
+	for name, steps := range map[string][]Step{
+		"binds take 20 s":                 {SlowBinds{"gang", 20 * time.Second}, SlowBinds{"web", time.Second}, gang, web},
+		"binds take 20 s, and a restart":  {SlowBinds{"web", 20 * time.Second}, web, Wait{time.Second}, Restart{}, gang},
+		"a bind is refused, late":         {SlowBinds{"web", time.Second}, web, RefuseBinds{"web", 1}, gang},
+		"events are late":                 {Watches{Late: 3 * time.Second}, gang, web, Wait{time.Minute}},
+		"events come late and twice":      {Watches{Late: time.Second, Twice: true}, gang, web, Wait{time.Minute}},
+		"a standby leads, and pods wait":  {StandBy{}, web, Wait{time.Second}, FailOver{}, gang},
+		"a standby leads, and binds hang": {StandBy{}, SlowBinds{"web", 20 * time.Second}, web, Wait{time.Second}, FailOver{}, gang},
+		"a leader without a standby":      {FailOver{}, gang, web},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := Play(t, World{Steps: slices.Concat(cluster, steps)})
+			require.Empty(t, report.Failures)
+			require.Equal(t, 7, report.Bound)
+		})
+	}
+}
