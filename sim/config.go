@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
 	shipped "zonewise.dev/config"
+	"zonewise.dev/sim/profiles"
 )
 
 // DefaultConfig returns the shipped configuration with all three plugins that replaces kube-scheduler's.
@@ -19,7 +20,8 @@ func DefaultConfig() (*config.KubeSchedulerConfiguration, error) {
 	return ParseConfig(data)
 }
 
-// ParseConfig reads a KubeSchedulerConfiguration as kube-scheduler does. An error names the field that is wrong.
+// ParseConfig reads a KubeSchedulerConfiguration, and refuses what the scheduler refuses at its start: what upstream's validation does, and
+// what [profiles.Check] does. An error names the field that is wrong.
 func ParseConfig(data []byte) (*config.KubeSchedulerConfiguration, error) {
 	obj, gvk, err := configscheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
 	if err != nil {
@@ -31,6 +33,9 @@ func ParseConfig(data []byte) (*config.KubeSchedulerConfiguration, error) {
 	}
 	cfg.TypeMeta.APIVersion = gvk.GroupVersion().String()
 	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+		return nil, err
+	}
+	if err := profiles.Check(cfg); err != nil {
 		return nil, err
 	}
 	return cfg, nil

@@ -87,6 +87,11 @@ func TestBadInput(t *testing.T) {
 			want:   `config FILE: profiles[0].plugins.postFilter: DefaultPreemption comes before ZoneSpread, so its policies would not learn why pods wait that preempt; write postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}]}`,
 		},
 		{
+			name:   "ZoneSpread beside PodTopologySpread",
+			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: ZoneSpread}]}, postFilter: {enabled: [{name: ZoneSpread}]}}\n",
+			want:   `config FILE: profiles[0].plugins: ZoneSpread replaces PodTopologySpread, and both would filter and score every constraint; write multiPoint: {disabled: [{name: PodTopologySpread}]}`,
+		},
+		{
 			name:   "a plugin behind PermitGate",
 			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: PermitGate}]}, postFilter: {enabled: [{name: PermitGate}]}, preBind: {enabled: [{name: PermitGate}]}}\n",
 			want:   `config FILE: profiles[0].plugins.preBind: DynamicResources comes after PermitGate, and may fail when part of a gang is already bound; enable PermitGate last in multiPoint, and name no plugin in preBind that is not in multiPoint`,

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"zonewise.dev/sim/profiles"
 )
 
 const (
@@ -28,8 +30,8 @@ const (
 	apiServerTimeout = 5 * time.Second
 )
 
-// preflight checks, before upstream builds anything, that the configuration can be read, that PermitGate comes in the right
-// order, and that the API server takes the credentials. Upstream retries an unreachable API server for ever and, at the default
+// preflight checks, before upstream builds anything, that the configuration can be read, that the
+// pack's plugins work in its profiles, and that the API server takes the credentials. Upstream retries an unreachable API server for ever and, at the default
 // verbosity, in silence: preflight says so once, and goes on.
 func preflight(cmd *cobra.Command, _ []string) error {
 	if flagValue(cmd, "version") != "false" {
@@ -45,7 +47,7 @@ func preflight(cmd *cobra.Command, _ []string) error {
 		if err != nil {
 			return configError{err}
 		}
-		if err := checkOrder(cfg); err != nil {
+		if err := profiles.Check(cfg); err != nil {
 			return configError{err}
 		}
 		// Upstream ignores --kubeconfig beside --config.

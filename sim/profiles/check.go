@@ -1,4 +1,4 @@
-package main
+package profiles
 
 import (
 	"fmt"
@@ -14,10 +14,15 @@ import (
 // preparing are the plugins of kube-scheduler that multiPoint enables at PreBind.
 var preparing = []string{names.VolumeBinding, names.DynamicResources}
 
-// checkOrder refuses profiles that the framework accepts but in which a plugin cannot keep its promise. PermitGate must come
-// before DefaultPreemption at PostFilter, or members of a gang preempt one by one, and so must ZoneSpread, or it does not learn why the
-// pods wait that preempt. PermitGate must be last at PreBind, or a later plugin can fail after a part of the gang is bound.
-func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
+// spreading are the plugins that filter and score by topologySpreadConstraints.
+var spreading = []string{names.PodTopologySpread, zonespread.Name}
+
+// Check refuses profiles that the framework accepts but in which a plugin cannot keep its promise; the error names the profile, the
+// extension point and what to write. PermitGate must come before DefaultPreemption at PostFilter, or members of a gang preempt one by one, and
+// so must ZoneSpread, or it does not learn why the pods wait that preempt. PermitGate must be last at PreBind, or a later plugin can fail after
+// a part of the gang is bound. ZoneSpread replaces PodTopologySpread: with both, each refuses what the other allows where they differ, and
+// every pod costs what it cost before.
+func Check(cfg *config.KubeSchedulerConfiguration) error {
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
 		if p.Plugins == nil {
@@ -42,6 +47,11 @@ func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 		if ours := slices.Index(preBind, permitgate.Name); ours >= 0 && ours < len(preBind)-1 {
 			return fmt.Errorf("profiles[%d].plugins.preBind: %s comes after %s, and may fail when part of a gang is already bound; enable %s last in multiPoint, and name no plugin in preBind that is not in multiPoint",
 				i, preBind[len(preBind)-1], permitgate.Name, permitgate.Name)
+		}
+		filter := order(p.Plugins, &p.Plugins.Filter, func(name string) bool { return slices.Contains(spreading, name) })
+		if slices.Contains(filter, zonespread.Name) && slices.Contains(filter, names.PodTopologySpread) {
+			return fmt.Errorf("profiles[%d].plugins: %s replaces %s, and both would filter and score every constraint; write multiPoint: {disabled: [{name: %s}]}",
+				i, zonespread.Name, names.PodTopologySpread, names.PodTopologySpread)
 		}
 	}
 	return nil
