@@ -2,10 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	configscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shipped "zonewise.dev/config"
 	"zonewise.dev/sim/profiles"
@@ -13,7 +16,28 @@ import (
 
 // DefaultConfig returns the shipped configuration with all three plugins that replaces kube-scheduler's.
 func DefaultConfig() (*config.KubeSchedulerConfiguration, error) {
-	data, err := shipped.FS.ReadFile("zonewise.yaml")
+	return shippedConfig("zonewise.yaml")
+}
+
+// configFor returns the shipped configuration that the cluster seems to run with. If a pod names the scheduler of second-scheduler.yaml, Zonewise
+// is beside the cluster's own scheduler, which knows neither policies nor holds nor gangs. Otherwise Zonewise replaces it.
+func configFor(objects []client.Object, schedulerNames []string) (*config.KubeSchedulerConfiguration, error) {
+	second, err := shippedConfig("second-scheduler.yaml")
+	if err != nil {
+		return nil, err
+	}
+	name := second.Profiles[0].SchedulerName
+	if slices.Contains(schedulerNames, name) || slices.ContainsFunc(objects, func(obj client.Object) bool {
+		pod, ok := obj.(*v1.Pod)
+		return ok && pod.Spec.SchedulerName == name
+	}) {
+		return second, nil
+	}
+	return DefaultConfig()
+}
+
+func shippedConfig(file string) (*config.KubeSchedulerConfiguration, error) {
+	data, err := shipped.FS.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

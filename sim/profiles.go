@@ -22,7 +22,7 @@ func (s *Sim) profiles(objects []client.Object) ([]config.KubeSchedulerProfile, 
 		}
 	}
 	for _, obj := range objects {
-		if pod, ok := obj.(*v1.Pod); ok && !isEndedPod(pod) && !NodeBound(pod) {
+		if pod, ok := obj.(*v1.Pod); ok && !isEndedPod(pod) {
 			note(pod.Spec.SchedulerName)
 		}
 	}

@@ -36,7 +36,8 @@ import (
 
 // Options say how to run a copy. The zero value is valid.
 type Options struct {
-	// Config is the configuration of the scheduler; nil is the shipped one for all three plugins, see ParseConfig.
+	// Config is the configuration of the scheduler, see ParseConfig. Nil is a shipped one with all three plugins: that of the second scheduler
+	// if a pod names it, and otherwise that which replaces kube-scheduler.
 	Config *config.KubeSchedulerConfiguration
 	// Now is the time at which the copy begins; zero is the time of the call.
 	Now time.Time
@@ -166,7 +167,7 @@ func Of(ctx context.Context, s Snapshot, options Options) (*Sim, error) {
 func New(ctx context.Context, objects []client.Object, options Options) (*Sim, error) {
 	if options.Config == nil {
 		var err error
-		options.Config, err = DefaultConfig()
+		options.Config, err = configFor(objects, options.SchedulerNames)
 		if err != nil {
 			return nil, err
 		}

@@ -83,7 +83,7 @@ func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 // registerScheduler adds the flags of the commands that ask a scheduler.
 func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.configFile, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, config/zonewise.yaml)")
+	flags.StringVar(&f.configFile, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, of the second scheduler if pods name it)")
 	flags.StringVar(&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false")
 	flags.BoolVar(&f.callExtenders, "call-extenders", false, "ask the extenders of the configuration, which are programs elsewhere and may act on it")
 	flags.Int64Var(&f.seed, "seed", 0, "decide ties between nodes, and the order of controllers, by this number; 0 takes the first")

@@ -78,8 +78,9 @@ func Explain(
 	if key := c.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))
 	}
-	if name := withKnownScheduler(s, p.Pod).Spec.SchedulerName; name != p.Spec.SchedulerName {
-		r.Gaps = append(r.Gaps, fmt.Sprintf("the configuration has no profile for the scheduler %q; the verdicts are those of %q (see --config)", p.Spec.SchedulerName, name))
+	if s.OfOtherScheduler(p.Pod) {
+		r.Gaps = append(r.Gaps, fmt.Sprintf("the configuration has no profile for the scheduler %q, but for %s; the verdicts are those of a plain kube-scheduler (see --config)",
+			r.Pod.Scheduler, strings.Join(s.Profiles(), ", ")))
 	}
 	if !p.Waits() {
 		return r, explainBound(ctx, c, s, p, r)
@@ -92,7 +93,7 @@ func Explain(
 		r.Pod.Verdict = Gated
 		r.Next = append(r.Next, "its scheduling gates must be removed: "+strings.Join(gates, ", "))
 	}
-	e := &examination{census: c, sim: s, report: r, pod: withKnownScheduler(s, p.Pod)}
+	e := &examination{census: c, sim: s, report: r, pod: p.Pod}
 	if err := e.evaluateZones(ctx); err != nil {
 		return nil, err
 	}
@@ -200,15 +201,6 @@ func withoutGang(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	delete(pod.Labels, schedv1alpha1.PodGroupLabel)
 	pod.Spec.SchedulingGroup = nil
-	return pod
-}
-
-// withKnownScheduler returns a copy of the pod with the name of a scheduler that the configuration has.
-func withKnownScheduler(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
-	pod = pod.DeepCopy()
-	if !slices.Contains(s.Profiles(), pod.Spec.SchedulerName) {
-		pod.Spec.SchedulerName = s.Profiles()[0]
-	}
 	return pod
 }
 

@@ -374,3 +374,17 @@ func TestEventsByReporter(t *testing.T) {
 	require.Equal(t, []string{"Nominated", "NotTriggerScaleUp"}, reasons(r.Autoscalers), "autoscalers have their own list")
 	require.Contains(t, text(t, r, 0), "What the autoscaler said")
 }
+
+// TestPodsOfKubeSchedulerBesideTheSecond have kube-scheduler's verdicts: it knows no holds.
+func TestPodsOfKubeSchedulerBesideTheSecond(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "8", "8Gi")
+	c.Reservation("failover", "web", "6", 0, map[string]int64{"node-a": 1})
+	c.Pod("p", "", clitest.Plain("4", "1Gi"), nil)
+	require.Contains(t, text(t, pod(t, c, "p"), 0), "ReserveCache", "Zonewise replaces kube-scheduler")
+
+	c.Pod("web-0", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"app": "web"}).Spec.SchedulerName = "zonewise-scheduler"
+	r := pod(t, c, "p")
+	require.NotContains(t, text(t, r, 0), "ReserveCache")
+	require.Contains(t, r.Gaps, `the configuration has no profile for the scheduler "default-scheduler", but for zonewise-scheduler; the verdicts are those of a plain kube-scheduler (see --config)`)
+}

@@ -49,7 +49,7 @@ func explainBound(ctx context.Context, c *census.Census, s *sim.Sim, p *census.P
 	if sim.NodeBound(p.Pod) {
 		return nil // it was made for its node
 	}
-	bound := withKnownScheduler(s, withoutGang(p.Pod))
+	bound := withoutGang(p.Pod)
 	answer, err := s.EvaluateBound(ctx, bound)
 	if err != nil {
 		return err
