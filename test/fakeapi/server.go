@@ -166,7 +166,7 @@ func (s *Server) bindPod(binding *v1.Binding) error {
 		pod.Spec.NodeName = binding.Target.Name
 		podutil.UpdatePodCondition(&pod.Status, &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
 	}, func(pod *v1.Pod) error {
-		if pod.UID != binding.UID || pod.Spec.NodeName != "" {
+		if pod.UID != binding.UID || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			return fmt.Errorf("pod %s cannot be bound", pod.Name)
 		}
 		return nil
