@@ -235,3 +235,33 @@ func TestPreemptedNodeIsLost(t *testing.T) {
 		})
 	}
 }
+
+// TestLowGangsHaveTheirTurn: gangs of a higher priority that pods which come and go wake again and again keep those of a lower priority
+// from what these can use for as long again as their pauses, and not for ever.
+func TestLowGangsHaveTheirTurn(t *testing.T) {
+	inBothAPIs(t, func(t *testing.T, a *api) {
+		const highs, most = 20, time.Second
+		c := newGangCluster(t, 2, 1)
+		c.start(withArgs(`{"bindRehearsal": "Never", "gangPreemption": false, "starvationAfter": "24h", "initialBackoff": "30s", "maxBackoff": "30s"}`))
+		c.bind("node-0", member("", "full", 2).Priority(100))
+		for i := range highs {
+			a.create(c, fmt.Sprint("high-", i), 4, func(p *st.PodWrapper) { p.Priority(10) })
+		}
+		low := a.create(c, "low", 2, unchanged)
+		c.pass(time.Second)
+		comeAndGo := func() {
+			c.bind("node-1", member("", "other").Priority(100))
+			c.pass(10 * time.Millisecond)
+			c.delete("other")
+		}
+		for range 300 {
+			comeAndGo()
+		}
+		c.delete("full")
+		began := c.clock.Now()
+		for len(c.boundAmong(low...)) < len(low) {
+			require.Less(t, c.clock.Since(began), most)
+			comeAndGo()
+		}
+	})
+}
