@@ -122,7 +122,7 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 	}
 	d.DeletionCost = p.Annotations[corev1.PodDeletionCost]
 	for _, reservation := range reservations(s) {
-		if mayUse(reservation, p.Pod) {
+		if census.OwnedBy(reservation, p.Pod) {
 			d.Reservation = reservation.Name
 			break
 		}

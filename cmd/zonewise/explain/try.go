@@ -262,7 +262,7 @@ func (e *examination) lowerRequests(n *sim.NodeEvaluation) []change {
 func (e *examination) withoutHolds(n *sim.NodeEvaluation) []change {
 	var out []change
 	for _, r := range reservations(e.sim) {
-		if hasSlotsOn(r, n.Node.Name) && !mayUse(r, e.pod) {
+		if hasSlotsOn(r, n.Node.Name) && !census.OwnedBy(r, e.pod) {
 			out = append(out, change{text: "without the slots that ZoneReservation " + r.Name + " holds", without: r})
 		}
 	}

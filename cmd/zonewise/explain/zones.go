@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
@@ -103,7 +101,7 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluati
 	for _, reservation := range reservations(s) {
 		for _, slots := range reservation.Status.Zones {
 			if z := zones[slots.Name]; z != nil && slots.Held > slots.Used {
-				z.Holds = append(z.Holds, Hold{reservation.Name, slots.Held - slots.Used, mayUse(reservation, pod)})
+				z.Holds = append(z.Holds, Hold{reservation.Name, slots.Held - slots.Used, census.OwnedBy(reservation, pod)})
 			}
 		}
 	}
@@ -121,22 +119,10 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluati
 // policiesOf returns the policies that select a pod.
 func policiesOf(s *sim.Sim, pod *corev1.Pod) []*v1alpha1.ZoneSpreadPolicy {
 	return slices.DeleteFunc(sim.List[*v1alpha1.ZoneSpreadPolicy](s), func(p *v1alpha1.ZoneSpreadPolicy) bool {
-		return p.Namespace != pod.Namespace || !matches(&p.Spec.PodSelector, pod)
+		return !census.SelectedBy(p, pod)
 	})
 }
 
 func reservations(s *sim.Sim) []*v1alpha1.ZoneReservation {
 	return sim.List[*v1alpha1.ZoneReservation](s)
-}
-
-// mayUse reports whether a pod may use the slots of a reservation.
-func mayUse(r *v1alpha1.ZoneReservation, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
-		return o.Namespace == pod.Namespace && matches(&o.PodSelector, pod)
-	})
-}
-
-func matches(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
-	s, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && s.Matches(labels.Set(pod.Labels))
 }

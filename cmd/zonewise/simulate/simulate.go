@@ -11,8 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -395,18 +393,12 @@ func (p *scenarioRun) compareAll(before *census.Census, left map[string]int64, a
 // reliesOnPack reports whether a pod is in a gang or is selected by a policy or a reservation, which a plain kube-scheduler does not know. If
 // such a pod waits, the wrong scheduler has been simulated or the pod names the wrong one: neither is a success.
 func (p *scenarioRun) reliesOnPack(after *census.Census, pod *corev1.Pod) bool {
-	selects := func(namespace string, selector *metav1.LabelSelector) bool {
-		s, err := metav1.LabelSelectorAsSelector(selector)
-		return err == nil && namespace == pod.Namespace && s.Matches(labels.Set(pod.Labels))
-	}
 	return after.GangOf(pod) != "" ||
 		slices.ContainsFunc(sim.List[*v1alpha1.ZoneSpreadPolicy](p.sim), func(policy *v1alpha1.ZoneSpreadPolicy) bool {
-			return selects(policy.Namespace, &policy.Spec.PodSelector)
+			return census.SelectedBy(policy, pod)
 		}) ||
 		slices.ContainsFunc(sim.List[*v1alpha1.ZoneReservation](p.sim), func(reservation *v1alpha1.ZoneReservation) bool {
-			return slices.ContainsFunc(reservation.Spec.Owners, func(owner v1alpha1.ReservationOwner) bool {
-				return selects(owner.Namespace, &owner.PodSelector)
-			})
+			return census.OwnedBy(reservation, pod)
 		})
 }
 
