@@ -30,9 +30,9 @@ const (
 	apiServerTimeout = 5 * time.Second
 )
 
-// preflight checks, before upstream builds anything, that the configuration can be read, that the
-// pack's plugins work in its profiles, and that the API server takes the credentials. Upstream retries an unreachable API server for ever and, at the default
-// verbosity, in silence: preflight says so once, and goes on.
+// preflight checks, before upstream builds anything, that the configuration can be read, that the pack's plugins work in
+// its profiles, and that the API server takes the credentials. Upstream retries an unreachable API server for ever and, at
+// the default verbosity, in silence: preflight says so once, and goes on.
 func preflight(cmd *cobra.Command, _ []string) error {
 	if flagValue(cmd, "version") != "false" {
 		return nil // upstream prints the version and exits

@@ -121,8 +121,9 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	}
 	asking := map[key]bool{}
 	for _, g := range groups {
-		_, asks := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]
-		asking[g.key()] = asks && g.GetDeletionTimestamp() == nil
+		if _, asks := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; asks && g.GetDeletionTimestamp() == nil {
+			asking[g.key()] = true
+		}
 	}
 	members, selected := livePods(cluster, asking)
 	for _, g := range groups {
@@ -264,6 +265,9 @@ func ownerOf(b *policyv1.PodDisruptionBudget) types.UID {
 // livePods returns the members of some PodGroups, sorted by name, and counts all pods by what budgets of gangs select by.
 func livePods(cluster *snapshot.Snapshot, groups map[key]bool) (members map[key][]*v1.Pod, selected map[podSelector]int) {
 	members, selected = map[key][]*v1.Pod{}, map[podSelector]int{}
+	if len(groups) == 0 {
+		return members, selected
+	}
 	for _, pod := range snapshot.Sorted[*v1.Pod](cluster, "") {
 		if !pods.Live(pod) {
 			continue
