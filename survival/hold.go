@@ -34,8 +34,9 @@ type HoldOptions struct {
 	Now metav1.Time
 	// Missing says in a line each what of the cluster could not be read. If it is not empty, all stays as it is.
 	Missing []string
-	// Zones are those that count although they have no nodes now: that of a failed zone were deleted, and will be back.
-	Zones []string
+	// Zones are, by the name of a reservation, those of its zones that count although no node there lets its pods run
+	// now: the nodes of a failed zone were deleted, and come back in any order.
+	Zones map[string][]string
 }
 
 // Room is the reservations of a ZoneSurvival.
@@ -43,6 +44,8 @@ type Room struct {
 	// Unwanted are reservations of the ZoneSurvival that should not be there any more, and Changed those that should be
 	// there and are not, or are not as they should be.
 	Unwanted, Changed []*v1alpha1.ZoneReservation
+	// Zones are, by the name of a reservation, those in which a node lets its pods run now.
+	Zones map[string][]string
 }
 
 // Hold finds out which reservations a ZoneSurvival with spec.hold should have: one for each protected workload, of slots
@@ -60,7 +63,7 @@ func Hold(
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
 		return Room{Unwanted: slices.SortedFunc(maps.Values(own), compareReservations)}
 	}
-	h := &holding{asked: asked, own: own, foreign: foreign}
+	h := &holding{asked: asked, own: own, foreign: foreign, room: Room{Zones: map[string][]string{}}}
 	protects, invalid := Protected(asked)
 	var condition metav1.Condition
 	switch {
@@ -107,6 +110,7 @@ func (h *holding) planReservations(p *slotPlanner) {
 		if text := w.boundText(); text != "" {
 			h.bound = append(h.bound, text)
 		}
+		h.room.Zones[reservationName(h.asked.Name, w.controllerKey)] = w.present
 		r := h.newReservation(w)
 		if r == nil {
 			continue

@@ -1,6 +1,8 @@
 package survival_test
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
@@ -105,12 +108,6 @@ func TestHold(t *testing.T) {
 				deploy(c, "web", "1", nil, "b", "b", "b", "c", "c", "c")
 			},
 			want: map[string]map[string]int32{"web 1": {"a": 3, "b": 3, "c": 3}}, reason: v1alpha1.ReasonFilling,
-		},
-		{
-			name:    "and so does one whose nodes were deleted, while it counts",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "b", "b", "b", "c", "c", "c") },
-			options: survival.HoldOptions{Zones: []string{"a", "b", "c", "d"}},
-			want:    map[string]map[string]int32{"web 1": {"a": 2, "b": 2, "c": 2, "d": 2}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name: "nothing is held for pods whose volumes no other zone has",
@@ -219,17 +216,17 @@ func TestHeldRoomFollowsTheWorkload(t *testing.T) {
 	room := hold(c, asked)
 	require.Len(t, room.Changed, 1)
 	adopt(c, room.Changed[0])
-	require.Empty(t, hold(c, asked), "nothing has changed")
+	requireUnchanged(t, hold(c, asked), "nothing has changed")
 
 	for _, pod := range c.Pods()[:2] { // two pods of zone a are being replaced
 		pod.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
 	}
-	require.Empty(t, hold(c, asked), "slots stay while fewer pods run than the Deployment wants")
+	requireUnchanged(t, hold(c, asked), "slots stay while fewer pods run than the Deployment wants")
 
 	moved := zones()
 	deploy(moved, "web", "1", nil, "b", "b", "b", "c", "c", "c")
 	adopt(moved, room.Changed[0])
-	require.Empty(t, hold(moved, asked), "the same pods in other zones need the same slots")
+	requireUnchanged(t, hold(moved, asked), "the same pods in other zones need the same slots")
 
 	smaller := zones()
 	deploy(smaller, "web", "1", nil, "b", "c")
@@ -242,6 +239,58 @@ func TestHeldRoomFollowsTheWorkload(t *testing.T) {
 	require.Len(t, hold(gone, asked).Unwanted, 1, "the workload is gone")
 	asked.Spec.Hold = false
 	require.Len(t, hold(c, asked).Unwanted, 1, "nothing is to be held")
+}
+
+// TestHeldZoneReturns: a zone keeps its slots while its nodes are deleted and come back, those of other pods first, for as
+// long as it counts. One that the pods may not have any more has none, whatever counts.
+func TestHeldZoneReturns(t *testing.T) {
+	inPool := func(pool string) func(*v1.PodTemplateSpec) {
+		return func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"pool": pool} }
+	}
+	in := func(pool string, zones ...string) *clitest.Cluster {
+		c := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
+		for _, zone := range zones {
+			c.Node(zone, zone, "8", "32Gi").Labels["pool"] = pool
+		}
+		return c
+	}
+	asked := holding("web")
+	before := in("web", "a", "b", "c")
+	deploy(before, "web", "1", inPool("web"), "a", "a", "b", "c")
+	room := hold(before, asked)
+	require.Equal(t, map[string]map[string]int32{"web 1": {"a": 2, "b": 2, "c": 2}}, slotsOf(room.Changed))
+	reservation := room.Changed[0]
+	require.Equal(t, map[string][]string{reservation.Name: {"a", "b", "c"}}, room.Zones)
+
+	lost := map[string]map[string]int32{"web 1": {"a": 4, "b": 4}}
+	counts := map[string][]string{reservation.Name: {"a", "b", "c"}}
+	for _, tc := range []struct {
+		name     string
+		returned func(*clitest.Cluster)
+		pool     string
+		counts   map[string][]string
+		want     map[string]map[string]int32 // nil if nothing changes
+	}{
+		{name: "no node is back", counts: counts},
+		{name: "a node of other pods is back", returned: func(c *clitest.Cluster) { c.Node("c", "c", "8", "32Gi") }, counts: counts},
+		{name: "it does not count any more", returned: func(c *clitest.Cluster) { c.Node("c", "c", "8", "32Gi") }, want: lost},
+		{name: "another reservation's zone counts", counts: map[string][]string{"other": {"c"}}, want: lost},
+		{name: "the pods go to other nodes now", pool: "new", counts: counts, want: lost},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pool := cmp.Or(tc.pool, "web")
+			c := in(pool, "a", "b")
+			if tc.returned != nil {
+				tc.returned(c)
+			}
+			deploy(c, "web", "1", inPool(pool), "a", "a", "b", "b")
+			adopt(c, reservation)
+			var status v1alpha1.ZoneSurvivalStatus
+			room := survival.Hold(c.Objects(), asked, survival.HoldOptions{Zones: tc.counts}, &status)
+			require.Equal(t, tc.want, slotsOf(room.Changed))
+			require.Equal(t, []string{"a", "b"}, slices.Sorted(slices.Values(room.Zones[reservation.Name])))
+		})
+	}
 }
 
 // TestHeldSaysWhatIsMissing: the status follows what the scheduler says of the reservations.
@@ -259,7 +308,7 @@ func TestHeldSaysWhatIsMissing(t *testing.T) {
 		}
 		cluster := zonesWith(c, has)
 		var status v1alpha1.ZoneSurvivalStatus
-		require.Empty(t, survival.Hold(cluster.Objects(), asked, survival.HoldOptions{}, &status))
+		requireUnchanged(t, survival.Hold(cluster.Objects(), asked, survival.HoldOptions{}, &status))
 		return status, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld)
 	}
 	zone := func(name string, desired, held, used int64) v1alpha1.ReservationZoneStatus {
@@ -294,7 +343,7 @@ func TestForeignReservation(t *testing.T) {
 	foreign.OwnerReferences, foreign.Spec.Owners[0].PodSelector.MatchLabels = nil, map[string]string{"app": "other"}
 	c.Add(foreign)
 	var status v1alpha1.ZoneSurvivalStatus
-	require.Empty(t, survival.Hold(c.Objects(), asked, survival.HoldOptions{}, &status))
+	requireUnchanged(t, survival.Hold(c.Objects(), asked, survival.HoldOptions{}, &status))
 	require.Equal(t, v1alpha1.ReasonReservationNotOwned, status.Conditions[0].Reason)
 }
 

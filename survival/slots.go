@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
@@ -48,7 +49,8 @@ type heldWorkload struct {
 	newest   *v1.Pod   // which stands for the template
 	settled  bool      // as many pods run as are wanted
 	here     map[string]int
-	eligible []string // zones in which its pods may be, in the order of preference
+	present  []string // zones in which a node lets its pods be
+	eligible []string // those, and zones whose nodes may come back, in the order of preference
 	weights  map[string]int64
 	most     map[string]int // that a policy lets a zone have; absent for any number
 	// fixed are pods that no other zone may have, by zone.
@@ -60,18 +62,22 @@ type heldWorkload struct {
 	slots        map[string]int // by zone, those that its pods use among them
 }
 
-// newSlotPlanner plans for a cluster. own are the reservations that the ZoneSurvival has, and gone the zones that count
-// although they may have no nodes.
+// newSlotPlanner plans for a cluster. own are the reservations that the ZoneSurvival has, and returning are
+// HoldOptions.Zones.
 func newSlotPlanner(
 	objects []client.Object, asked *v1alpha1.ZoneSurvival, protects func(*v1.Pod) bool,
-	own map[string]*v1alpha1.ZoneReservation, gone []string,
+	own map[string]*v1alpha1.ZoneReservation, returning map[string][]string,
 ) *slotPlanner {
 	p := &slotPlanner{
 		asked: asked, nodes: map[string]*v1.Node{}, zones: map[string][]*v1.Node{},
 		claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
 	}
-	for _, zone := range gone {
-		p.zones[zone] = nil
+	for name, r := range own {
+		for i := range r.Spec.Zones {
+			if zone := r.Spec.Zones[i].Name; slices.Contains(returning[name], zone) {
+				p.zones[zone] = nil
+			}
+		}
 	}
 	var older []*v1alpha1.ZoneReservation
 	for _, obj := range objects {
@@ -105,7 +111,8 @@ func newSlotPlanner(
 	impaired := NewImpaired(objects)
 	served := ownersOfOthers(older, own)
 	for _, w := range impaired.workloads(asked, func(pod *v1.Pod) bool { return protects(pod) && !served.selects(pod) }) {
-		if held := p.newWorkload(w, impaired.controllers); held != nil {
+		name := reservationName(asked.Name, w.controllerKey)
+		if held := p.newWorkload(w, impaired.controllers, own[name], returning[name]); held != nil {
 			p.workloads = append(p.workloads, held)
 		}
 	}
@@ -139,7 +146,10 @@ func ownersOfOthers(others []*v1alpha1.ZoneReservation, own map[string]*v1alpha1
 }
 
 // newWorkload returns what is known of a workload before slots are planned, nil if none of its pods would be replaced.
-func (p *slotPlanner) newWorkload(w *workload, controllers map[controllerKey]client.Object) *heldWorkload {
+// own is its reservation, nil for none, and returning are that one's HoldOptions.Zones.
+func (p *slotPlanner) newWorkload(
+	w *workload, controllers map[controllerKey]client.Object, own *v1alpha1.ZoneReservation, returning []string,
+) *heldWorkload {
 	out := &heldWorkload{
 		controllerKey: w.controllerKey, here: map[string]int{}, fixed: map[string]int{}, slots: map[string]int{},
 	}
@@ -158,7 +168,10 @@ func (p *slotPlanner) newWorkload(w *workload, controllers map[controllerKey]cli
 	})
 	out.slot, out.slotsPerNode = slotOf(out.pods, out.newest), slotsPerNode(out.newest)
 	out.owners = ownersOf(p.asked, controllers[w.controllerKey], out.pods)
-	p.findZones(out)
+	p.findZones(out, func(zone string) bool {
+		return own != nil && slices.Contains(returning, zone) && sameNodes(&own.Spec.Slot, &out.slot) &&
+			slices.ContainsFunc(own.Spec.Zones, func(z v1alpha1.ReservationZone) bool { return z.Name == zone })
+	})
 	for _, pod := range out.pods {
 		zone := p.nodes[pod.Spec.NodeName].Labels[v1.LabelTopologyZone]
 		if !slices.ContainsFunc(out.eligible, func(other string) bool { return other != zone && p.volumesAllow(pod, other) }) {
@@ -180,8 +193,9 @@ func (w *heldWorkload) boundText() string {
 	return fmt.Sprintf("%s of %s/%s in namespace %s, which may run in no other zone", plural(n, "pod"), w.kind, w.name, w.namespace)
 }
 
-// findZones finds out in which zones the pods of a workload may be, and in which shares a policy divides them.
-func (p *slotPlanner) findZones(w *heldWorkload) {
+// findZones finds out in which zones the pods of a workload may be, and in which shares a policy divides them. returns
+// reports whether a zone counts without a node that lets them run.
+func (p *slotPlanner) findZones(w *heldWorkload, returns func(zone string) bool) {
 	w.weights, w.most = map[string]int64{}, map[string]int{}
 	var policy *v1alpha1.ZoneSpreadPolicySpec
 	for _, candidate := range p.policies {
@@ -205,14 +219,26 @@ func (p *slotPlanner) findZones(w *heldWorkload) {
 				}
 			}
 		}
-		if weight > 0 && (len(nodes) == 0 || slices.ContainsFunc(nodes, func(node *v1.Node) bool { return mayRunOn(w.newest, node) })) {
+		present := slices.ContainsFunc(nodes, func(node *v1.Node) bool { return mayRunOn(w.newest, node) })
+		if present {
+			w.present = append(w.present, zone)
+		}
+		if weight > 0 && (present || returns(zone)) {
 			w.weights[zone] = weight
 			w.eligible = append(w.eligible, zone)
 		}
 	}
+	slices.Sort(w.present)
 	slices.SortFunc(w.eligible, func(a, b string) int {
 		return cmp.Or(cmp.Compare(w.weights[b], w.weights[a]), cmp.Compare(a, b))
 	})
+}
+
+// sameNodes reports whether slots may be on the same nodes, as far as their specs say.
+func sameNodes(a, b *v1alpha1.ReservationSlot) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	a.Requests, b.Requests = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // mayRunOn reports whether a pod may be on a node, whatever else is there and whether the node is up.

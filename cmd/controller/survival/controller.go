@@ -52,8 +52,8 @@ type Controller struct {
 	fullRoundAt   time.Time
 	fullRoundTook time.Duration
 
-	// seen is when each zone was last seen with nodes, or in a reservation when the process started.
-	seen map[string]time.Time
+	// seen is when a zone last had a node for the pods of a reservation, or was in that when the process started.
+	seen map[reservedZone]time.Time
 
 	mu      sync.Mutex // guards answers
 	answers map[types.UID]*answer
@@ -63,7 +63,7 @@ type Controller struct {
 func New(shared parts.Shared, options Options) *Controller {
 	c := &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
-		answers: map[types.UID]*answer{}, seen: map[string]time.Time{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
+		answers: map[types.UID]*answer{}, seen: map[reservedZone]time.Time{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
 	}
 	c.certify.Scheduler = schedulerHash(&c.certify)
 	return c
@@ -85,7 +85,6 @@ func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Sna
 		r.writeStatuses(ctx)
 		return c.options.RefreshInterval, ctx.Err()
 	}
-	c.noteZones(cluster)
 	wait = c.options.RefreshInterval
 	question := r.questionHash()
 	age := cluster.TakenAt.Sub(c.fullRoundAt)

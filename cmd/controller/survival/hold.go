@@ -3,10 +3,8 @@ package survival
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,14 +26,26 @@ const fieldOwner = client.FieldOwner("zonewise-survival")
 // there when it is back. After that it is taken for given up.
 const zoneReturnsWithin = 24 * time.Hour
 
-// noteZones notes which zones have nodes.
-func (c *Controller) noteZones(cluster *snapshot.Snapshot) {
-	for _, node := range snapshot.List[*v1.Node](cluster) {
-		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
-			c.seen[zone] = cluster.TakenAt
+// reservedZone is a zone of a reservation, both by name.
+type reservedZone struct{ reservation, zone string }
+
+// reservedZones returns the zones that count, by reservation.
+func (c *Controller) reservedZones(now time.Time) map[string][]string {
+	maps.DeleteFunc(c.seen, func(_ reservedZone, at time.Time) bool { return now.Sub(at) > zoneReturnsWithin })
+	out := map[string][]string{}
+	for key := range c.seen {
+		out[key.reservation] = append(out[key.reservation], key.zone)
+	}
+	return out
+}
+
+// noteZones notes which zones have nodes for the pods of reservations.
+func (c *Controller) noteZones(zones map[string][]string, now time.Time) {
+	for reservation, names := range zones {
+		for _, zone := range names {
+			c.seen[reservedZone{reservation, zone}] = now
 		}
 	}
-	maps.DeleteFunc(c.seen, func(_ string, at time.Time) bool { return cluster.TakenAt.Sub(at) > zoneReturnsWithin })
 }
 
 // noteReservedZones notes the zones of the reservations that there are when the process starts: one of them may have
@@ -44,7 +54,7 @@ func (c *Controller) noteReservedZones(cluster *snapshot.Snapshot) {
 	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](cluster) {
 		if owner := metav1.GetControllerOf(r); owner != nil && owner.Kind == "ZoneSurvival" {
 			for i := range r.Spec.Zones {
-				c.seen[r.Spec.Zones[i].Name] = cluster.TakenAt
+				c.seen[reservedZone{r.Name, r.Spec.Zones[i].Name}] = cluster.TakenAt
 			}
 		}
 	}
@@ -53,15 +63,15 @@ func (c *Controller) noteReservedZones(cluster *snapshot.Snapshot) {
 // holdRoom makes the reservations of all ZoneSurvivals what they should be, and finds out what there is to be said of
 // them. It follows from where pods are, and nothing is replayed for it.
 func (r *round) holdRoom(ctx context.Context) {
-	options := survival.HoldOptions{
-		Now: metav1.Time{Time: r.options.Sim.Now}, Missing: r.options.Missing, Zones: slices.Collect(maps.Keys(r.seen)),
-	}
+	now := r.options.Sim.Now
+	options := survival.HoldOptions{Now: metav1.Time{Time: now}, Missing: r.options.Missing, Zones: r.reservedZones(now)}
 	for _, s := range r.asked {
 		if s.DeletionTimestamp != nil {
 			continue // the reservations go with it
 		}
 		said := s.Status.DeepCopy()
 		room := survival.Hold(r.objects, s, options, said)
+		r.noteZones(room.Zones, now)
 		if err := r.writeRoom(ctx, &room); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot write a reservation", "zonesurvival", klog.KObj(s))
 			if held := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionHeld); held != nil {

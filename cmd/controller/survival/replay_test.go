@@ -3,7 +3,6 @@ package survival
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -206,27 +205,22 @@ func TestHoldNeedsNoReplay(t *testing.T) {
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld))
 }
 
-// TestSlotsOfALostZoneWait: a zone counts for a day after its last node was deleted, also for a process that has
-// started since: the reservations name it.
+// TestSlotsOfALostZoneWait: a zone counts for a day after its last node for the pods was deleted, also for a process that
+// has started since: the reservations name it.
 func TestSlotsOfALostZoneWait(t *testing.T) {
 	c := New(parts.Shared{}, Options{})
-	at := func(after time.Duration, objects ...client.Object) *snapshot.Snapshot {
-		s := snapshot.New(clitest.Now.Add(after))
-		s.Add(objects...)
-		return s
-	}
 	r := &v1alpha1.ZoneReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
 			*metav1.NewControllerRef(protecting("web", true), v1alpha1.SchemeGroupVersion.WithKind("ZoneSurvival")),
 		}},
 		Spec: v1alpha1.ZoneReservationSpec{Zones: []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}},
 	}
-	b := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{corev1.LabelTopologyZone: "b"}}}
-	c.noteReservedZones(at(0, r, b))
-	c.noteZones(at(23*time.Hour, r, b))
-	require.ElementsMatch(t, []string{"a", "b"}, slices.Collect(maps.Keys(c.seen)))
-	c.noteZones(at(25*time.Hour, r, b))
-	require.ElementsMatch(t, []string{"b"}, slices.Collect(maps.Keys(c.seen)), "it is taken for given up")
+	cluster := snapshot.New(clitest.Now)
+	cluster.Add(r)
+	c.noteReservedZones(cluster)
+	c.noteZones(map[string][]string{"web": {"b"}}, clitest.Now.Add(23*time.Hour))
+	require.ElementsMatch(t, []string{"a", "b"}, c.reservedZones(clitest.Now.Add(23 * time.Hour))["web"])
+	require.ElementsMatch(t, []string{"b"}, c.reservedZones(clitest.Now.Add(25 * time.Hour))["web"], "it is taken for given up")
 }
 
 // cordoned returns objects with a node that takes no pods, which only a full round can answer.
