@@ -32,12 +32,11 @@ type scene struct {
 	moment  Moment
 	victims string // the scheduler's metrics of them
 	policy  *v1alpha1.ZoneSpreadPolicy
-	says    *status.Survival
-	held    *status.Survival
-	refused map[types.UID]string
-	// rebalanced is there after the moves, and so is what is said of batch work.
+	// says, defaults and batch are what was said before the loss, and held what was said of the one with held room.
+	says, defaults, batch, held *status.Survival
+	refused                     map[types.UID]string
+	// rebalanced is there after the moves.
 	rebalanced *v1alpha1.ZoneRebalance
-	batch      *v1alpha1.ZoneSurvival
 	// reservation holds room for one of the services.
 	reservation *v1alpha1.ZoneReservation
 }
@@ -60,10 +59,14 @@ func newScene(t *testing.T, at Moment) *scene {
 			{App: "web", Role: "cn", Replicas: 3},
 			{App: "app-0", Role: "hn", Replicas: 4},
 			{App: "app-14", Role: "cn", Replicas: 3},
+			{App: "app-20", Role: "cn", Replicas: 3},
 		},
 		Gangs: []workload.Gang{{Name: "train", Members: 1, Fits: true}, {Name: "large", Members: 2}},
 	}
 	for _, zone := range zones {
+		if at == Gone && zone == "zone-c" {
+			continue
+		}
 		have := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("20")}
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "in-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
@@ -91,11 +94,14 @@ func newScene(t *testing.T, at Moment) *scene {
 		Status:     v1alpha1.ZoneReservationStatus{Slots: v1alpha1.SlotCounts{Desired: 6, Held: 6, Used: 4}},
 	}
 	s.objects.Add(s.reservation)
+	s.defaults = &status.Survival{Name: "app-20", State: status.Breaks, Pods: 3, Message: "while the nodes exist"}
+	s.batch = &status.Survival{Name: "batch-workers", State: status.Breaks, Message: "pods would wait"}
 	for _, zone := range zones {
 		s.says.Losses = append(s.says.Losses, v1alpha1.SurvivalLoss{Zone: zone, Displaced: 3, Placed: 3})
+		s.defaults.Losses = append(s.defaults.Losses, v1alpha1.SurvivalLoss{Zone: zone, Displaced: 1, Waiting: 1, NodesStay: true})
 	}
-	here := zones
-	if at == Lost {
+	here, lost := zones, at == Lost || at == Gone
+	if lost {
 		s.policy.Status.Zones[0].Pods, s.policy.Status.Zones[2].Pods, s.policy.Status.Zones[2].State = 3, 0, v1alpha1.ZoneState("Closed")
 		here = []string{"zone-a", "zone-b", "zone-a"}
 	}
@@ -105,11 +111,14 @@ func newScene(t *testing.T, at Moment) *scene {
 		}
 	}
 	s.add(workload.ServiceNamespace, s.plan.Services[1].Deployment().Spec.Template, "app-0-3", "in-zone-a")
-	if at == Lost { // what was in the lost zone has been made again
-		for _, name := range []string{"web-2", "app-0-2", "app-14-2"} {
+	if lost { // what was in the lost zone has been made again
+		for _, name := range []string{"web-2", "app-0-2", "app-14-2", "app-20-2"} {
 			s.pod(name).CreationTimestamp = metav1.NewTime(lostAt.Truncate(time.Second))
 			s.pod(name).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(lostAt.Truncate(time.Second).Add(4 * time.Second))}}
 		}
+	}
+	if at == Lost {
+		s.refuse(s.pod("app-20-2"), "2 node(s) didn't match pod topology spread constraints").Spec.NodeName = ""
 	}
 	batch := s.plan.Batch().Spec.Template
 	s.add(workload.BatchNamespace, batch, "batch-0", "in-zone-b")
@@ -125,11 +134,6 @@ func newScene(t *testing.T, at Moment) *scene {
 		}
 	}
 	s.objects.Add(s.policy)
-	s.batch = s.plan.BatchSurvival()
-	s.batch.Status = v1alpha1.ZoneSurvivalStatus{
-		ComputedAt: metav1.Now(), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse, Message: "pods would wait"}},
-	}
-	s.objects.Add(s.batch)
 	return s
 }
 
@@ -143,8 +147,9 @@ func (s *scene) add(namespace string, template corev1.PodTemplateSpec, name, nod
 	return pod
 }
 
-func (s *scene) refuse(pod *corev1.Pod, message string) {
+func (s *scene) refuse(pod *corev1.Pod, message string) *corev1.Pod {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+	return pod
 }
 
 func (s *scene) pod(name string) *corev1.Pod {
@@ -164,18 +169,25 @@ func victims(n int) string {
 func (s *scene) checks() []Check {
 	metrics, err := ParseMetrics([]byte(s.victims))
 	require.NoError(s.t, err)
-	counted := census.Take(s.objects)
+	counted, said := census.Take(s.objects), map[string]*status.Survival{}
+	for _, answer := range []*status.Survival{s.says, s.defaults, s.batch, s.held} {
+		said[answer.Name] = answer
+	}
 	return All(&Evidence{
-		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics, Certificate: s.says, Held: s.held, LostAt: lostAt, Refused: s.refused, Rebalanced: s.rebalanced,
+		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics,
+		Certificates: said, LostAt: lostAt, Refused: s.refused, Rebalanced: s.rebalanced,
 	})
 }
 
 func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 	for at, want := range map[Moment]string{
 		Before: "yes: zone-a displaces 3, zone-b displaces 3, zone-c displaces 3 of 10 replicas; held for app-14-cn: 8 cpu",
-		Lost:   "it said that 3 of 3 displaced replicas run again: 3 of 3 do, the slowest bound 4s after it was created",
-		Moved:  "2 moves",
-		Back:   "1 workers run, 1 wait, 1 of them for held room",
+		Lost: "services: 0 of 3 displaced replicas wait, the certificate said 0; " +
+			"app-20: 1 of 1 displaced replicas wait, the certificate said 1; the slowest was bound 4s after it was created",
+		Gone: "services: 0 of 3 displaced replicas wait, the certificate said 0; " +
+			"app-20: 0 of 1 displaced replicas wait, the certificate said 0; the slowest was bound 4s after it was created",
+		Moved: "2 moves",
+		Back:  "1 workers run, 1 wait, 1 of them for held room",
 	} {
 		checks := newScene(t, at).checks()
 		require.Empty(t, Broken(checks), at.String())
@@ -185,13 +197,14 @@ func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 			evidence = append(evidence, c.Evidence)
 		}
 		require.Contains(t, evidence, want)
-		if at == Moved {
+		if at == Before {
 			require.Contains(t, evidence, "no: pods would wait")
+			require.Contains(t, evidence, "no: while the nodes exist")
 		}
 	}
 }
 
-// A displaced replica that waits, although the certificate said that it would run, breaks two checks.
+// A displaced replica that waits, although the certificates said that it would run, breaks two checks.
 func TestACertificateThatWasWrongIsFound(t *testing.T) {
 	s := newScene(t, Lost)
 	s.pod("web-2").Spec.NodeName = ""
@@ -200,14 +213,15 @@ func TestACertificateThatWasWrongIsFound(t *testing.T) {
 	require.Len(t, broken, 2)
 	require.Equal(t, []string{"services/web-2 waits: 0/3 nodes are available"}, broken[0].Violations)
 	require.Equal(t, cameTrue, broken[1].Name)
-	require.Equal(t, []string{"1 of 3 displaced replicas wait, not 0 of 3"}, broken[1].Violations)
+	require.Equal(t, []string{"services: 1 of 3 displaced replicas wait, not 0 of 3"}, broken[1].Violations)
 }
 
 const (
 	notSurvive = "batch work, for which nothing is held, would not survive"
 
 	survives  = "the services survive the loss of any zone"
-	cameTrue  = "what the certificate said came true"
+	onceGone  = "app-20, with the default nodeTaintsPolicy, survives once the lost nodes are deleted"
+	cameTrue  = "what the certificates said came true"
 	movedBack = "app-0-hn is moved back"
 	atFirst   = "displaced replicas of app-14-cn were bound at the first attempt"
 )
@@ -236,11 +250,15 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a zone has none", Before, func(s *scene) { s.policy.Status.Zones[2].Pods = 0 }, "each zone has its share of app-0-hn", "zone-c has no pod of it"},
 		{"the certificate says no", Before, func(s *scene) { s.says.State, s.says.Message = status.Breaks, "without zone-a" }, survives, "ZoneSurvival services: Breaks: without zone-a"},
 		{"the room is not held", Before, func(s *scene) { s.held.Message = "room is missing for 3 pods" }, survives, "ZoneSurvival app-14-cn: OK: room is missing for 3 pods"},
-		{"a loss was not replayed", Before, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, survives, "10 replicas are protected of 10, against 2 losses"},
-		{"not all are protected", Before, func(s *scene) { s.says.Pods = 9 }, survives, "9 replicas are protected of 10, against 3 losses"},
+		{"a loss was not replayed", Before, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, survives, "13 replicas are protected of 13, against 2 losses"},
+		{"not all are protected", Before, func(s *scene) { s.says.Pods = 9 }, survives, "12 replicas are protected of 13, against 3 losses"},
 		{"none was displaced", Lost, func(s *scene) { s.pod("app-14-2").CreationTimestamp = metav1.Time{} }, atFirst, "no replica was displaced"},
 		{"held room was taken", Lost, func(s *scene) { s.refused["app-14-2"] = "Insufficient cpu" }, atFirst, "services/app-14-2 was refused first: Insufficient cpu"},
-		{"the certificate leaves the loss out", Lost, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, cameTrue, "the certificate says nothing about the loss of zone-c"},
+		{"the certificate leaves the loss out", Lost, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, cameTrue, "the certificate of services says nothing about the loss of zone-c"},
+		{"a replica runs that was to wait", Lost, func(s *scene) { s.pod("app-20-2").Spec.NodeName = "in-zone-b" }, cameTrue, "app-20: 0 of 1 displaced replicas wait, not 1 of 1"},
+		{"a replica was to wait in either form", Gone, func(s *scene) { s.defaults.Losses[2].NodesStay = false }, cameTrue, "app-20: 0 of 1 displaced replicas wait, not 1 of 1"},
+		{"the default policy is said to do", Before, func(s *scene) { s.defaults.State = status.OK }, onceGone, "ZoneSurvival app-20: OK"},
+		{"the form of a loss is not said", Before, func(s *scene) { s.defaults.Losses[0].NodesStay = false }, onceGone, "that is said of the loss of 2 of 3 zones"},
 		{"all batch work has room", Before, func(s *scene) { s.pod("batch-1").Spec.NodeName = "in-zone-c" }, "batch work fills what is not held", "no worker waits for held room"},
 		{"batch work waits for something else", Before, func(s *scene) { s.refuse(s.pod("batch-1"), "Insufficient cpu") }, "batch work fills what is not held", "no worker waits for held room"},
 		{"the hold has no reservation", Before, func(s *scene) { s.held.Reservations = nil }, "batch work fills what is not held", "app-14-cn names no reservation"},
@@ -248,17 +266,17 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a gang that waits holds a node", Before, func(s *scene) { s.pod("large-0").Status.NominatedNodeName = "in-zone-c" }, "gangs are whole, or wait and hold nothing", "training/large-0 waits and has the node in-zone-c nominated"},
 		{"an overcommitted node", Before, func(s *scene) {
 			for _, n := range snapshot.List[*corev1.Node](s.objects) {
-				n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("4")
+				n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("5")
 			}
-		}, "allocated never exceeds allocatable", "in-zone-a: 5 of pods allocated, 4 allocatable"},
+		}, "allocated never exceeds allocatable", "in-zone-a: 6 of pods allocated, 5 allocatable"},
 		{"a move went elsewhere", Moved, func(s *scene) {
 			s.rebalanced.Status.Moves[1].State, s.rebalanced.Status.Moves[1].Why = v1alpha1.MoveNotBetter, "it is in zone zone-b"
 		}, movedBack, "services/app-0-9, from zone-b to [zone-c], is NotBetter: it is in zone zone-b"},
 		{"too many are left", Moved, func(s *scene) { s.rebalanced.Status.Conditions = nil }, movedBack, "2 moves, balanced: false"},
 		{"no moves are known", Moved, func(s *scene) { s.rebalanced = nil }, movedBack, "there is no ZoneRebalance"},
 		{"others have the room of the zone that is back", Moved, func(s *scene) { s.reservation.Status.Slots.Held = 4 }, "room for app-14-cn is held again", "4 of 6 slots are held"},
-		{"batch work is said to survive", Moved, func(s *scene) { s.batch.Status.Conditions[0].Status = metav1.ConditionTrue }, notSurvive, "ZoneSurvival batch-workers: OK"},
-		{"batch work is not asked about", Moved, func(s *scene) { s.batch.Name = "other" }, notSurvive, "there is no ZoneSurvival batch-workers"},
+		{"batch work is said to survive", Before, func(s *scene) { s.batch.State = status.OK }, notSurvive, "ZoneSurvival batch-workers: OK"},
+		{"batch work is not asked about", Before, func(s *scene) { s.batch.Name = "other" }, notSurvive, "ZoneSurvival batch-workers: there is no answer"},
 		{"a victim", Lost, func(s *scene) { s.victims = victims(2) }, "nothing was preempted", "2 pods were"},
 		{"unknown victims", Lost, func(s *scene) { s.victims = "" }, "nothing was preempted", "NaN pods were"},
 	} {

@@ -69,6 +69,7 @@ func (d *demo) evidence(ctx context.Context, at check.Moment) (*check.Evidence, 
 	}
 	c := census.Take(s)
 	return &check.Evidence{
-		Moment: at, Plan: d.Plan, Census: c, Status: status.Build(c, ""), Metrics: m, Certificate: &d.certificate, Held: &d.held, LostAt: d.lostAt, Refused: refused, Rebalanced: d.rebalanced,
+		Moment: at, Plan: d.Plan, Census: c, Status: status.Build(c, ""), Metrics: m,
+		Certificates: d.certificates, LostAt: d.lostAt, Refused: refused, Rebalanced: d.rebalanced,
 	}, nil
 }

@@ -55,10 +55,12 @@ type demo struct {
 	doing, state atomic.Value
 	// workers is how many batch workers have been created.
 	workers int
-	// certificate is what was said before the loss about all services, and held about the one with held room. lostAt is
-	// when the zone was lost.
-	certificate, held status.Survival
-	lostAt            time.Time
+	// certificates are what was said before the loss, by ZoneSurvival. lostAt is when the zone was lost.
+	certificates map[string]*status.Survival
+	lostAt       time.Time
+	// mayWait is the service whose replicas may wait after an attempt: empty, or DefaultPolicyApp while the nodes of the
+	// lost zone exist.
+	mayWait string
 	// rebalanced is the ZoneRebalance when its moves were over.
 	rebalanced *v1alpha1.ZoneRebalance
 }

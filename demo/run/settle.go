@@ -51,13 +51,17 @@ func (d *demo) unsettled(c *census.Census) string {
 			return fmt.Sprintf("pod %s/%s is going", pod.Namespace, pod.Name)
 		}
 	}
+	available := 0 // replicas, with those that may wait
 	for _, p := range c.Pods {
-		refused := p.Namespace == workload.BatchNamespace && census.Refusal(p.Pod).Status == corev1.ConditionFalse
-		if p.Waits() && !refused && p.Namespace != workload.GangNamespace {
+		mayWait := p.Namespace == workload.ServiceNamespace && p.Labels[workload.AppLabel] == d.mayWait
+		switch tried := census.Refusal(p.Pod).Status == corev1.ConditionFalse; {
+		case !p.Waits() || p.Namespace == workload.GangNamespace:
+		case tried && mayWait:
+			available++
+		case !tried || p.Namespace != workload.BatchNamespace:
 			return fmt.Sprintf("pod %s waits", p.Key())
 		}
 	}
-	available := 0
 	for _, deployment := range snapshot.List[*appsv1.Deployment](c.Snapshot) {
 		if deployment.Namespace == workload.ServiceNamespace {
 			available += int(deployment.Status.AvailableReplicas)

@@ -40,9 +40,12 @@ func (d *demo) runPhases(ctx context.Context) error {
 		{"check: " + check.Before.String(), d.checksAt(check.Before), d.stateText},
 		{"lose " + workload.LostZone, d.loseZone, d.podStatus},
 		{"check: " + check.Lost.String(), d.checksAt(check.Lost), d.stateText},
+		{"delete the nodes of " + workload.LostZone, d.deleteNodes, d.podStatus},
+		{"check: " + check.Gone.String(), d.checksAt(check.Gone), d.stateText},
 		{workload.LostZone + " returns", d.returnZone, d.podStatus},
 		{"check: " + check.Back.String(), d.checksAt(check.Back), d.stateText},
 		{"move replicas of " + d.Plan.Weighted().Name() + " back", d.moveBack, d.stateText},
+		{"replay the loss of each zone again", d.awaitCertificates, d.stateText},
 		{"check: " + check.Moved.String(), d.checksAt(check.Moved), d.stateText},
 	} {
 		if err := d.runPhase(ctx, s.name, s.do, s.status); err != nil {
@@ -61,19 +64,14 @@ func (d *demo) podStatus() string {
 	return fmt.Sprintf("%d pods bound, %d wait; %s", bound, waiting, zones)
 }
 
-// createNodes creates the nodes and waits until all accept pods.
+// createNodes creates the nodes that are not there and waits until all accept pods.
 func (d *demo) createNodes(ctx context.Context) error {
 	err := forEach(ctx, d.Plan.Nodes, func(ctx context.Context, n workload.Node) error {
-		return d.cluster.Client.Create(ctx, n.Object())
+		return client.IgnoreAlreadyExists(d.cluster.Client.Create(ctx, n.Object()))
 	})
 	if err != nil {
 		return err
 	}
-	return d.awaitNodes(ctx)
-}
-
-// awaitNodes waits until all nodes accept pods.
-func (d *demo) awaitNodes(ctx context.Context) error {
 	return waitFor(ctx, func() (missing string, _ error) {
 		if ready := readyNodes(d.census()); ready < len(d.Plan.Nodes) {
 			missing = fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
@@ -122,8 +120,10 @@ func (d *demo) createWorkload(ctx context.Context) error {
 
 // holdRoom creates the ZoneSurvivals, and waits until the room is held.
 func (d *demo) holdRoom(ctx context.Context) error {
-	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Survival()), d.cluster.Client.Create(ctx, d.Plan.Hold())); err != nil {
-		return err
+	for _, asked := range []*v1alpha1.ZoneSurvival{d.Plan.Survival(), d.Plan.DefaultPolicySurvival(), d.Plan.Hold()} {
+		if err := d.cluster.Client.Create(ctx, asked); err != nil {
+			return err
+		}
 	}
 	d.state.Store("the losses are replayed, to find out how much is needed")
 	return waitFor(ctx, func() (string, error) {
@@ -140,6 +140,7 @@ func (d *demo) holdRoom(ctx context.Context) error {
 // awaitCertificates waits until the certificates are about the cluster as it is now, and keeps them.
 func (d *demo) awaitCertificates(ctx context.Context) error {
 	d.state.Store("the losses are replayed")
+	d.certificates = map[string]*status.Survival{}
 	return waitFor(ctx, func() (string, error) {
 		c := d.census()
 		now := survival.Fingerprint(c.Snapshot.Objects())
@@ -148,14 +149,9 @@ func (d *demo) awaitCertificates(ctx context.Context) error {
 			if asked.Status.Snapshot.Hash != now || held != nil && held.Reason == v1alpha1.ReasonFilling {
 				return "ZoneSurvival " + asked.Name + " is not about the cluster as it is now", nil
 			}
-			switch {
-			case asked.Spec.Hold:
-				d.held = status.SurvivalOf(asked, c.Now)
-			case asked.Name == d.Plan.Survival().Name:
-				d.certificate = status.SurvivalOf(asked, c.Now)
-			}
+			d.certificates[asked.Name] = new(status.SurvivalOf(asked, c.Now))
 		}
-		d.state.Store("do the services survive the loss of any zone? " + check.AnswerText(&d.certificate))
+		d.state.Store("do the services survive the loss of any zone? " + check.AnswerText(d.certificates[d.Plan.Survival().Name]))
 		return "", nil
 	})
 }
@@ -173,7 +169,7 @@ func (d *demo) createBatch(ctx context.Context) error {
 // would mark them after its grace period. From then on the controllers do what they do in a real outage. Pods that the
 // taint eviction deletes stay, since no kubelet finishes them, until they are removed by force, as an operator would.
 func (d *demo) loseZone(ctx context.Context) error {
-	d.lostAt = time.Now()
+	d.lostAt, d.mayWait = time.Now(), workload.DefaultPolicyApp
 	d.cluster.StopKubelets(workload.LostZone)
 	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[{`+
 		`"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","message":"Kubelet stopped posting node status.",`+
@@ -220,13 +216,23 @@ func (d *demo) forceDelete(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// returnZone starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is
-// bound.
+// deleteNodes deletes the Node objects of the lost zone, as a cloud's controller does when their machines are gone.
+func (d *demo) deleteNodes(ctx context.Context) error {
+	d.mayWait = ""
+	nodes := client.MatchingLabels{corev1.LabelTopologyZone: workload.LostZone}
+	if err := d.cluster.Client.DeleteAllOf(ctx, &corev1.Node{}, nodes); err != nil {
+		return err
+	}
+	return d.awaitSettled(ctx)
+}
+
+// returnZone starts the zone's kubelets again, with nodes of the same names, and waits until these accept pods and the
+// batch work that fits is bound.
 func (d *demo) returnZone(ctx context.Context) error {
 	if err := d.cluster.StartKubelets(workload.LostZone); err != nil {
 		return err
 	}
-	if err := d.awaitNodes(ctx); err != nil {
+	if err := d.createNodes(ctx); err != nil {
 		return err
 	}
 	return d.awaitSettled(ctx)

@@ -103,6 +103,20 @@ func TestUnsettledNamesWhatIsInMotion(t *testing.T) {
 	}
 }
 
+// While the nodes of a lost zone exist, replicas of one service have been tried and wait.
+func TestAReplicaThatMayWaitIsSettledOnceItWasTried(t *testing.T) {
+	s := newSettledDemo()
+	s.mayWait = "web"
+	replica := s.pods["web-cn-1"]
+	replica.Labels, replica.Spec.NodeName = map[string]string{workload.AppLabel: "web"}, ""
+	s.deployments["web-cn"].Status.AvailableReplicas = 0
+	require.Equal(t, "pod services/web-cn-1 waits", s.unsettled(s.census()))
+	replica.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	require.Empty(t, s.unsettled(s.census()))
+	s.mayWait = ""
+	require.Equal(t, "pod services/web-cn-1 waits", s.unsettled(s.census()))
+}
+
 // A batch worker for which there is no room has been tried: there is nothing to wait for.
 func TestABatchWorkerThatWasRefusedIsSettled(t *testing.T) {
 	s := newSettledDemo()

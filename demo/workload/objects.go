@@ -71,9 +71,14 @@ func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
 	return fillTemplate[v1alpha1.ZoneSpreadPolicy]("policy", nil)
 }
 
-// Survival asks whether all services survive the loss of any zone.
+// Survival asks whether the services survive the loss of any zone, except the one that DefaultPolicySurvival asks about.
 func (p *Plan) Survival() *v1alpha1.ZoneSurvival {
 	return fillTemplate[v1alpha1.ZoneSurvival]("survival", nil)
+}
+
+// DefaultPolicySurvival asks the same about the service with the default nodeTaintsPolicy.
+func (p *Plan) DefaultPolicySurvival() *v1alpha1.ZoneSurvival {
+	return fillTemplate[v1alpha1.ZoneSurvival]("defaultpolicysurvival", nil)
 }
 
 // Hold holds the room that the service on the shared nodes needs for that.

@@ -53,8 +53,9 @@ func TestDeployment(t *testing.T) {
 	}, pod.Containers[0].Resources))
 	require.Len(t, pod.Tolerations, 1)
 
-	unlimited := Service{App: "app-3", Role: "cn", Each: Resources{CPU: 1, Memory: 1}, Replicas: 1}.Deployment()
+	unlimited := Service{App: DefaultPolicyApp, Role: "cn", Each: Resources{CPU: 1, Memory: 1}, Replicas: 1}.Deployment()
 	require.Len(t, unlimited.Spec.Template.Spec.TopologySpreadConstraints, 1)
+	require.Nil(t, unlimited.Spec.Template.Spec.TopologySpreadConstraints[0].NodeTaintsPolicy)
 	require.Empty(t, unlimited.Spec.Template.Spec.Tolerations)
 }
 
@@ -82,7 +83,8 @@ func TestEveryServiceIsProtectedAndTheOneOnSharedNodesHasItsRoomHeld(t *testing.
 	}
 	for _, s := range p.Services {
 		d := s.Deployment()
-		require.True(t, selects(p.Survival(), d), d.Name)
+		require.Equal(t, s.DefaultPolicy(), !selects(p.Survival(), d), d.Name)
+		require.Equal(t, s.DefaultPolicy(), selects(p.DefaultPolicySurvival(), d), d.Name)
 		require.Equal(t, s.Shared(), selects(p.Hold(), d), d.Name)
 	}
 	require.False(t, selects(p.Survival(), p.Batch()))

@@ -25,6 +25,10 @@ const (
 	sharing  = "app-14-cn" // shares its nodes with batch work
 )
 
+// DefaultPolicyApp is a service whose constraints have the default nodeTaintsPolicy, Ignore: they count the nodes of a lost
+// zone for as long as these exist.
+const DefaultPolicyApp = "app-20"
+
 // fewest is the minimum of replicas of such a service, so that there are some in each zone.
 const fewest = 6
 
@@ -80,6 +84,9 @@ func (s Service) Weighted() bool { return s.Name() == weighted }
 
 // Shared reports whether the service shares its nodes with batch work.
 func (s Service) Shared() bool { return s.Name() == sharing }
+
+// DefaultPolicy reports whether the service's constraints have the default nodeTaintsPolicy.
+func (s Service) DefaultPolicy() bool { return s.App == DefaultPolicyApp }
 
 // Gang is a PodGroup and the StatefulSet whose pods are its members. The traces have no gangs; these are made up.
 type Gang struct {

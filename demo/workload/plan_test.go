@@ -21,6 +21,9 @@ func TestPlanOfTheDemo(t *testing.T) {
 	for _, s := range p.Services {
 		apps[s.App] = true
 		require.Positive(t, s.Replicas)
+		if s.DefaultPolicy() {
+			require.GreaterOrEqual(t, s.Replicas, len(Zones), "each zone loses some of %s", s.Name())
+		}
 	}
 	require.Len(t, apps, 156)
 
