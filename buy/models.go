@@ -29,7 +29,7 @@ func Models(all []*v1.Node) []Model {
 		if !nodes.Usable(node) {
 			continue
 		}
-		key := kindOf(node)
+		key := KindOf(node)
 		if kinds[key] == nil {
 			kinds[key] = &Model{Zone: node.Labels[v1.LabelTopologyZone], Node: node.Name, cpu: node.Status.Allocatable.Cpu().MilliValue()}
 		}
@@ -52,8 +52,8 @@ func Models(all []*v1.Node) []Model {
 	return out
 }
 
-// kindOf is equal for nodes that are the same to a scheduler, but for their names.
-func kindOf(node *v1.Node) string {
+// KindOf is equal for nodes that are the same to a scheduler, but for their names.
+func KindOf(node *v1.Node) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(node.Labels)) {
 		if value := node.Labels[key]; key == v1.LabelTopologyZone || key != v1.LabelHostname && value != node.Name {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 )
 
@@ -36,6 +37,16 @@ type NodeEvaluation struct {
 	// chooses. These are each plugin's points with its weight.
 	Score  int64
 	Scores map[string]int64
+}
+
+// alone are the filters by which a node may be refused whatever else is in the cluster.
+var alone = []string{
+	names.NodeAffinity, names.NodeName, names.NodeResourcesFit, names.NodeUnschedulable, names.TaintToleration, names.VolumeBinding, names.VolumeZone,
+}
+
+// RefusesEmpty reports whether the node would refuse the pod also if it were empty.
+func (n *NodeEvaluation) RefusesEmpty() bool {
+	return n.Refusal != nil && n.Refusal.Unresolvable && slices.Contains(alone, n.Refusal.Plugin)
 }
 
 // Refusal is a plugin's answer.
@@ -138,11 +149,11 @@ func (s *Sim) evaluate(ctx context.Context, pod *v1.Pod, scored bool) (*Evaluati
 		case out.All != nil:
 			a.Refusal = out.All
 		case !result.AllNodes() && !result.NodeNames.Has(a.Node.Name):
-			names := limiting.UnsortedList()
-			slices.Sort(names)
+			plugins := limiting.UnsortedList()
+			slices.Sort(plugins)
 			a.Refusal = &Refusal{
-				Plugin: strings.Join(names, ", "), Unresolvable: true,
-				Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", names)}, // the scheduler's words
+				Plugin: strings.Join(plugins, ", "), Unresolvable: true,
+				Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", plugins)}, // the scheduler's words
 			}
 		default:
 			a.Refusal = refusalOf(f.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]))

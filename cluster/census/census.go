@@ -190,17 +190,6 @@ func (c *Census) ZoneNames() []string {
 	return slices.Sorted(maps.Keys(zones))
 }
 
-// NodePerZone returns a node of each zone that accepts pods, the first by name.
-func (c *Census) NodePerZone() []*Node {
-	var out []*Node
-	for _, n := range c.Nodes {
-		if nodes.Usable(n.Node) && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 // Room is what a zone has.
 type Room struct {
 	Zone                   string

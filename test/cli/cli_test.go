@@ -158,7 +158,7 @@ func (c *cluster) testExplainPod(t *testing.T, viewer string) {
 		require.Equal(t, "ZoneSpread", z.Obstacles[0].Plugin)
 	}
 	require.Equal(t, "failover", report.Zone[0].Holds[0].Reservation)
-	require.Equal(t, "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone (1 node would take it)", report.Next[0])
+	require.Equal(t, "more nodes like those of the cluster would not: see above what is in the way", report.Next[0])
 
 	text := c.ok(t, viewer, "explain", "pod/web-0", "-n", namespace)
 	require.Contains(t, text, "is on node node-")
@@ -168,7 +168,7 @@ func (c *cluster) testExplainGang(t *testing.T, viewer string) {
 	report := c.saysAsTheScheduler(t, viewer, "train")
 	require.Equal(t, 2, report.Gang.Missing)
 	require.Zero(t, *report.Gang.Fit)
-	require.Equal(t, "PodGroup shop/train needs 2 more members at once, and 0 of them fit now; train-0 is the first that does not", report.Next[0])
+	require.Equal(t, "PodGroup shop/train needs 2 more members at once, and 0 of them would find a node; train-0 is the first that would not", report.Next[0])
 	require.Contains(t, strings.Join(report.Next, "\n"), "in zone b: 2 more nodes like node-b")
 	for _, z := range report.Zone {
 		require.Equal(t, "NodeResourcesFit", z.Obstacles[0].Plugin)

@@ -31,7 +31,7 @@ type Options struct {
 	Cluster string
 	// Namespace restricts policies, workloads, gangs and waiting pods; empty shows all.
 	Namespace string
-	// Command is what the program is called.
+	// Command is how the reader runs the command line on this cluster, such as "zonewise --context=prod".
 	Command string
 }
 

@@ -69,7 +69,7 @@ func newBoard() *cobra.Command {
 
 // boardOptions say what the page shows.
 func (f *clusterFlags) boardOptions() board.Options {
-	opts := board.Options{Cluster: f.overrides.CurrentContext, Namespace: f.namespace(), Command: programName()}
+	opts := board.Options{Cluster: f.overrides.CurrentContext, Namespace: f.namespace(), Command: f.invocation()}
 	if f.snapshotFile != "" {
 		opts.Cluster = filepath.Base(f.snapshotFile)
 	} else if raw, err := f.clientConfig().RawConfig(); err == nil && opts.Cluster == "" {

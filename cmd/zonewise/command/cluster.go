@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -291,6 +292,41 @@ func oneLine(err error) error {
 		return errors.New(message.OneLine(err))
 	}
 	return err
+}
+
+// invocation returns how to run this program on the same cluster: with the flags that say which it is and, if given, which scheduler it
+// has. A token is left out.
+func (f *clusterFlags) invocation() string {
+	words := []string{programName()}
+	add := func(flag, value string) { words = append(words, "--"+flag+"="+shellWord(value)) }
+	f.live.VisitAll(func(flag *pflag.Flag) {
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			if flag.Changed && flag.Name != clientcmd.FlagBearerToken {
+				add(flag.Name, value)
+			}
+		}
+	})
+	for _, flag := range [][2]string{{"snapshot", f.snapshotFile}, {"config", f.configFile}, {"feature-gates", f.featureGates}} {
+		if flag[1] != "" {
+			add(flag[0], flag[1])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord quotes a word for a shell, if it has to be.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@,=+%", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // programName returns the name of the program: "kubectl zonewise" when it runs as a plugin of kubectl.

@@ -71,7 +71,7 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 			}
 			line := flags.progress(cmd)
 			line.show("asking the scheduler")
-			x := &explanation{census: c, client: connected, options: options}
+			x := &explanation{Explainer: explain.Explainer{Census: c, Options: options, Command: flags.invocation()}, client: connected}
 			report, err := x.explainSubject(cmd.Context(), kind, namespace, name)
 			line.clear()
 			if err != nil {
@@ -118,22 +118,17 @@ func parseSubject(arg string) (kind, name string, err error) {
 
 // explanation is one run of the command.
 type explanation struct {
-	census  *census.Census
-	client  client.Client // nil with a file
-	options sim.Options
+	explain.Explainer
+
+	client client.Client // nil with a file
 }
 
 func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
 	if kind == "" || kind == "pod" {
-		if p := x.census.FindPod(namespace, name); p != nil {
-			s, err := sim.Of(ctx, x.census.Snapshot, x.options)
-			if err != nil {
-				return nil, err
-			}
-			defer s.Close()
-			return explain.Explain(ctx, x.census, s, p, eventsOf(ctx, x.client, namespace, schema.GroupKind{Kind: "Pod"}, name, p.UID))
+		if p := x.Census.FindPod(namespace, name); p != nil {
+			return x.Pod(ctx, p, eventsOf(ctx, x.client, namespace, schema.GroupKind{Kind: "Pod"}, name, p.UID))
 		}
-		for _, p := range snapshot.List[*corev1.Pod](x.census.Snapshot) {
+		for _, p := range snapshot.List[*corev1.Pod](x.Census.Snapshot) {
 			if p.Namespace == namespace && p.Name == name {
 				state := "has finished"
 				if p.DeletionTimestamp != nil {
@@ -146,14 +141,14 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 	if kind != "pod" {
 		var found []*census.Gang
 		for _, key := range []string{census.Key(namespace, name, false), census.Key(namespace, name, true)} {
-			if g := x.census.Gang(key); g != nil && isOfKind(g, kind) {
+			if g := x.Census.Gang(key); g != nil && isOfKind(g, kind) {
 				found = append(found, g)
 			}
 		}
 		switch len(found) {
 		case 0:
 		case 1:
-			return explain.Gang(ctx, x.census, x.options, found[0].Key, eventsOf(ctx, x.client, namespace, groupKindOf(found[0]), name, ""))
+			return x.Gang(ctx, found[0].Key, eventsOf(ctx, x.client, namespace, groupKindOf(found[0]), name, ""))
 		default:
 			return nil, program.Usage(fmt.Errorf("there are two PodGroups %s in namespace %s: want %s/%s or %s/%s", name, namespace, crdGroup, name, nativeGroup, name))
 		}
@@ -173,13 +168,13 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 func (x *explanation) namespacesWith(kind, name string) []string {
 	found := map[string]bool{}
 	if kind == "" || kind == "pod" {
-		for _, p := range x.census.Pods {
+		for _, p := range x.Census.Pods {
 			found[p.Namespace] = found[p.Namespace] || p.Name == name
 		}
 	}
 	if kind != "pod" {
-		for _, key := range x.census.GangKeys() {
-			if g := x.census.Gang(key); g != nil && g.Name == name && isOfKind(g, kind) {
+		for _, key := range x.Census.GangKeys() {
+			if g := x.Census.Gang(key); g != nil && g.Name == name && isOfKind(g, kind) {
 				found[g.Namespace] = true
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/clitest"
@@ -65,7 +66,7 @@ func TestEventsOfPodGroupsOfBothAPIs(t *testing.T) {
 	}
 	c := clitest.Story()
 	c.NativeGang("train", 2, "6", "", "")
-	x := &explanation{census: census.Take(c.Snapshot), client: builder.Build()}
+	x := &explanation{Explainer: explain.Explainer{Census: census.Take(c.Snapshot)}, client: builder.Build()}
 	said := func(kind string) (all []string) {
 		r, err := x.explainSubject(t.Context(), kind, "shop", "train")
 		require.NoError(t, err)
@@ -94,7 +95,7 @@ func TestEventsOfAFormerPod(t *testing.T) {
 			Regarding: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: uid},
 		})
 	}
-	x := &explanation{census: census.Take(c.Snapshot), client: builder.Build()}
+	x := &explanation{Explainer: explain.Explainer{Census: census.Take(c.Snapshot)}, client: builder.Build()}
 	r, err := x.explainSubject(t.Context(), "pod", p.Namespace, p.Name)
 	require.NoError(t, err)
 	require.Len(t, r.Said, 1)

@@ -10,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/census"
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim"
 )
@@ -31,10 +33,10 @@ type Report struct {
 	Now  *Now               `json:"now,omitempty"`
 	Gang *GangReport        `json:"gang,omitempty"`
 	Zone []ZoneFit          `json:"zones,omitempty"`
-	Said []SchedulerMessage `json:"schedulerSaid,omitempty"`
+	Said []SchedulerMessage `json:"schedulerMessages,omitempty"`
 	// Autoscalers is what Cluster Autoscaler and Karpenter said about the pod.
-	Autoscalers []SchedulerMessage `json:"autoscalersSaid,omitempty"`
-	Next        []string           `json:"whatWouldLetItGo,omitempty"`
+	Autoscalers []SchedulerMessage `json:"autoscalerMessages,omitempty"`
+	Next        []string           `json:"suggestions,omitempty"`
 	// Moves is what ZoneRebalances say about the pod.
 	Moves []string `json:"moves,omitempty"`
 	Gaps  []string `json:"notes,omitempty"`
@@ -52,7 +54,9 @@ type Pod struct {
 	Node      string            `json:"node,omitempty"`
 	Zone      string            `json:"zone,omitempty"`
 	Waits     string            `json:"waits,omitempty"`
-	Policies  []string          `json:"policies,omitempty"`
+	// Nominated says for which node it waits, and for how many pods there to end.
+	Nominated string   `json:"nominated,omitempty"`
+	Policies  []string `json:"policies,omitempty"`
 	// DeletionCost is that of the pod's annotation, and Answers what of the policies' is not True; see status.Troubles.
 	DeletionCost string   `json:"deletionCost,omitempty"`
 	Answers      []string `json:"answers,omitempty"`
@@ -67,11 +71,34 @@ type SchedulerMessage struct {
 	Count  int32     `json:"count,omitempty"`
 }
 
-// Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged,
-// except for its time.
-func Explain(
-	ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event,
-) (*Report, error) {
+// Explainer explains pods and gangs of a cluster. Its methods make copies of the cluster, and change nothing in the census.
+type Explainer struct {
+	Census *census.Census
+	// Options are those of the copies, see sim.Of.
+	Options sim.Options
+	// Command is how the reader runs the command line on this cluster, such as "zonewise --context=prod".
+	Command string
+}
+
+// Pod explains a pod, which may be bound.
+func (x *Explainer) Pod(ctx context.Context, p *census.Pod, events []eventsv1.Event) (*Report, error) {
+	c, options := x.Census, x.Options
+	if p.Waits() {
+		options.Pods = func(pod *corev1.Pod) *corev1.Pod {
+			switch {
+			case pod.UID == p.UID:
+				return withoutGang(pod)
+			case pod.Status.NominatedNodeName != "":
+				return pod
+			}
+			return nil
+		}
+	}
+	s, err := sim.Of(ctx, c.Snapshot, options)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
 	r := &Report{Pod: describe(c, s, p), Moves: movesOf(c, p), Gaps: c.Snapshot.Notes()}
 	bySchedulers, byAutoscalers := splitByReporter(events, append(s.Profiles(), r.Pod.Scheduler))
 	r.Said, r.Autoscalers = schedulerMessages(p.Pod, bySchedulers), schedulerMessages(nil, byAutoscalers)
@@ -85,22 +112,32 @@ func Explain(
 	if !p.Waits() {
 		return r, explainBound(ctx, c, s, p, r)
 	}
-	if len(p.Spec.SchedulingGates) > 0 {
+	pod := withoutGang(p.Pod)
+	answer, err := s.Evaluate(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	r.Zone = zonesOf(c, s, p.Pod, answer)
+	switch {
+	case len(p.Spec.SchedulingGates) > 0:
 		var gates []string
 		for _, g := range p.Spec.SchedulingGates {
 			gates = append(gates, g.Name)
 		}
 		r.Pod.Verdict = Gated
 		r.Next = append(r.Next, "its scheduling gates must be removed: "+strings.Join(gates, ", "))
+	case len(answer.Gates) > 0:
+		for i := range answer.Gates {
+			r.Next = append(r.Next, fmt.Sprintf("%s must let it into the queue: %s", answer.Gates[i].Plugin, answer.Gates[i].Message()))
+		}
+	case r.Gang != nil && r.Gang.Missing > 0:
+		r.Next = append(r.Next, fmt.Sprintf("%s: %s explain %s -n %s says whether they fit", r.Gang.neededText(), x.Command, r.Gang.Argument(), r.Gang.Namespace))
+	case len(answer.FittingNodes()) > 0:
+		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s would take it. %s", show.Plural(len(answer.FittingNodes()), "node"), whenTried(r)))
+	default:
+		return r, x.placePod(ctx, s, pod, r)
 	}
-	e := &examination{census: c, sim: s, report: r, pod: p.Pod}
-	if err := e.evaluateZones(ctx); err != nil {
-		return nil, err
-	}
-	if r.Gang != nil && r.Gang.Missing > 0 {
-		r.Next = append(r.Next, fmt.Sprintf("%s: zonewise explain %s -n %s says whether they fit", r.Gang.neededText(), r.Gang.Argument(), r.Gang.Namespace))
-	}
-	return r, e.addSteps(ctx)
+	return r, nil
 }
 
 func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
@@ -135,8 +172,9 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 		return d
 	}
 	if !p.CreationTimestamp.IsZero() {
-		d.Waits = c.Now.Sub(p.CreationTimestamp.Time).Round(time.Second).String()
+		d.Waits = duration.HumanDuration(c.Now.Sub(p.CreationTimestamp.Time))
 	}
+	d.Nominated = nominationText(c, p.Status.NominatedNodeName)
 	return d
 }
 
@@ -186,15 +224,6 @@ func schedulerMessages(pod *corev1.Pod, events []eventsv1.Event) []SchedulerMess
 	return out
 }
 
-// examination asks the scheduler's plugins about a pod.
-type examination struct {
-	census *census.Census
-	sim    *sim.Sim
-	report *Report
-	pod    *corev1.Pod
-	answer *sim.Evaluation
-}
-
 // withoutGang returns a copy of the pod without its gang, because here the question is about nodes, not about the other
 // members.
 func withoutGang(pod *corev1.Pod) *corev1.Pod {
@@ -204,40 +233,10 @@ func withoutGang(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// evaluateZones asks the plugins, and groups their answers by zone.
-func (e *examination) evaluateZones(ctx context.Context) (err error) {
-	e.answer, err = e.sim.Evaluate(ctx, withoutGang(e.pod))
-	if err != nil {
-		return err
+// whenTried says when the scheduler tries a pod that would get a node.
+func whenTried(r *Report) string {
+	if len(r.Said) == 0 {
+		return fmt.Sprintf("No scheduler has reported on it: is a scheduler called %q running?", r.Pod.Scheduler)
 	}
-	for i := range e.answer.Gates {
-		if g := &e.answer.Gates[i]; len(e.pod.Spec.SchedulingGates) == 0 {
-			e.report.Next = append(e.report.Next, fmt.Sprintf("%s must let it into the queue: %s", g.Plugin, g.Message()))
-		}
-	}
-	e.report.Zone = zonesOf(e.census, e.sim, e.pod, e.answer)
-	return nil
-}
-
-// addSteps returns the changes that would let the pod go.
-func (e *examination) addSteps(ctx context.Context) error {
-	r := e.report
-	if fit := len(e.answer.FittingNodes()); fit > 0 {
-		if r.Gang == nil || r.Gang.Missing == 0 {
-			r.Next = append(r.Next, noChangeNeeded(fit, r.Said, r.Pod.Scheduler))
-		}
-		return nil
-	}
-	steps, err := e.tryChanges(ctx)
-	r.Next = append(r.Next, steps...)
-	return err
-}
-
-// noChangeNeeded returns what to say about a pod that fits.
-func noChangeNeeded(fit int, said []SchedulerMessage, scheduler string) string {
-	step := fmt.Sprintf("no change is needed: %d nodes would take it. ", fit)
-	if len(said) == 0 {
-		return step + fmt.Sprintf("No scheduler has reported on it: is a scheduler called %q running?", scheduler)
-	}
-	return step + "What the scheduler said is about its last attempt; it tries again when something changes, and every 5 minutes"
+	return "What the scheduler said is about its last attempt; it tries again when something changes, and every 5 minutes"
 }

@@ -12,33 +12,32 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
 
 func pod(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
 	t.Helper()
-	s, err := sim.Of(t.Context(), c, sim.Options{})
-	require.NoError(t, err)
-	defer s.Close()
-	counted := census.Take(c.Snapshot)
-	p := counted.FindPod(clitest.Namespace, name)
+	x := explain.Explainer{Census: census.Take(c.Snapshot), Command: "zonewise"}
+	p := x.Census.FindPod(clitest.Namespace, name)
 	require.NotNil(t, p)
-	r, err := explain.Explain(t.Context(), counted, s, p, events)
+	r, err := x.Pod(t.Context(), p, events)
 	require.NoError(t, err)
 	return r
 }
 
 func gang(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
 	t.Helper()
-	r, err := explain.Gang(t.Context(), census.Take(c.Snapshot), sim.Options{}, clitest.Namespace+"/"+name, events)
+	x := explain.Explainer{Census: census.Take(c.Snapshot), Command: "zonewise"}
+	r, err := x.Gang(t.Context(), clitest.Namespace+"/"+name, events)
 	require.NoError(t, err)
 	return r
 }
@@ -70,97 +69,132 @@ func TestGolden(t *testing.T) {
 }
 
 func TestWhatWouldLetItGo(t *testing.T) {
-	plain := func(change func(p *corev1.Pod)) func(c *clitest.Cluster) *corev1.Pod {
-		return func(c *clitest.Cluster) *corev1.Pod {
-			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), map[string]string{"app": "p"})
-			change(p)
-			return p
+	waiting := func(cpu string, change func(p *corev1.Pod)) func(c *clitest.Cluster) {
+		return func(c *clitest.Cluster) {
+			p := c.Pod("p", "", clitest.Plain(cpu, "1Gi"), map[string]string{"app": "p"})
+			if change != nil {
+				change(p)
+			}
 		}
 	}
-	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}}
+	full := func(node string) func(c *clitest.Cluster) {
+		return func(c *clitest.Cluster) { c.Pod("full-"+node, node, clitest.Plain("8", "1Gi"), nil) }
+	}
+	urgent := func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](1000) }
 	for _, tc := range []struct {
 		name  string
-		build func(c *clitest.Cluster) *corev1.Pod
-		want  []string
+		build []func(c *clitest.Cluster)
+		want  []string // of the suggestions, each whole or its beginning
 	}{
-		{"a scheduler", plain(func(p *corev1.Pod) { p.Spec.SchedulerName = "zonewize" }), []string{
-			`No scheduler has reported on it: is a scheduler called "zonewize" running?`,
+		{"a scheduler", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) { p.Spec.SchedulerName = "zonewize" })}, []string{
+			`no change is needed: 1 node would take it. No scheduler has reported on it: is a scheduler called "zonewize" running?`,
 		}},
-		{"time", plain(func(p *corev1.Pod) {
+		{"time", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1"}}
-		}), []string{"about its last attempt; it tries again when something changes"}},
-		{"a gate", plain(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }), []string{
+		})}, []string{"no change is needed: 1 node would take it. What the scheduler said is about its last attempt; it tries again when something changes"}},
+		{"a gate", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} })}, []string{
 			"its scheduling gates must be removed: quota",
 		}},
-		{"room", func(c *clitest.Cluster) *corev1.Pod { return c.Pod("p", "", clitest.Plain("10", "1Gi"), nil) }, []string{
-			"in zone a: 2 more cpu (8 free, 10 asked for) on node node-a",
+		{"a device", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("gpu")}}
+		})}, []string{"DynamicResources must let it into the queue: "}},
+		{"another node", []func(*clitest.Cluster){waiting("4", nil), full("node-a")}, []string{"in zone a: 1 more node like node-a"}},
+		{"a node of a kind that is large enough", []func(*clitest.Cluster){waiting("10", nil)}, []string{
+			"more nodes like those of the cluster would not: see above what is in the way",
 		}},
-		{"room, which another node has", func(c *clitest.Cluster) *corev1.Pod {
-			c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil)
-			return c.Pod("p", "", clitest.Plain("3", "1Gi"), nil)
-		}, []string{"in zone a: 1 more cpu (2 free, 3 asked for) on node node-a", "in zone a: another node like node-a"}},
-		{"a taint", func(c *clitest.Cluster) *corev1.Pod {
-			c.Node("node-b", "b", "8", "8Gi", corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
-			c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil)
-			return c.Pod("p", "", clitest.Plain("7", "7Gi"), nil)
-		}, []string{"in zone b: a toleration of the taint gpu=yes:NoSchedule (1 node would take it)"}},
-		{"a cordon", func(c *clitest.Cluster) *corev1.Pod {
-			c.Node("node-b", "b", "8", "8Gi").Spec.Unschedulable = true
-			c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil)
-			return c.Pod("p", "", clitest.Plain("7", "7Gi"), nil)
-		}, []string{"in zone b: the node uncordoned (1 node would take it)"}},
-		{"a node selector", plain(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }), []string{
-			"in zone a: without its nodeSelector (1 node would take it)",
-		}},
-		{"affinity", plain(func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
-		}), []string{"in zone a: without its affinity to other pods (1 node would take it)"}},
-		{"anti-affinity", func(c *clitest.Cluster) *corev1.Pod {
-			c.Pod("other", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"app": "other"})
-			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), nil)
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
-			return p
-		}, []string{"in zone a: without its anti-affinity to other pods (1 node would take it)"}},
-		{"a volume in another zone", func(c *clitest.Cluster) *corev1.Pod {
-			c.Add(volume("elsewhere")...)
-			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), nil)
+		{"a worker, not the node of the control plane, which has the first name", []func(*clitest.Cluster){waiting("4", nil), full("node-a"), func(c *clitest.Cluster) {
+			c.Node("cp-1", "a", "8", "8Gi", corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})
+		}}, []string{"in zone a: 1 more node like node-a"}},
+		{"a node in the zone of its volume", []func(*clitest.Cluster){waiting("4", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-			return p
-		}, []string{"in zone a: without its volume data (1 node would take it)"}},
-		{"a device", plain(func(p *corev1.Pod) {
-			name := "gpu"
-			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}}
-		}), []string{"DynamicResources must let it into the queue"}},
-		{"a constraint", func(c *clitest.Cluster) *corev1.Pod {
-			c.Node("node-b", "b", "1", "8Gi")
-			c.Pod("full", "node-b", clitest.Plain("1", "1Gi"), nil)
-			for _, name := range []string{"first", "second"} {
-				c.Pod(name, "node-a", clitest.Plain("1", "1Gi"), map[string]string{"app": "p"})
-			}
-			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), map[string]string{"app": "p"})
-			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("p", 1)}
-			return p
-		}, []string{"in zone a: without its topologySpreadConstraint over topology.kubernetes.io/zone (maxSkew 1)", "in zone b: 1 more cpu (0 free, 1 asked for) on node node-b"}},
-		{"slots of others", func(c *clitest.Cluster) *corev1.Pod {
-			c.Reservation("failover", "web", "6", 0, map[string]int64{"node-a": 1})
-			return c.Pod("p", "", clitest.Plain("4", "1Gi"), nil)
-		}, []string{"in zone a: without the slots that ZoneReservation failover holds (1 node would take it)"}},
-		{"two things at once", func(c *clitest.Cluster) *corev1.Pod {
-			p := c.Pod("p", "", clitest.Plain("10", "1Gi"), nil)
-			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-			return p
-		}, []string{"in zone a: without its nodeSelector (1 node would take it), and 2 more cpu (8 free, 10 asked for) on node node-a"}},
+		}), full("node-a"), full("node-b"), func(c *clitest.Cluster) {
+			c.Node("node-b", "b", "8", "8Gi")
+			c.Add(volume("b")...)
+		}}, []string{"in zone b: 1 more node like node-b"}},
+		{"a DaemonSet's own node", []func(*clitest.Cluster){full("node-a"), waiting("1", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}},
+				}}},
+			}}}
+		}), func(c *clitest.Cluster) { c.Node("node-b", "b", "8", "8Gi") }}, []string{"room on the node that its controller has made it for"}},
+		{"preemption", []func(*clitest.Cluster){waiting("4", urgent), full("node-a")}, []string{
+			"no change is needed: it preempts shop/full-node-a on node node-a. No scheduler has reported on it",
+		}},
+		{"the end of those that it has preempted", []func(*clitest.Cluster){waiting("4", func(p *corev1.Pod) {
+			urgent(p)
+			p.Status.NominatedNodeName = "node-a"
+		}), full("node-a"), func(c *clitest.Cluster) { terminate(c, "full-node-a", 30*time.Minute) }}, []string{
+			"no change is needed: it would get node node-a in 30m, when pods have ended or the grace period of a policy is over",
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clitest.New()
 			c.Node("node-a", "a", "8", "8Gi")
-			p := tc.build(c)
-			r := pod(t, c, p.Name)
-			for _, want := range tc.want {
-				require.Contains(t, strings.Join(r.Next, "\n"), want)
+			for _, build := range tc.build {
+				build(c)
+			}
+			r := pod(t, c, "p")
+			require.Len(t, r.Next, len(tc.want), "%q", r.Next)
+			for i := range tc.want {
+				require.True(t, strings.HasPrefix(r.Next[i], tc.want[i]), "%q", r.Next)
 			}
 		})
 	}
+}
+
+// terminate has a pod end after a while.
+func terminate(c *clitest.Cluster, name string, after time.Duration) {
+	for _, p := range c.Pods() {
+		if p.Name == name {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(clitest.Now.Add(after))), ptr.To(int64(after.Seconds()))
+		}
+	}
+}
+
+// TestNominations: a pod that has preempted others says for which it waits, and until when.
+func TestNominations(t *testing.T) {
+	for want, tc := range map[string]struct {
+		node  string
+		after time.Duration
+	}{
+		"nominated to node node-a: waits for 1 pod there to end in the next 30m":                    {"node-a", 30 * time.Minute},
+		"nominated to node node-a: waits for 1 pod there to end, which have had their grace period": {"node-a", -time.Minute},
+		"nominated to node node-a, where no pod has to end":                                         {"node-a", 0},
+		"nominated to node node-x, which does not exist":                                            {"node-x", 0},
+	} {
+		c := clitest.New()
+		c.Node("node-a", "a", "8", "8Gi")
+		c.Pod("victim", "node-a", clitest.Plain("8", "1Gi"), nil)
+		if tc.after != 0 {
+			terminate(c, "victim", tc.after)
+		}
+		c.Pod("p", "", clitest.Plain("4", "1Gi"), nil).Status.NominatedNodeName = tc.node
+		require.Contains(t, text(t, pod(t, c, "p"), 0), want)
+	}
+}
+
+// TestWhatNodesLack: of each kind of node, the one that lacks least; other pools, which the pod does not tolerate, hide none.
+func TestWhatNodesLack(t *testing.T) {
+	c := clitest.New()
+	for i := range 15 {
+		c.Node(fmt.Sprintf("pool-%02d", i), "a", "8", "8Gi", corev1.Taint{Key: "dedicated", Value: fmt.Sprintf("team-%02d", i), Effect: corev1.TaintEffectNoSchedule})
+	}
+	c.Node("small", "a", "1", "8Gi")
+	c.Node("full", "a", "4", "4Gi")
+	c.Node("nearly", "a", "4", "4Gi")
+	c.Pod("a", "full", clitest.Plain("4", "1Gi"), nil)
+	c.Pod("b", "nearly", clitest.Plain("2500m", "3584Mi"), nil)
+	c.Pod("p", "", clitest.Plain("2", "1Gi"), nil)
+	require.Contains(t, text(t, pod(t, c, "p"), 0), `
+  - 15 nodes (TaintToleration): node(s) had untolerated taint(s)
+  - 2 nodes (NodeResourcesFit): Insufficient cpu
+    small lacks 1 cpu (1 free, 2 asked for)
+    full lacks 2 cpu (0 free, 2 asked for)
+  - 1 node (NodeResourcesFit): Insufficient cpu, Insufficient memory
+    nearly lacks 500m cpu (1500m free, 2 asked for), 512Mi memory (512Mi free, 1Gi asked for)
+`)
 }
 
 // volume is a claim of the name data and its volume, which is in a zone.
@@ -203,13 +237,41 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 		{"a PodGroup", 0, members(1, "1"), []string{"PodGroup shop/gang must exist"}},
 		{"members", 3, members(1, "1"), []string{"PodGroup shop/gang needs 3 members and has 1: 2 more pods must be created"}},
 		{"room for all members", 2, members(2, "5"), []string{
-			"PodGroup shop/gang needs 2 more members at once, and 1 of them fit now; p-1 is the first that does not", "in zone a: 1 more node like node-a",
+			"PodGroup shop/gang needs 2 more members at once, and 1 of them would find a node; p-1 is the first that would not",
+			"in zone a: 1 more node like node-a",
 		}},
-		{"slots of others", 2, func(c *clitest.Cluster) {
-			c.Reservation("failover", "web", "4", 0, map[string]int64{"node-a": 1})
+		{"a node for all members, like a worker", 8, func(c *clitest.Cluster) {
+			c.Node("cp-1", "a", "8", "64Gi", corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})
+			c.Pod("full", "node-a", clitest.Plain("8", "1Gi"), nil)
+			members(8, "1")(c)
+		}, []string{
+			"PodGroup shop/gang needs 8 more members at once, and 0 of them would find a node; p-0 is the first that would not",
+			"in zone a: 1 more node like node-a",
+		}},
+		{"nodes in several zones", 4, func(c *clitest.Cluster) {
+			c.Node("node-b", "b", "8", "8Gi")
+			c.Pod("full-a", "node-a", clitest.Plain("8", "1Gi"), nil)
+			c.Pod("full-b", "node-b", clitest.Plain("8", "1Gi"), nil)
+			members(4, "4")(c)
+			for _, p := range c.Pods() {
+				if p.Labels["app"] == "p" {
+					p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("p", 1)}
+				}
+			}
+		}, []string{
+			"PodGroup shop/gang needs 4 more members at once, and 0 of them would find a node; p-0 is the first that would not",
+			"in several zones: 1 more node like node-a, 1 more node like node-b",
+		}},
+		{"time", 2, members(2, "4"), []string{"no change is needed: PodGroup shop/gang needs 2 more members at once, and they fit now. The scheduler tries again"}},
+		{"preemption", 2, func(c *clitest.Cluster) {
+			c.Pod("low", "node-a", clitest.Plain("8", "1Gi"), nil)
 			members(2, "4")(c)
-		}, []string{"without the slots that are held by ZoneReservation failover"}},
-		{"time", 2, members(2, "4"), []string{"no change is needed: PodGroup shop/gang needs 2 more members at once, and they fit now"}},
+			for _, p := range c.Pods() {
+				if p.Labels["app"] == "p" {
+					p.Spec.Priority = ptr.To[int32](1000)
+				}
+			}
+		}, []string{"no change is needed: PodGroup shop/gang needs 2 more members at once, and they fit now: they preempt shop/low. "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clitest.New()
@@ -219,11 +281,34 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 			}
 			tc.build(c)
 			r := gang(t, c, "gang")
-			for _, want := range tc.want {
-				require.Contains(t, strings.Join(r.Next, "\n"), want)
+			require.Len(t, r.Next, len(tc.want), "%q", r.Next)
+			for i := range tc.want {
+				require.True(t, strings.HasPrefix(r.Next[i], tc.want[i]), "%q", r.Next)
 			}
 		})
 	}
+}
+
+// TestAPackedGang: each zone has room for a part of it. That its members would find nodes one by one is no answer.
+func TestAPackedGang(t *testing.T) {
+	c := clitest.New()
+	for _, zone := range []string{"a", "b"} {
+		c.Node("node-"+zone, zone, "8", "64Gi")
+	}
+	c.Gang("gang", 4)
+	snapshot.List[*schedv1alpha1.PodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
+	for i := range 4 {
+		c.Pod(fmt.Sprintf("p-%d", i), "", clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "gang"})
+	}
+	r := gang(t, c, "gang")
+	require.Nil(t, r.Gang.Fit)
+	require.NotContains(t, text(t, r, 0), "would find a node")
+	require.Contains(t, r.Gang.Why, "no room for 4 members at once in one topology.kubernetes.io/zone")
+	require.Equal(t, []string{
+		"PodGroup shop/gang needs 4 more members at once on nodes with the same topology.kubernetes.io/zone",
+		"in zone a: 1 more node like node-a", "in zone b: 1 more node like node-b",
+	}, r.Next)
+	require.Len(t, r.Zone, 2)
 }
 
 func TestTheWordsOfMostMembersComeFirst(t *testing.T) {

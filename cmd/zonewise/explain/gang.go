@@ -4,24 +4,25 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 
-	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/sim"
 )
 
 // GangReport is the explained gang, or the gang of the explained pod.
 type GangReport struct {
 	status.Gang
-	// Fit is how many of the missing members would each find a node now, if they were not a gang. Nil for the gang of
-	// an explained pod.
+	// Fit is how many of the missing members would find a node now, as a gang or, if it does not start, as pods of their own. Nil for the
+	// gang of an explained pod, and where that says nothing about the gang.
 	Fit *int `json:"fit,omitempty"`
 	// Gated members have scheduling gates, and do not count.
 	Gated int `json:"gated,omitempty"`
@@ -38,20 +39,19 @@ func countGang(c *census.Census, g *census.Gang) *GangReport {
 }
 
 func (g *GangReport) neededText() string {
-	return fmt.Sprintf("PodGroup %s needs %d more members at once", g.Title(), g.Missing)
+	return fmt.Sprintf("PodGroup %s needs %s at once", g.Title(), show.Plural(g.Missing, "more member"))
 }
 
 // Gang explains a gang by its key, see census.Key; nil if there is neither a PodGroup nor a pod of it. It lets the
-// scheduler place the gang on copies of the cluster, see sim.Of for the options.
-func Gang(
-	ctx context.Context, c *census.Census, options sim.Options, key string, events []eventsv1.Event,
-) (*Report, error) {
+// scheduler place the gang on copies of the cluster.
+func (x *Explainer) Gang(ctx context.Context, key string, events []eventsv1.Event) (*Report, error) {
+	c := x.Census
 	g := c.Gang(key)
 	if g == nil {
 		return nil, nil
 	}
 	r := &Report{Gang: countGang(c, g), Said: schedulerMessages(nil, events), Gaps: c.Snapshot.Notes()}
-	e := &gangExamination{census: c, options: options, report: r, gang: g}
+	e := &gangExamination{Explainer: x, report: r, gang: g}
 	if step := e.whyNotTried(); step != "" {
 		r.Next = append(r.Next, step)
 		return r, nil
@@ -64,10 +64,10 @@ func Gang(
 
 // gangExamination has the scheduler try a gang.
 type gangExamination struct {
-	census  *census.Census
-	options sim.Options
-	report  *Report
-	gang    *census.Gang
+	*Explainer
+
+	report *Report
+	gang   *census.Gang
 }
 
 // whyNotTried says what a gang lacks besides nodes.
@@ -76,7 +76,7 @@ func (e *gangExamination) whyNotTried() string {
 	name := "PodGroup " + e.gang.Key
 	exist := g.Members + g.Succeeded
 	switch {
-	case !e.gang.Exists() && !e.census.Snapshot.Has(e.gang.Resource()):
+	case !e.gang.Exists() && !e.Census.Snapshot.Has(e.gang.Resource()):
 		return "the PodGroup could not be read"
 	case !e.gang.Exists():
 		return name + " must exist"
@@ -94,27 +94,30 @@ func (e *gangExamination) whyNotTried() string {
 
 func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 
-// placeMembers has the scheduler place the gang on a changed copy, and returns how many members are then missing. The
-// copy has the gang's members, as they are or as pods without a gang, and other pods with a nomination. The caller
-// closes it.
+// placeMembers has the scheduler place the gang on a copy with more nodes, and returns how many members are then missing. The
+// copy has the gang's members, as they are or as pods without a gang, and other pods with a nomination. The caller closes it.
 func (e *gangExamination) placeMembers(
-	ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error,
+	ctx context.Context, as func(*corev1.Pod) *corev1.Pod, bought map[string]int,
 ) (s *sim.Sim, missing int, err error) {
-	options := e.options
+	options := e.Options
 	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
 		switch {
-		case e.census.GangOf(pod) == e.gang.Key:
+		case e.Census.GangOf(pod) == e.gang.Key:
 			return as(pod)
 		case pod.Status.NominatedNodeName != "":
 			return pod
 		}
 		return nil
 	}
-	s, err = sim.Of(ctx, e.census.Snapshot, options)
+	s, err = sim.Of(ctx, e.Census.Snapshot, options)
 	if err != nil {
 		return nil, 0, err
 	}
-	err = change(s)
+	for _, like := range slices.Sorted(maps.Keys(bought)) {
+		if err == nil {
+			_, err = s.AddNodes(bought[like], like)
+		}
+	}
 	if err == nil {
 		err = s.Run(ctx)
 	}
@@ -131,26 +134,35 @@ func (e *gangExamination) placeMembers(
 	return s, max(0, e.gang.MinMember()-bound), nil
 }
 
-func unchanged(*sim.Sim) error { return nil }
-
 func (e *gangExamination) scheduleWhole(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, missing, err := e.placeMembers(ctx, asTheyAre, unchanged)
+	s, missing, err := e.placeMembers(ctx, asTheyAre, nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	if missing == 0 {
 		g.Fit = &g.Missing
-		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s, and they fit now. The scheduler tries again after its backoff, or when room appears", g.neededText()))
+		instead := ""
+		if victims := s.Evicted(); len(victims) > 0 {
+			instead = ": they preempt " + namesText(victims)
+		}
+		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s, and they fit now%s. The scheduler tries again after its backoff, or when room appears", g.neededText(), instead))
 		return nil
 	}
 	g.Why = e.reasonText(s)
 	r.Said = append(saidOfMembers(e.gang.Waiting), r.Said...)
-	if err := e.placeSeparately(ctx); err != nil {
+	if packed, _ := podgroup.TopologyOf(e.gang.Object()); packed.Required {
+		// Where its members would go one by one says nothing about a gang that has to be in one domain.
+		r.Next = append(r.Next, fmt.Sprintf("%s on nodes with the same %s", g.neededText(), packed.Key))
+		err = e.evaluateMember(ctx, s, e.gang.Waiting[0].Pod)
+	} else {
+		err = e.placeSeparately(ctx)
+	}
+	if err != nil {
 		return err
 	}
-	return e.tryChanges(ctx)
+	return e.buyForGang(ctx, s)
 }
 
 // reasonText returns what the scheduler said about a member on the copy, or about the gang.
@@ -175,77 +187,63 @@ func (e *gangExamination) reasonText(s *sim.Sim) string {
 	return ""
 }
 
+// evaluateMember says what each zone offers a member of its own.
+func (e *gangExamination) evaluateMember(ctx context.Context, s *sim.Sim, member *corev1.Pod) error {
+	answer, err := s.Evaluate(ctx, withoutGang(member))
+	if err == nil {
+		e.report.Zone = zonesOf(e.Census, s, member, answer)
+	}
+	return err
+}
+
 // placeSeparately has the members placed as pods without a gang, and says what keeps the first that finds no node.
 func (e *gangExamination) placeSeparately(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, missing, err := e.placeMembers(ctx, withoutGang, unchanged)
+	s, missing, err := e.placeMembers(ctx, withoutGang, nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	if missing == 0 {
+		r.Next = append(r.Next, g.neededText()+": one by one they would find nodes, together they do not")
+		return nil
+	}
 	fit := g.Missing - missing
 	g.Fit = &fit
 	for _, p := range e.gang.Waiting {
-		now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name)
-		if !ok || now.Spec.NodeName != "" {
-			continue
+		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && now.Spec.NodeName == "" {
+			g.Stuck = p.Name
+			r.Next = append(r.Next, fmt.Sprintf("%s, and %d of them would find a node; %s is the first that would not", g.neededText(), fit, g.Stuck))
+			return e.evaluateMember(ctx, s, now)
 		}
-		g.Stuck = p.Name
-		r.Next = append(r.Next, fmt.Sprintf("%s, and %d of them fit now; %s is the first that does not", g.neededText(), fit, g.Stuck))
-		x := &examination{census: e.census, sim: s, report: r, pod: now}
-		return x.evaluateZones(ctx)
 	}
-	r.Next = append(r.Next, g.neededText()+": one by one they fit, together they do not")
 	return nil
 }
 
-// mostZones is the largest number of zones in which more nodes are tried.
-const mostZones = 5
-
-// tryChanges changes copies of the cluster until the gang starts.
-func (e *gangExamination) tryChanges(ctx context.Context) error {
-	lacking := max(1, e.report.Gang.Missing-*e.report.Gang.Fit)
-	models := e.census.NodePerZone()
-	for _, n := range models[:min(len(models), mostZones)] {
-		err := e.tryChange(ctx, fmt.Sprintf("in zone %s: %s like %s", status.ZoneText(n.Zone), show.Plural(lacking, "more node"), n.Name), func(s *sim.Sim) error {
-			_, err := s.AddNodes(lacking, n.Name)
-			return err
-		})
+// buyForGang says with which further nodes the gang would start.
+func (e *gangExamination) buyForGang(ctx context.Context, s *sim.Sim) error {
+	lacking := e.report.Gang.Missing
+	if e.report.Gang.Fit != nil {
+		lacking -= *e.report.Gang.Fit
+	}
+	hopeless := func(m buy.Model) (bool, error) {
+		names, err := s.AddNodes(1, m.Node)
 		if err != nil {
-			return err
+			return false, err
 		}
+		defer s.RemoveNode(names[0])
+		answer, err := s.Evaluate(ctx, withoutGang(e.gang.Waiting[0].Pod))
+		return err == nil && slices.ContainsFunc(answer.Nodes, func(n sim.NodeEvaluation) bool { return n.Node.Name == names[0] && n.RefusesEmpty() }), err
 	}
-	var held []string
-	for _, z := range e.report.Zone {
-		for _, h := range z.Holds {
-			if !h.Own && !slices.Contains(held, h.Reservation) {
-				held = append(held, h.Reservation)
-			}
+	steps, err := e.nodesThatHelp(hopeless, lacking, func(bought map[string]int) (bool, error) {
+		s, missing, err := e.placeMembers(ctx, asTheyAre, bought)
+		if err == nil {
+			s.Close()
 		}
-	}
-	if len(held) == 0 {
-		return nil
-	}
-	return e.tryChange(ctx, "without the slots that are held by ZoneReservation "+strings.Join(held, ", "), func(s *sim.Sim) error {
-		for _, name := range held {
-			if r, ok := sim.Get[*v1alpha1.ZoneReservation](s, "", name); ok {
-				s.Remove(r)
-			}
-		}
-		return nil
+		return missing == 0, err
 	})
-}
-
-func (e *gangExamination) tryChange(ctx context.Context, text string, change func(*sim.Sim) error) error {
-	s, missing, err := e.placeMembers(ctx, asTheyAre, change)
-	if err != nil {
-		return err
-	}
-	s.Close()
-	if missing == 0 {
-		e.report.Next = append(e.report.Next, text)
-	}
-	return nil
+	e.report.Next = append(e.report.Next, steps...)
+	return err
 }
 
 // saidOfMembers collects the conditions of members, which are of the scheduler's last attempt for each, the most

@@ -8,7 +8,6 @@ import (
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/explain"
-	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 	"zonewise.dev/test/featuregates"
 )
@@ -18,7 +17,8 @@ func TestMain(m *testing.M) { featuregates.Run(m) }
 // TestNativeGangsAreExplained: what a native gang lacks, and its members one by one, as of other gangs.
 func TestNativeGangsAreExplained(t *testing.T) {
 	explained := func(c *clitest.Cluster) *explain.Report {
-		r, err := explain.Gang(t.Context(), census.Take(c.Snapshot), sim.Options{}, census.Key(clitest.Namespace, "gang", true), nil)
+		x := explain.Explainer{Census: census.Take(c.Snapshot), Command: "zonewise"}
+		r, err := x.Gang(t.Context(), census.Key(clitest.Namespace, "gang", true), nil)
 		require.NoError(t, err)
 		require.NotNil(t, r)
 		return r
@@ -30,7 +30,7 @@ func TestNativeGangsAreExplained(t *testing.T) {
 	require.Equal(t, 2, r.Gang.Missing)
 	require.Equal(t, 1, *r.Gang.Fit)
 	require.Contains(t, r.Gang.Why, "the cluster has no room for 2 members at once: short of cpu")
-	require.Contains(t, strings.Join(r.Next, "\n"), "PodGroup shop/gang (native) needs 2 more members at once, and 1 of them fit now; gang-1 is the first that does not")
+	require.Contains(t, strings.Join(r.Next, "\n"), "PodGroup shop/gang (native) needs 2 more members at once, and 1 of them would find a node; gang-1 is the first that would not")
 	require.Contains(t, r.Next, "in zone a: 1 more node like node-a")
 	member := pod(t, c, "gang-0")
 	require.Equal(t, 2, member.Gang.Missing)

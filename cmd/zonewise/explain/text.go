@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 )
@@ -59,6 +61,9 @@ func (d *Pod) writeText(p *show.Page) {
 		}
 		p.Para(2, show.Yellow, "waits%s", since)
 	}
+	if d.Nominated != "" {
+		p.Para(2, show.Plain, "%s", d.Nominated)
+	}
 	var requests []string
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
 		requests = append(requests, name+" "+d.Requests[name])
@@ -87,7 +92,7 @@ func (g *GangReport) writeText(p *show.Page) {
 	if g.Missing > 0 {
 		fit, has := "", "have"
 		if g.Fit != nil {
-			fit = fmt.Sprintf("; %d of those that wait would fit now", *g.Fit)
+			fit = fmt.Sprintf("; %d of those that wait would find a node", *g.Fit)
 		}
 		if g.Missing == 1 {
 			has = "has"
@@ -131,6 +136,13 @@ func (r *Report) writeZones(p *show.Page) {
 		p.Para(2, show.Bold, "zone %s", status.ZoneText(z.Zone))
 		for _, o := range z.Obstacles {
 			p.Item(2, show.Plain, "%s (%s): %s", show.Plural(o.Nodes, "node"), o.Plugin, o.Words)
+			for _, lack := range o.Lacks {
+				var parts []string
+				for _, l := range lack.Resources {
+					parts = append(parts, fmt.Sprintf("%s %s (%s free, %s asked for)", l.Lacks, l.Resource, l.Free, l.Asked))
+				}
+				p.Para(4, show.Plain, "%s lacks %s", lack.Node, strings.Join(parts, ", "))
+			}
 		}
 	}
 }
@@ -143,7 +155,7 @@ func writeMessages(p *show.Page, title string, messages []SchedulerMessage, now 
 	for _, s := range messages {
 		ago := ""
 		if !s.At.IsZero() {
-			ago = ", " + now.Sub(s.At).Round(time.Second).String() + " ago"
+			ago = ", " + duration.HumanDuration(now.Sub(s.At)) + " ago"
 		}
 		if s.Count > 1 {
 			ago += fmt.Sprintf(", %d times", s.Count)

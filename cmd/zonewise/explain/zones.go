@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
 	"zonewise.dev/cluster/census"
+	"zonewise.dev/internal/amount"
 	"zonewise.dev/sim"
 )
 
@@ -51,15 +53,36 @@ type Hold struct {
 // Obstacle says why a plugin refuses the pod on some nodes, in the plugin's words.
 type Obstacle struct {
 	Plugin string `json:"plugin"`
-	Words  string `json:"words"`
+	Words  string `json:"message"`
 	Nodes  int    `json:"nodes"`
+	// Lacks has, of each of the kinds of nodes that lack least, the node that does.
+	Lacks []NodeLack `json:"lacks,omitempty"`
 }
+
+// NodeLack is what a node has too little of for the pod.
+type NodeLack struct {
+	Node      string         `json:"node"`
+	Resources []ResourceLack `json:"resources"`
+	// share is the part of the request that lacks, of the scarcest resource.
+	share float64
+}
+
+// ResourceLack is a resource of which a node has less free than the pod asks for.
+type ResourceLack struct {
+	Resource string `json:"resource"`
+	Lacks    string `json:"lacks"`
+	Free     string `json:"free"`
+	Asked    string `json:"asked"`
+}
+
+// mostKinds is the largest number of kinds of nodes of a zone of which it is said what they lack.
+const mostKinds = 3
 
 // zonesOf groups an answer by zone.
 func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation) []ZoneFit {
 	zones := map[string]*ZoneFit{}
 	type reason struct{ zone, plugin, words string }
-	refused := map[reason]int{}
+	refused, lacks := map[reason]int{}, map[reason]map[string]NodeLack{}
 	for i := range answer.Nodes {
 		n := &answer.Nodes[i]
 		name := n.Node.Labels[corev1.LabelTopologyZone]
@@ -73,11 +96,24 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluati
 			z.Fit++
 			continue
 		}
-		refused[reason{name, n.Refusal.Plugin, n.Refusal.Message()}]++
+		why := reason{name, n.Refusal.Plugin, n.Refusal.Message()}
+		refused[why]++
+		if lack := lackOf(c, pod, n); len(lack.Resources) > 0 {
+			if lacks[why] == nil {
+				lacks[why] = map[string]NodeLack{}
+			}
+			kind := buy.KindOf(n.Node)
+			if known, ok := lacks[why][kind]; !ok || lack.share < known.share {
+				lacks[why][kind] = lack
+			}
+		}
 	}
 	for refusal, nodes := range refused {
 		z := zones[refusal.zone]
-		z.Obstacles = append(z.Obstacles, Obstacle{Plugin: refusal.plugin, Words: refusal.words, Nodes: nodes})
+		least := slices.SortedFunc(maps.Values(lacks[refusal]), func(a, b NodeLack) int {
+			return cmp.Or(cmp.Compare(a.share, b.share), strings.Compare(a.Node, b.Node))
+		})
+		z.Obstacles = append(z.Obstacles, Obstacle{Plugin: refusal.plugin, Words: refusal.words, Nodes: nodes, Lacks: least[:min(len(least), mostKinds)]})
 	}
 	for _, policy := range policiesOf(s, pod) {
 		for _, share := range policy.Status.Zones {
@@ -114,6 +150,26 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluati
 		out = append(out, *z)
 	}
 	return out
+}
+
+// lackOf returns what a node lacks of the resources that the scheduler has found insufficient.
+func lackOf(c *census.Census, pod *corev1.Pod, n *sim.NodeEvaluation) NodeLack {
+	lack, node, requests := NodeLack{Node: n.Node.Name}, c.FindNode(n.Node.Name), census.Requests(pod)
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if node == nil || !slices.Contains(n.Refusal.Reasons, "Insufficient "+string(name)) {
+			continue
+		}
+		asked, free := amount.Of(name, requests[name]), max(0, node.Allocatable[name]-node.Requested[name])
+		if asked <= free { // nominated pods take the rest
+			continue
+		}
+		lack.share = max(lack.share, float64(asked-free)/float64(asked))
+		lack.Resources = append(lack.Resources, ResourceLack{
+			Resource: string(name), Lacks: amount.Quantity(name, asked-free).String(), Free: amount.Quantity(name, free).String(),
+			Asked: amount.Quantity(name, asked).String(),
+		})
+	}
+	return lack
 }
 
 // policiesOf returns the policies that select a pod.

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"zonewise.dev/buy"
 	"zonewise.dev/cluster/census"
@@ -83,11 +82,6 @@ func FindPurchase(
 	return &Purchase{Enough: bought != nil, Nodes: purchased(models, bought)}, nil
 }
 
-// alone are the filters by which a node may be refused whatever else is in the cluster.
-var alone = []string{
-	names.NodeAffinity, names.NodeName, names.NodeResourcesFit, names.NodeUnschedulable, names.TaintToleration, names.VolumeBinding, names.VolumeZone,
-}
-
 // isHopeless reports whether a pod stays Pending in a scenario that no node like the models would take, such as one
 // whose volume is in the lost zone: each refuses it although it is empty. So no number of them is tried, and no copy is
 // many times as large as the cluster for nothing.
@@ -125,7 +119,7 @@ func isHopeless(ctx context.Context, c *census.Census, scenario *Scenario, model
 			return false, err
 		}
 		if !slices.ContainsFunc(a.Nodes, func(n sim.NodeEvaluation) bool {
-			return fresh[n.Node.Name] && (n.Refusal == nil || !n.Refusal.Unresolvable || !slices.Contains(alone, n.Refusal.Plugin))
+			return fresh[n.Node.Name] && !n.RefusesEmpty()
 		}) {
 			return true, nil
 		}
