@@ -27,7 +27,7 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 		f.limit(c, z)
 		return
 	}
-	best := &selection{limit: more}
+	best := &selection[candidate]{limit: more, compare: candidate.compare}
 	look := func(n *node) {
 		if takes := f.takes(c, n, more); takes > 0 {
 			best.add(candidate{n, takes})
@@ -139,16 +139,17 @@ func (f *Floor) uncap(z *zone) {
 	}
 }
 
-// selection keeps the first candidates of many in their order: as many as may be needed, since each takes one slot at
-// least.
-type selection struct {
-	limit int
-	found []candidate
+// selection keeps the first of many in an order, as many as the limit says: as may be needed, since each stands for one
+// slot at least.
+type selection[T any] struct {
+	limit   int
+	compare func(a, b T) int
+	found   []T
 	// full means that found is sorted and has as many as may be needed.
 	full bool
 }
 
-func (s *selection) add(c candidate) {
+func (s *selection[T]) add(c T) {
 	const few = 16
 	switch {
 	case s.limit > few: // sorted by the caller's last call
@@ -156,16 +157,16 @@ func (s *selection) add(c candidate) {
 	case !s.full:
 		s.found = append(s.found, c)
 		if s.full = len(s.found) == s.limit; s.full {
-			slices.SortFunc(s.found, candidate.compare)
+			slices.SortFunc(s.found, s.compare)
 		}
-	case c.compare(s.found[len(s.found)-1]) < 0:
-		at, _ := slices.BinarySearchFunc(s.found, c, candidate.compare)
+	case s.compare(c, s.found[len(s.found)-1]) < 0:
+		at, _ := slices.BinarySearchFunc(s.found, c, s.compare)
 		copy(s.found[at+1:], s.found[at:])
 		s.found[at] = c
 	}
 }
 
-func (s *selection) sorted() []candidate {
-	slices.SortFunc(s.found, candidate.compare)
-	return s.found
+func (s *selection[T]) sorted() []T {
+	slices.SortFunc(s.found, s.compare)
+	return s.found[:min(s.limit, len(s.found))]
 }

@@ -40,6 +40,15 @@ func (h *holding) covered() int {
 // free is how many slots no owner takes up.
 func (h *holding) free() int { return h.slots - h.covered() }
 
+// rests is how many slots could go whose rest alone is held. Owners would take up former slots in place of them, and so
+// there are none beside those, nor beside free ones.
+func (h *holding) rests() int {
+	if h.free() > 0 || len(h.former) > 0 {
+		return 0
+	}
+	return h.covered()
+}
+
 // kept is how many former slots there are.
 func (h *holding) kept() (n int) {
 	for i := range h.former {

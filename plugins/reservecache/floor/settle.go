@@ -133,24 +133,36 @@ func (f *Floor) thin(c *claimState) {
 		if surplus <= 0 && rests <= 0 {
 			continue
 		}
-		have := slices.DeleteFunc(c.sorted(), func(h *holding) bool { return h.node.zone.name != zone || h.slots == 0 })
-		slices.SortStableFunc(have, func(a, b *holding) int { return cmp.Compare(b.free(), a.free()) })
-		for _, h := range have {
-			if n := min(surplus, h.free()); n > 0 {
-				surplus -= n
-				f.change(h, func() { h.slots -= n })
-				f.markGained(h.node)
-			}
+		take := func(h *holding, n int) {
+			f.change(h, func() { h.slots -= n })
+			f.markGained(h.node)
 		}
-		for _, h := range have {
-			// Its owners would take up former slots in place of these.
-			if n := min(rests, h.covered()); n > 0 && h.free() == 0 && len(h.former) == 0 {
-				rests -= n
-				f.change(h, func() { h.slots -= n })
-				f.markGained(h.node)
-			}
+		mostFree := func(a, b *holding) int { return cmp.Or(cmp.Compare(b.free(), a.free()), compareNodes(a, b)) }
+		for _, h := range c.first(surplus, zone, (*holding).free, mostFree) {
+			n := min(surplus, h.free())
+			surplus -= n
+			take(h, n)
+		}
+		for _, h := range c.first(rests, zone, (*holding).rests, compareNodes) {
+			n := min(rests, h.rests())
+			rests -= n
+			take(h, n)
 		}
 	}
+}
+
+// first returns the first holdings of a zone that have any of some slots: as many as n of these may need.
+func (c *claimState) first(n int, zone string, slots func(*holding) int, compare func(a, b *holding) int) []*holding {
+	if n <= 0 {
+		return nil
+	}
+	found := selection[*holding]{limit: n, compare: compare}
+	for at, h := range c.holdings {
+		if at.zone.name == zone && slots(h) > 0 {
+			found.add(h)
+		}
+	}
+	return found.sorted()
 }
 
 // sorted are the holdings of a claim by the names of their nodes.
