@@ -34,6 +34,7 @@ func (f *Floor) edit(c *claimState, to *Claim) {
 		h.unused = h.unusedWith(h.slots, 0)
 		h.node.held.Add(&h.unused, 1)
 		h.node.zone.held.Add(&h.unused, 1)
+		h.node.setRoom()
 		h.node.lowest = lowestPriority(h.node.holdings)
 		h.count(1)
 		f.markGained(h.node)

@@ -29,8 +29,9 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 	}
 	best := &selection[candidate]{limit: more, compare: candidate.compare}
 	look := func(n *node) {
-		if takes := f.takes(c, n, more); takes > 0 {
-			best.add(candidate{n, takes})
+		found := candidate{n, f.takes(c, n, more)}
+		if found.takes > 0 && best.wants(found) && c.Nodes.MetBy(n.object) { // which costs most
+			best.add(found)
 		}
 	}
 	if state.searched {
@@ -69,18 +70,14 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 	}
 }
 
-// takes is how many more slots of a claim a node has room for, up to a limit.
+// takes is how many more slots of a claim a node that may have them has room for, up to a limit.
 func (f *Floor) takes(c *claimState, n *node, limit int) int {
-	room := n.room()
 	h := n.holding(c)
 	if h == nil || len(h.former) == 0 {
-		limit = min(limit, int(min(room.Slots(&c.Slot), int64(limit))))
-		if limit == 0 {
+		if c.Slot.Exceeds(&n.room) != "" {
 			return 0
 		}
-	}
-	if !c.Nodes.MetBy(n.object) {
-		return 0
+		limit = int(min(n.room.Slots(&c.Slot), int64(limit)))
 	}
 	if h == nil {
 		if c.PerNode > 0 {
@@ -149,6 +146,11 @@ type selection[T any] struct {
 	full bool
 }
 
+// wants reports whether a candidate may be among the first.
+func (s *selection[T]) wants(c T) bool {
+	return !s.full || s.compare(c, s.found[len(s.found)-1]) < 0
+}
+
 func (s *selection[T]) add(c T) {
 	const few = 16
 	switch {
@@ -159,7 +161,7 @@ func (s *selection[T]) add(c T) {
 		if s.full = len(s.found) == s.limit; s.full {
 			slices.SortFunc(s.found, s.compare)
 		}
-	case s.compare(c, s.found[len(s.found)-1]) < 0:
+	case s.wants(c):
 		at, _ := slices.BinarySearchFunc(s.found, c, s.compare)
 		copy(s.found[at+1:], s.found[at:])
 		s.found[at] = c

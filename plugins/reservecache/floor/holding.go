@@ -160,6 +160,7 @@ func (f *Floor) change(h *holding, edit func()) {
 		more := h.unused.Minus(&unused)
 		n.held.Add(&more, 1)
 		n.zone.held.Add(&more, 1)
+		n.setRoom()
 		if unused.Exceeds(&h.unused) != "" {
 			f.uncap(n.zone)
 		}

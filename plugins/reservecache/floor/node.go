@@ -34,6 +34,8 @@ type node struct {
 	// held is the sum of what is held unused, and lowest the lowest priority of the claims that hold something.
 	held   ledger.Resources
 	lowest int32
+	// room is what nominations leave of what pods and slots leave: room for more slots.
+	room ledger.Resources
 	// holdings are those of claims that hold something, or have owners here.
 	holdings []*holding
 	// gained means that it is in Floor.gained.
@@ -64,7 +66,7 @@ func (f *Floor) Update(in *Node) {
 		n = &node{name: name, zone: f.zoneOf(zoneName)}
 		f.nodes[name], n.zone.nodes[name] = n, n
 	}
-	before := n.room()
+	before := n.room
 	changed := fresh || n.object != in.Object && !ledger.SameForPods(n.object, in.Object)
 	if fresh || !n.allocatable.Equal(&in.Allocatable) {
 		n.zone.allocatable.Add(&in.Allocatable, 1)
@@ -74,6 +76,7 @@ func (f *Floor) Update(in *Node) {
 	}
 	n.object, n.generation, n.allocatable = in.Object, in.Generation, in.Allocatable.Clone()
 	n.free, n.nominated = in.Allocatable.Minus(&in.Requested), in.Nominated.Clone()
+	n.setRoom()
 	f.setOwned(n, in.Owned)
 	if changed {
 		f.nodesChanged = true
@@ -81,7 +84,7 @@ func (f *Floor) Update(in *Node) {
 	}
 	f.dropCrowded(n)
 	f.dropExcess(n)
-	if room := n.room(); changed || room.Exceeds(&before) != "" {
+	if changed || n.room.Exceeds(&before) != "" {
 		f.markGained(n)
 	}
 }
@@ -118,11 +121,10 @@ func (f *Floor) zoneOf(name string) *zone {
 // left is what pods and slots leave of a node; less than nothing where there are too many.
 func (n *node) left() ledger.Resources { return n.free.Minus(&n.held) }
 
-// room is what nominations leave of that: room for more slots.
-func (n *node) room() ledger.Resources {
-	room := n.left()
-	room.Add(&n.nominated, -1)
-	return room
+// setRoom is called when what it follows from has changed: to search a zone asks each node for its room.
+func (n *node) setRoom() {
+	left := n.left()
+	n.room = left.Minus(&n.nominated)
 }
 
 // holding returns what a claim has on a node, or nil.

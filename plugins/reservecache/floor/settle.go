@@ -46,7 +46,7 @@ func (f *Floor) takeGained() *gainedNodes {
 	for _, n := range f.gained {
 		n.gained = false
 		if f.nodes[n.name] == n {
-			g.nodes, g.rooms = append(g.nodes, n), append(g.rooms, n.room())
+			g.nodes, g.rooms = append(g.nodes, n), append(g.rooms, n.room)
 		}
 	}
 	f.gained = f.gained[:0]
@@ -174,8 +174,7 @@ func compareNodes(a, b *holding) int { return cmp.Compare(a.node.name, b.node.na
 
 // hasRoom reports whether a node has room for that many slots, and so many fewer former ones, in place of what it has.
 func (h *holding) hasRoom(slots, fewer int) bool {
-	room := h.node.room()
-	return h.fitsInto(&room, slots, fewer)
+	return h.fitsInto(&h.node.room, slots, fewer)
 }
 
 // fitsInto is hasRoom where the node has other room.
