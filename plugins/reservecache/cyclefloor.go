@@ -24,9 +24,13 @@ type cycleFloor struct {
 	floor   *floor.Floor
 	settled serve.Settled
 
-	// known are the nodes of the last cycle, in its order, and index has their places by name. Both belong to the cycles.
-	known []knownNode
-	index map[string]int
+	// known are the nodes of the last cycle, in its order, generations their generations, and index has their places by
+	// name. list is where the snapshot's list of them begins, which is another slice whenever a node has come or gone
+	// (UpdateSnapshot). All belong to the cycles.
+	known       []knownNode
+	generations []int64
+	index       map[string]int
+	list        *fwk.NodeInfo
 
 	noteMu sync.Mutex // guards noted
 	// noted are the nodes to which pods are nominated, or were when they were last looked at: no generation tells when
@@ -36,15 +40,12 @@ type cycleFloor struct {
 
 // knownNode is a node as the last cycle has seen it.
 type knownNode struct {
-	name       string
-	generation int64
-	info       fwk.NodeInfo
-	object     *v1.Node
+	name   string
+	info   fwk.NodeInfo
+	object *v1.Node
 }
 
-func newKnownNode(info fwk.NodeInfo) knownNode {
-	return knownNode{info.Node().Name, info.GetGeneration(), info, info.Node()}
-}
+func newKnownNode(info fwk.NodeInfo) knownNode { return knownNode{info.Node().Name, info, info.Node()} }
 
 // copied reports whether nodes are not those of the snapshot but copies, as in the run of a pod group's preemption, which
 // takes its victims off them. The snapshot keeps a NodeInfo for as long as the node is there (UpdateSnapshot); a
@@ -111,44 +112,66 @@ func (c *cycleFloor) update(claims *serve.Claims, nodes []fwk.NodeInfo, all bool
 func (c *cycleFloor) differences(claims *serve.Claims, nodes []fwk.NodeInfo, all bool) (updates []*floor.Node, gone []string) {
 	recount := c.settled.Claims == nil || claims != c.settled.Claims && (claims.Counted || c.settled.Claims.Counted)
 	noted := c.takeNoted()
-	moved := false
-	for i, info := range nodes {
-		generation := info.GetGeneration()
-		at, known := i, i < len(c.known) && c.known[i].info == info // this touches one cache line for each node
-		if known && c.known[i].generation == generation && !recount && len(noted) == 0 {
-			continue
-		}
-		name := info.Node().Name
-		if !known {
-			at, known = c.index[name]
-			moved = moved || at != i || !known
-		}
-		if known && c.known[at].generation == generation && !recount && !noted[name] {
-			c.known[at].info = info
-			continue
-		}
-		if known {
-			c.known[at] = newKnownNode(info)
-		} else if !all {
-			c.index[name] = len(c.known)
-			c.known = append(c.known, newKnownNode(info))
-		}
-		updates = append(updates, c.nodeOf(claims, info))
+	look := func(at int) {
+		c.generations[at] = c.known[at].info.GetGeneration()
+		updates = append(updates, c.nodeOf(claims, c.known[at].info))
+		delete(noted, c.known[at].name)
 	}
-	if all && (moved || len(nodes) != len(c.known)) {
-		now := make([]knownNode, len(nodes))
-		index := make(map[string]int, len(nodes))
-		for i, info := range nodes {
-			now[i], index[info.Node().Name] = newKnownNode(info), i
-		}
-		for _, n := range c.known {
-			if _, there := index[n.name]; !there {
-				gone = append(gone, n.name)
+	if len(nodes) > 0 && len(nodes) == len(c.generations) && &nodes[0] == c.list {
+		// In most cycles this is all. It touches one cache line for each node.
+		for i, generation := range c.generations {
+			if nodes[i].GetGeneration() != generation || recount {
+				c.known[i].object = nodes[i].Node()
+				look(i)
 			}
 		}
-		c.known, c.index = now, index
+	} else {
+		gone = c.takeNodes(nodes, all, func(at int, changed bool) {
+			if changed || recount {
+				look(at)
+			}
+		})
+	}
+	for name := range noted {
+		if at, known := c.index[name]; known {
+			look(at)
+		}
 	}
 	return updates, gone
+}
+
+// takeNodes makes the nodes of a cycle the known ones, and returns the names of those that are gone. Where these are not
+// all of the cluster's, none is. For each it calls look with its place, and whether it is new or its generation another
+// one.
+func (c *cycleFloor) takeNodes(nodes []fwk.NodeInfo, all bool, look func(at int, changed bool)) (gone []string) {
+	before, known, generations := c.index, c.known, c.generations
+	if all {
+		c.known, c.generations, c.index = make([]knownNode, 0, len(nodes)), make([]int64, 0, len(nodes)), make(map[string]int, len(nodes))
+		if c.list = nil; len(nodes) > 0 {
+			c.list = &nodes[0]
+		}
+	}
+	for _, info := range nodes {
+		now := newKnownNode(info)
+		at, seen := before[now.name]
+		changed := !seen || generations[at] != info.GetGeneration()
+		if all || !seen {
+			at = len(c.known)
+			c.index[now.name] = at
+			c.known, c.generations = append(c.known, now), append(c.generations, info.GetGeneration())
+		} else {
+			c.known[at] = now
+		}
+		look(at, changed)
+	}
+	if all {
+		for i := range known {
+			if _, there := c.index[known[i].name]; !there {
+				gone = append(gone, known[i].name)
+			}
+		}
+	}
+	return gone
 }
 
 // takeNoted returns the nodes to look at whatever their generation.
