@@ -505,7 +505,7 @@ func (x *comparison) compareLoss() {
 	for _, pod := range x.pods() {
 		switch {
 		case pod.Spec.NodeName == "":
-			require.NoError(x, x.Delete(x.Context(), pod, client.GracePeriodSeconds(0)))
+			require.NoError(x, client.IgnoreNotFound(x.Delete(x.Context(), pod, client.GracePeriodSeconds(0)))) // the scheduler may preempt it meanwhile
 		case pod.Labels[schedulingv1alpha1.PodGroupLabel] != "":
 			x.end(pod)
 		}
