@@ -40,11 +40,6 @@ type gangEntry struct {
 	woken bool
 	// yieldsUntil is until when the gang, once woken, waits for gangs of a higher priority that have been woken.
 	yieldsUntil time.Time
-	// awaitsHint is true if a filter refused a member on all nodes, until kube-scheduler moves that member, since a hint of
-	// such a filter sees a change that may help: other room that becomes free does not.
-	awaitsHint bool
-	// defers is true if the gang was refused because another one gathers without a plan.
-	defers bool
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since
 	// the last change that may help.
 	confined domain
@@ -104,10 +99,10 @@ type preemptedNode struct {
 	gone *member // the member if it has left the gang, until another comes that asks for the same
 }
 
-// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and any that becomes free
-// may help it: none is being made for it, and no filter is to see it first.
+// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made
+// for it.
 func (e *gangEntry) waitsForRoom() bool {
-	return !e.woken && !e.awaitsHint && (e.preempting == nil || e.preempting.cleared)
+	return !e.woken && (e.preempting == nil || e.preempting.cleared)
 }
 
 // retryAt returns when a gang is looked at again that has been woken.
@@ -116,21 +111,6 @@ func (e *gangEntry) retryAt() (at time.Time, woken bool) {
 		return e.lastCycle.notBefore, e.lastCycle.woken && !e.gang.Closed()
 	}
 	return e.gang.RetryAt(), e.woken
-}
-
-// membersAlike reports whether all members without a node ask for the same. Then what may help one of them helps each.
-func (e *gangEntry) membersAlike() bool {
-	signature := ""
-	for _, m := range e.pods {
-		if m.pod.Spec.NodeName != "" {
-			continue
-		}
-		if signature != "" && signature != m.signature {
-			return false
-		}
-		signature = m.signature
-	}
-	return true
 }
 
 func (e *gangEntry) rank() podgroup.Rank {
@@ -266,10 +246,7 @@ func (e *gangEntry) keptNode(uid types.UID) string {
 	if e.preempting != nil {
 		return e.preempting.nodes[uid].name
 	}
-	if e.plan.nominated {
-		return e.plan.members[uid].node
-	}
-	return ""
+	return e.plan.nominated[uid]
 }
 
 // knownNode returns the node that a member was given before, or empty.

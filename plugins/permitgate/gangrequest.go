@@ -125,28 +125,37 @@ func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
 	return true
 }
 
-// proposeKnown returns a proposal of the nodes that the members were given before, as far as these have room.
-func (req *gangRequest) proposeKnown(view *clusterView) proposal.Result {
+// proposeKnown returns a proposal of the nodes that members were given before, as far as these have room, and which it
+// names for whom; nil if they are too few. It moves these members to the front of their classes.
+func (req *gangRequest) proposeKnown(view *clusterView) (r proposal.Result, known map[types.UID]string) {
 	at := make(map[string]int, len(view.nodes))
 	for i, info := range view.nodes {
 		at[info.Node().Name] = i
 	}
 	bound, fits := proposal.NewBound(req.proposal), map[int]int{}
-	r := proposal.Result{Verdict: proposal.Proposed, Rings: make([][]int, len(req.proposal.Classes))}
+	r, known = proposal.Result{Verdict: proposal.Proposed, Hints: make([]proposal.Hint, len(req.proposal.Classes))}, map[types.UID]string{}
 	for c := range req.proposal.Classes {
-		for _, uid := range req.proposal.Classes[c].Members {
+		members := req.proposal.Classes[c].Members
+		for _, uid := range members {
 			i, there := at[req.knownNodes[uid]]
 			if _, looked := fits[i]; there && !looked {
 				fits[i] = bound.Node(view, i)
 			}
 			if there && fits[i] > 0 {
 				fits[i]--
-				r.Slots = append(r.Slots, proposal.Slot{Member: uid, Class: c, At: i, Ring: len(r.Rings[c])})
-				r.Rings[c] = append(r.Rings[c], i)
+				known[uid] = req.knownNodes[uid]
+				r.Hints[c].Nodes = append(r.Hints[c].Nodes, i)
 			}
 		}
+		others := slices.DeleteFunc(slices.Clone(members), func(uid types.UID) bool { return known[uid] != "" })
+		members = slices.DeleteFunc(members, func(uid types.UID) bool { return known[uid] == "" })
+		req.proposal.Classes[c].Members = append(members, others...)
+		r.Hints[c].Members = len(r.Hints[c].Nodes)
 	}
-	return r
+	if r.Bound = len(known); r.Bound < req.proposal.Need {
+		return proposal.Result{}, nil
+	}
+	return r, known
 }
 
 // refusalOf describes a refusal: Detail has numbers of this moment, Reason has none.
@@ -173,22 +182,13 @@ func (req *gangRequest) refusalOf(r *proposal.Result) gang.Rollback {
 // roundOf returns the round for a proposal.
 func (req *gangRequest) roundOf(result *proposalResult) gang.Round {
 	r := gang.Round{}
-	placed := map[types.UID]bool{}
-	for _, slot := range result.proposal.Slots {
-		placed[slot.Member] = true
-	}
 	for i := range req.proposal.Classes {
-		first := true
-		for _, uid := range req.proposal.Classes[i].Members {
-			if result.planned() && !placed[uid] {
-				continue
-			}
-			r.Members = append(r.Members, uid)
-			if first {
-				r.First = append(r.First, uid)
-				first = false
-			}
+		members := req.proposal.Classes[i].Members
+		if result.planned() {
+			members = members[:result.proposal.Hints[i].Members]
 		}
+		r.Members = append(r.Members, members...)
+		r.First = append(r.First, members[:min(len(members), 1)]...)
 	}
 	return r
 }

@@ -34,10 +34,8 @@ type gangs struct {
 	lackClaims     map[*gangEntry]struct{} // those with members whose claims do not exist
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	awaiting       map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
-	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
-	unplanned map[*gangEntry]struct{}
-	cycling   map[*gangEntry]struct{} // native gangs whose cycle has not ended
-	vain      map[*gangEntry]struct{} // native gangs whose last cycle has placed no member, and that are back in the queue
+	cycling        map[*gangEntry]struct{} // native gangs whose cycle has not ended
+	vain           map[*gangEntry]struct{} // native gangs whose last cycle has placed no member, and that are back in the queue
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
@@ -52,7 +50,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
 		byID: map[gangID]*gangEntry{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
-		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{},
+		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{},
 		cycling: map[*gangEntry]struct{}{}, vain: map[*gangEntry]struct{}{},
 	}
 	g.freed = &freedRoom{gangs: g}
@@ -93,7 +91,7 @@ func (g *gangs) change(id gangID, f func(e *gangEntry, now time.Time)) {
 		config := g.config
 		config.Native = id.Native
 		e = &gangEntry{
-			id: id, gang: gang.New(config), pods: map[types.UID]*member{}, priorities: map[int32]int{}, plan: newRoundPlan(0),
+			id: id, gang: gang.New(config), pods: map[types.UID]*member{}, priorities: map[int32]int{},
 		}
 		e.barrier = barrier.New(e.gang)
 		g.byID[id] = e
@@ -180,9 +178,9 @@ func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.id) }) }
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.settlePlanLocked(e)
-	setIn(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
+	setIn(g.planning, e, len(e.plan.hints) > 0 || e.preempting != nil)
 	lacksRoom := !e.id.Native && e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
-	e.woken, e.awaitsHint = e.woken && lacksRoom, e.awaitsHint && lacksRoom
+	e.woken = e.woken && lacksRoom
 	setIn(g.lackRoom, e, lacksRoom)
 	setIn(g.lackClaims, e, e.claimless > 0)
 	setIn(g.failedSearches, e, e.searchedInVain())
@@ -190,14 +188,6 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 		g.queue.update(e.rank(), e.gang.Admitted())
 	} else {
 		g.queue.remove(e.id)
-	}
-	if _, gathers := g.unplanned[e]; gathers && e.gang.RoundNumber() == 0 {
-		delete(g.unplanned, e)
-		for other := range g.lackRoom {
-			if other.defers {
-				g.wakeLocked(other, true, g.clock.Now())
-			}
-		}
 	}
 }
 
@@ -214,17 +204,6 @@ func (g *gangs) admitNext() (again time.Time) {
 		g.agenda.Add(id)
 	}
 	return again
-}
-
-// defersLocked reports whether a gang must not gather without a plan now, because one of its priority or a higher one
-// does.
-func (g *gangs) defersLocked(e *gangEntry) bool {
-	for other := range g.unplanned {
-		if other != e && other.lowestPriority() >= e.lowestPriority() {
-			return true
-		}
-	}
-	return false
 }
 
 // rivalsLocked counts the gangs of a set that have a gang's priority or a higher one, the gang itself among them.
@@ -275,10 +254,10 @@ func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
 // that are kept.
 func (g *gangs) settlePlanLocked(e *gangEntry) {
 	if round := e.gang.RoundNumber(); round != e.plan.round {
-		if len(e.plan.members) > 0 {
-			g.freed.note(e.id) // members without a node leave room that was planned for them
+		if len(e.plan.hints) > 0 {
+			g.freed.note(e.id) // members without a node leave room that was proposed to them
 		}
-		e.plan = newRoundPlan(round)
+		e.plan = roundPlan{round: round}
 		if round == 0 {
 			e.noteTriedDomain(g.clock.Now())
 		}
@@ -315,7 +294,7 @@ func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
 
 // forgetLocked drops a gang without a PodGroup and pods.
 func (g *gangs) forgetLocked(e *gangEntry) bool {
-	if e.group != nil || !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
+	if e.group != nil || !e.gang.Empty() || len(e.plan.hints)+len(e.unnominated) > 0 {
 		return false
 	}
 	delete(g.byID, e.id)

@@ -209,7 +209,7 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 		e.awaitReplacement(pod.UID)
 		e.noteLost(pod)
 		e.remove(pod.UID)
-		e.plan.remove(pod.UID)
+		delete(e.plan.nominated, pod.UID)
 		e.gang.DeletePod(pod.UID, now)
 		e.lastCycle.happened = e.lastCycle.happened && e.unbound > 0
 	}) {

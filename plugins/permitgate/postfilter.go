@@ -33,7 +33,9 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	hinted := a != nil && len(a.hinted) > 0
 	mayPreempt, preempted, failed := false, false, gang.Rollback{}
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
-		e.plan.remove(pod.UID)
+		if m := e.pods[pod.UID]; m != nil {
+			e.plan.recordRefused(m)
+		}
 		e.plan.addCost(a, now)
 		round, packed, onPreempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.preempted
 		mayPreempt = e.gang.Unschedulable(pod.UID, hinted, detail, reason, now)
@@ -46,7 +48,6 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		preempted = onPreempted
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
-			e.awaitsHint = failed.Cause == gang.CauseUnschedulable && failed.Member == pod.UID && e.membersAlike()
 		}
 	})
 	p.nominateAgain(a)

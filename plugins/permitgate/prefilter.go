@@ -12,7 +12,6 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
-	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -155,7 +154,7 @@ func (p *PermitGate) enterCycle(id gangID, pod *v1.Pod) (scout bool, a *attempt,
 		if e.needsDomain() {
 			e.chooseDomain(infos, e.nodesInUse()...)
 		}
-		a = &attempt{confined: e.domainOfMembers(), hinted: e.plan.nodesFor(pod.UID)}
+		a = &attempt{confined: e.domainOfMembers(), hinted: e.hintFor(pod.UID)}
 		a.lifted = e.siblingsOn(a.hinted, pod.UID)
 	})
 	return scout, a, p.refusal(id, reason, detail)
@@ -172,16 +171,11 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 		result.refusal = p.exhausted(id, req)
 	default:
 		p.gather(id, req, result)
-	}
-	if result.refusal.Cause == "" {
 		return nil
 	}
-	victims, preempts := preempt.Result{}, false
-	if result.proposal.Verdict != proposal.Unproven { // then it waits for another gang, and may well have room
-		victims, preempts = p.victims.find(ctx, state, req, result)
-		if !preempts {
-			p.keeper.keepForStarving(ctx, req, result, false)
-		}
+	victims, preempts := p.victims.find(ctx, state, req, result)
+	if !preempts {
+		p.keeper.keepForStarving(ctx, req, result, false)
 	}
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
@@ -210,21 +204,10 @@ func (p *PermitGate) gather(id gangID, req *gangRequest, result *proposalResult)
 	round := req.roundOf(result)
 	var astray []*v1.Pod
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
-		e.defers = !result.planned() && p.gangs.defersLocked(e)
-		if e.defers {
-			result.refusal = gang.Rollback{
-				Cause:  gang.CauseNoRoom,
-				Detail: fmt.Sprintf("needs %d, and no assignment was found; it is tried when no other gang of its priority or a higher one is being tried without one", req.minMember),
-			}
-			return
-		}
 		if !e.gang.Gather(round, now) {
 			return
 		}
 		p.gangs.awaitMembersLocked(e, now)
-		if !result.planned() {
-			p.gangs.unplanned[e] = struct{}{}
-		}
 		astray = e.startPlan(req, result)
 	})
 	for _, pod := range astray {

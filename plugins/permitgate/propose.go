@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -33,6 +34,7 @@ type proposalResult struct {
 	// refusal is why the gang is refused; its Cause is empty when it is not.
 	refusal gang.Rollback
 	view    *clusterView
+	known   map[types.UID]string // the nodes that the proposal names because members were given them before; nil if it does not
 }
 
 // planned reports whether the members have nodes to be tried on.
@@ -58,7 +60,7 @@ func (p *proposer) observe(ctx context.Context, req *gangRequest, result *propos
 	took := p.gangs.clock.Since(began)
 	proposalDuration.WithLabelValues(verdict).Observe(took.Seconds())
 	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", req.gangID, "native", req.Native, "result", verdict, "detail", result.refusal.Detail,
-		"members", len(result.proposal.Slots), "domain", result.proposal.Domain, "nodes", result.proposal.Nodes, "took", took)
+		"members", result.proposal.Bound, "domain", result.proposal.Domain, "nodes", result.proposal.Nodes, "took", took)
 }
 
 // refuseSharedClaims returns the refusal of a gang whose members would wait for each other over a claim; nil otherwise.
@@ -90,8 +92,7 @@ func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *
 	result := &proposalResult{view: p.viewFor(req, nodes)}
 	req.proposal.Cluster = result.view
 	if len(req.knownNodes) >= req.proposal.Need && req.victimsGone(p.handle.SnapshotSharedLister().NodeInfos()) {
-		result.proposal = req.proposeKnown(result.view)
-		if len(result.proposal.Slots) >= req.proposal.Need {
+		if result.proposal, result.known = req.proposeKnown(result.view); result.known != nil {
 			return result
 		}
 	}
@@ -119,7 +120,7 @@ func (p *proposer) complete(ctx context.Context, state fwk.CycleState, req *gang
 	r := &req.proposal
 	p.filters.learn(ctx, state, r.Classes, nodes)
 	r.Filters = p.filters.Filters()
-	r.SpreadKey, r.Start, r.Placed = spreadKey(r.Classes), p.start, map[string]int{}
+	r.SpreadKey, r.Start = spreadKey(r.Classes), p.start
 	if r.Topology.Key == "" {
 		for i := range r.Classes {
 			if key := proposal.SelfAffinity(r.Classes[i].Pod); key != "" && key != v1.LabelHostname {
@@ -134,15 +135,13 @@ func (p *proposer) complete(ctx context.Context, state fwk.CycleState, req *gang
 		if err != nil {
 			continue
 		}
-		labels := info.Node().Labels
-		r.Placed[labels[r.SpreadKey]]++
-		if value, ok := labels[r.Topology.Key]; ok && r.Topology.Key != "" {
+		if value, ok := info.Node().Labels[r.Topology.Key]; ok && r.Topology.Key != "" {
 			r.Topology.Domain = value
 		}
 	}
 }
 
-// spreadKey returns the label whose domains take members in turn: that of their first hard spread constraint, or the
+// spreadKey returns the label whose domains are proposed in turn: that of their first hard spread constraint, or the
 // zone.
 func spreadKey(classes []proposal.Class) string {
 	for i := range classes {

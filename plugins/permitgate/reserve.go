@@ -12,7 +12,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// Reserve records where a member goes, so that another of its gang may have the node that was planned for it.
+// Reserve records where a member goes, so that others of its gang are tried elsewhere.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	id, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
@@ -25,7 +25,9 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	p.nominateAgain(a)
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.update(id, func(e *gangEntry, now time.Time) {
-		e.plan.recordPlaced(pod.UID, nodeName)
+		if m := e.pods[pod.UID]; m != nil {
+			e.plan.recordPlaced(m, nodeName)
+		}
 		e.plan.addCost(a, now)
 		if e.needsDomain() {
 			e.chooseDomain(infos, nodeName)

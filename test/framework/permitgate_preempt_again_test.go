@@ -104,39 +104,6 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 	})
 }
 
-// TestGangThatIsPutOffDoesNotPreempt: it has not been refused for lack of room, but waits for another gang that is tried without a
-// proposal, too.
-func TestGangThatIsPutOffDoesNotPreempt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t)
-		for _, pool := range []string{"a", "b"} {
-			c.addZonalNode(pool+"-0", pool, 5)
-			c.addZonalNode(pool+"-1", pool, 4)
-		}
-		c.addZonalNode("b-2", "b", 3)
-		c.start(withArgs(preempting))
-		c.bind("b-2", member("", "low", 3).Priority(1))
-		c.quiet()
-		// Neither is there room on 5 and 4 CPUs for 3, 3, 2 and 2, nor does the bound say so.
-		create := func(gang string) (names []string) {
-			c.groups.set(gang, 4)
-			for i, cpu := range []int{3, 3, 2, 2} {
-				names = append(names, fmt.Sprintf("%s-%d", gang, i))
-				c.create(member(gang, names[i], cpu).Priority(100).NodeSelector(map[string]string{v1.LabelTopologyZone: gang}))
-			}
-			return names
-		}
-		c.mishap.set(func(m *mishap) { m.preEnqueue = failing("a-0", fwk.Unschedulable) })
-		create("a")
-		c.soon(func() bool { return len(c.mishap.waiting()) == 3 })
-		names := create("b")
-		c.requireEvent("PodGroup b GangRolledBack", "it is tried when no other gang of its priority or a higher one is being tried without one")
-		c.requireUnbound(names...)
-		c.requireLeft([]string{"low"}, nil)
-		require.Zero(t, c.recorder.count("PodGroup b GangPreempts", ""))
-	})
-}
-
 // TestRestOfAQuorumGoesAsAWhole: members that have succeeded are of the quorum, and those that are left need each other.
 func TestRestOfAQuorumGoesAsAWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {

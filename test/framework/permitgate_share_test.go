@@ -124,31 +124,6 @@ func TestGathersInVainAreFew(t *testing.T) {
 	})
 }
 
-// TestRoomThatHelpsNoFilter: a gang whose members fit by all requests, but are refused by a filter, is not tried again for pods that come
-// and go which do not matter to that filter. It is at once for one that does.
-func TestRoomThatHelpsNoFilter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t, 4, 4)
-		c.start(withArgs(`{"gangPreemption": false, "initialBackoff": "30m", "maxBackoff": "30m", "bindRehearsal": "Never"}`))
-		for _, i := range []string{"0", "1"} {
-			c.bind("node-"+i, ported(member("", "high-"+i).Priority(1000)))
-		}
-		c.quiet()
-		c.groups.set("gang", 2)
-		for _, name := range []string{"gang-0", "gang-1"} {
-			c.create(ported(member("gang", name)))
-		}
-		c.requireUnbound("gang-0", "gang-1")
-		tried := c.triedTimes("gang-0") + c.triedTimes("gang-1")
-		require.Positive(t, tried)
-		c.comeAndGo(t, 100, time.Second)
-		require.Equal(t, tried, c.triedTimes("gang-0")+c.triedTimes("gang-1"))
-		c.delete("high-0")
-		c.delete("high-1")
-		require.Less(t, c.requireBound("gang-0", "gang-1"), 300*time.Millisecond)
-	})
-}
-
 // TestFreedRoomIsTheHighestGangs: beside many gangs that were refused, and pods that come and go, room that becomes free is that of the gang
 // of the highest priority. (kube-scheduler tries native gangs by its own backoffs, too.)
 func TestFreedRoomIsTheHighestGangs(t *testing.T) {

@@ -33,7 +33,7 @@ func (s *search) inOneDomain() Result {
 	}
 	slices.SortFunc(fit, func(a, b domain) int { return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.name, b.name)) })
 	for _, d := range fit[:min(len(fit), maxDomains)] {
-		a := s.overZones(d.sites)
+		a := s.inTurn(d.sites)
 		if a.placed < s.Need {
 			a = s.fillUp(d.sites)
 		}

@@ -83,11 +83,18 @@ func apart(key string) func(*v1.Pod) {
 	}
 }
 
-// nodesOf returns the nodes of the members, by member.
-func nodesOf(c *cluster, r proposal.Result) map[types.UID]string {
-	nodes := map[types.UID]string{}
-	for _, slot := range r.Slots {
-		nodes[slot.Member] = c.nodes[slot.At].Name
+// slot is a member and the node that is proposed to it.
+type slot struct {
+	member    types.UID
+	class, at int
+}
+
+// slotsOf lists the members with a node.
+func slotsOf(r *proposal.Request, result proposal.Result) (slots []slot) {
+	for c, hint := range result.Hints {
+		for m := range hint.Members {
+			slots = append(slots, slot{r.Classes[c].Members[m], c, hint.Nodes[m]})
+		}
 	}
-	return nodes
+	return slots
 }

@@ -2,8 +2,6 @@ package proposal
 
 import (
 	"cmp"
-	"container/heap"
-	"maps"
 	"slices"
 )
 
@@ -71,95 +69,36 @@ func (s *search) assign(a *attempt, i, c int) {
 	a.placed++
 }
 
-// overZones places the classes, the biggest first, zone by zone in turn, and within a zone site by site in turn.
-func (s *search) overZones(among []int) *attempt {
+// inTurn places the classes, the biggest first, on one site after the other in turn.
+func (s *search) inTurn(among []int) *attempt {
 	a := s.newAttempt(among)
-	load := maps.Clone(s.Placed)
-	if load == nil {
-		load = map[string]int{}
-	}
 	for _, c := range s.classesBy(s.relativeSize()) {
-		zones := s.zones(a.withRoom[c], load)
-		for range s.classes[c].Members {
-			for len(zones) > 0 && !zones[0].assignNext(s, a, c) {
-				heap.Pop(&zones)
+		missing := len(s.classes[c].Members)
+		for sites := s.mixed(a.withRoom[c]); missing > 0 && len(sites) > 0; {
+			var withRoom []int
+			for _, i := range sites {
+				if missing > 0 && s.hasRoom(a, i, c) {
+					s.assign(a, i, c)
+					missing--
+					withRoom = append(withRoom, i)
+				}
 			}
-			if len(zones) == 0 {
-				break
-			}
-			zones[0].load++
-			load[zones[0].name]++
-			heap.Fix(&zones, 0)
+			sites = withRoom
 		}
 	}
 	return a
 }
 
-// zone is the sites of a zone that may have room, load how many members the zone has, and order its place among those
-// with as many.
-type zone struct {
-	name        string
-	sites       []int
-	at          int
-	load, order int
-}
-
-// zonesByLoad are zones as a heap, the one with the fewest members on top: there may be as many as nodes.
-type zonesByLoad []*zone
-
-// Len implements heap.Interface.
-func (z *zonesByLoad) Len() int { return len(*z) }
-
-// Less implements heap.Interface.
-func (z *zonesByLoad) Less(i, j int) bool {
-	a, b := (*z)[i], (*z)[j]
-	return a.load < b.load || a.load == b.load && a.order < b.order
-}
-
-// Swap implements heap.Interface.
-func (z *zonesByLoad) Swap(i, j int) { (*z)[i], (*z)[j] = (*z)[j], (*z)[i] }
-
-// Push implements heap.Interface.
-func (z *zonesByLoad) Push(x any) { *z = append(*z, x.(*zone)) } //nolint:forcetypeassert // the heap's own
-
-// Pop implements heap.Interface.
-func (z *zonesByLoad) Pop() any {
-	last := (*z)[len(*z)-1]
-	*z = (*z)[:len(*z)-1]
-	return last
-}
-
-// zones groups the sites that have room for a class, in the order in which they were found.
-func (s *search) zones(withRoom []int, load map[string]int) zonesByLoad {
-	var zones zonesByLoad
-	byName := map[string]*zone{}
-	for _, i := range withRoom {
-		name := s.sites[i].zone
-		z := byName[name]
-		if z == nil {
-			z = &zone{name: name, load: load[name], order: len(zones)}
-			byName[name] = z
-			zones = append(zones, z)
-		}
-		z.sites = append(z.sites, i)
+// mixed returns sites with those of the zones in turn.
+func (s *search) mixed(sites []int) []int {
+	turn, taken := make(map[int]int, len(sites)), map[string]int{}
+	for _, i := range sites {
+		turn[i] = taken[s.sites[i].zone]
+		taken[s.sites[i].zone]++
 	}
-	heap.Init(&zones)
-	return zones
-}
-
-// assignNext gives the next site with room to a member, and drops those that have none.
-func (z *zone) assignNext(s *search, a *attempt, c int) bool {
-	for len(z.sites) > 0 {
-		z.at %= len(z.sites)
-		i := z.sites[z.at]
-		if s.hasRoom(a, i, c) {
-			s.assign(a, i, c)
-			z.at++
-			return true
-		}
-		z.sites = slices.Delete(z.sites, z.at, z.at+1)
-	}
-	return false
+	mixed := slices.Clone(sites)
+	slices.SortStableFunc(mixed, func(x, y int) int { return cmp.Compare(turn[x], turn[y]) })
+	return mixed
 }
 
 // fillUp fills up sites, the fullest first, in several orders of the classes until one places the quorum, and returns

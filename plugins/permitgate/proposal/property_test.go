@@ -214,32 +214,30 @@ func bruteForce(c *cluster, r *proposal.Request) int {
 
 // verify checks that a proposal fits.
 func verify(t *rapid.T, c *cluster, r *proposal.Request, result proposal.Result) {
-	if len(result.Slots) < r.Need {
-		t.Fatalf("%d slots, and %d are needed", len(result.Slots), r.Need)
+	slots := slotsOf(r, result)
+	if len(slots) < r.Need {
+		t.Fatalf("%d members have a node, and %d are needed", len(slots), r.Need)
 	}
 	b := newBoard(c, r)
-	for _, slot := range result.Slots {
-		if !newBoard(c, r).takes(slot.At, slot.Class) {
-			t.Fatalf("%s does not fit on %s", slot.Member, c.nodes[slot.At].Name)
+	for _, slot := range slots {
+		if !newBoard(c, r).takes(slot.at, slot.class) {
+			t.Fatalf("%s does not fit on %s", slot.member, c.nodes[slot.at].Name)
 		}
 	}
 	// What is promised to some members is taken by them: together they are measured by what is free.
 	c.kept = nil
-	for _, slot := range result.Slots {
-		if !b.takes(slot.At, slot.Class) {
-			t.Fatalf("%s does not fit on %s beside the others", slot.Member, c.nodes[slot.At].Name)
+	for _, slot := range slots {
+		if !b.takes(slot.at, slot.class) {
+			t.Fatalf("%s does not fit on %s beside the others", slot.member, c.nodes[slot.at].Name)
 		}
-		b.put(slot.At, slot.Class, 1)
-		if ring := result.Rings[slot.Class]; slot.Ring >= len(ring) || ring[slot.Ring] != slot.At {
-			t.Fatalf("%s is not at %d of %v", slot.Member, slot.Ring, ring)
-		}
-		if key := r.Topology.Key; key != "" && c.nodes[slot.At].Labels[key] != result.Domain {
-			t.Fatalf("%s is outside of %s", slot.Member, result.Domain)
+		b.put(slot.at, slot.class, 1)
+		if key := r.Topology.Key; key != "" && c.nodes[slot.at].Labels[key] != result.Domain {
+			t.Fatalf("%s is outside of %s", slot.member, result.Domain)
 		}
 	}
-	for index, ring := range result.Rings {
-		for _, at := range ring {
-			if b.taken[at][index] == 0 && !b.takes(at, index) {
+	for index, hint := range result.Hints {
+		for _, at := range hint.Nodes[hint.Members:] {
+			if !b.takes(at, index) {
 				t.Fatalf("class %d may be tried on %s, which is full", index, c.nodes[at].Name)
 			}
 		}

@@ -62,19 +62,18 @@ func TestFiltersThatAreOffRefuseNothing(t *testing.T) {
 	require.Equal(t, proposal.Proposed, proposal.Make(r).Verdict)
 }
 
-// TestMembersTakeZonesInTurns, whatever the nodes' sizes.
-func TestMembersTakeZonesInTurns(t *testing.T) {
+// TestMembersTakeZonesInTurn, in whatever order the nodes come.
+func TestMembersTakeZonesInTurn(t *testing.T) {
 	c := &cluster{}
 	for _, zone := range []string{"a", "a", "a", "b", "c"} {
 		c.add(8, 10, v1.LabelTopologyZone, zone)
 	}
 	r := request(c, 6, class("w", 6, newPod(1)))
-	r.Placed = map[string]int{"a": 2}
-	byZone := map[string]int{}
-	for _, slot := range proposal.Make(r).Slots {
-		byZone[c.nodes[slot.At].Labels[v1.LabelTopologyZone]]++
+	zones := ""
+	for _, slot := range slotsOf(&r, proposal.Make(r)) {
+		zones += c.nodes[slot.at].Labels[v1.LabelTopologyZone]
 	}
-	require.Equal(t, map[string]int{"a": 1, "b": 3, "c": 2}, byZone, "two or three in each, with those that were there")
+	require.Equal(t, "abcaaa", zones)
 }
 
 // TestBigMembersFirst: only one node takes the launcher, and the workers leave it.
@@ -85,8 +84,8 @@ func TestBigMembersFirst(t *testing.T) {
 	c.add(4, 10)
 	r := proposal.Make(request(c, 9, class("worker", 8, newPod(1)), class("launcher", 1, newPod(6))))
 	require.Equal(t, proposal.Proposed, r.Verdict)
-	require.Equal(t, "n0", nodesOf(c, r)["launcher-0"])
-	require.Equal(t, []int{1, 2}, r.Rings[0], "the launcher's node is no alternative for a worker")
+	require.Equal(t, proposal.Hint{Members: 1, Nodes: []int{0}}, r.Hints[1])
+	require.NotContains(t, r.Hints[0].Nodes, 0, "the launcher's node is no alternative for a worker")
 }
 
 // TestPackingWhenTurnsDoNot: what is spread over all nodes leaves too little on any of them.
@@ -111,8 +110,8 @@ func TestSearchEndsWhenThereIsEnough(t *testing.T) {
 	result := proposal.Make(r)
 	require.Equal(t, 3+proposal.Spare, result.Nodes)
 	require.Equal(t, result.Nodes, c.asked)
-	require.Equal(t, 4990, result.Slots[0].At)
-	require.Len(t, result.Rings[0], 3+proposal.Spare)
+	require.Equal(t, 4990, result.Hints[0].Nodes[0])
+	require.Len(t, result.Hints[0].Nodes, 3+proposal.Spare)
 }
 
 func racks(sizes ...int64) *cluster {

@@ -68,9 +68,8 @@ type Request struct {
 	Need     int
 	Filters  Filters
 	Topology Topology
-	// SpreadKey is the label whose domains take members in turn; Placed counts the members that they already have.
+	// SpreadKey is the label whose domains are proposed in turn.
 	SpreadKey string
-	Placed    map[string]int
 	// Start is the node at which the search begins.
 	Start int
 }
@@ -90,23 +89,19 @@ const (
 	Exhausted
 )
 
-// Slot is a member and the node that is proposed to it.
-type Slot struct {
-	Member types.UID
-	// Class is the member's, by its place in the Request, and At the node's place in the Cluster.
-	Class, At int
-	// Ring is the node's place among the class's Rings.
-	Ring int
+// Hint is on which nodes to try the members of a class.
+type Hint struct {
+	// Members is how many of them there is room for: the first of the class.
+	Members int
+	// Nodes are nodes in the Cluster: one for each of these members, and then some with room to spare.
+	Nodes []int
 }
 
 // Result is a proposal, or why there is none.
 type Result struct {
 	Verdict Verdict
-	// Slots are the members with a proposed node.
-	Slots []Slot
-	// Rings lists, for each class, the nodes on which a member may be tried besides its own: those that are proposed
-	// for others of the class, since members of a class are interchangeable, and those with room to spare.
-	Rings [][]int
+	// Hints are those of each class.
+	Hints []Hint
 	// Domain is the domain that the members are confined to; empty when they are not.
 	Domain string
 	// Bound is the most members that can be placed, Nodes how many nodes were looked at.

@@ -64,7 +64,7 @@ func Make(r Request) Result {
 	}
 	if s.total >= r.Need {
 		s.findSites(false)
-		if a := s.overZones(s.allSites()); a.placed >= r.Need {
+		if a := s.inTurn(s.allSites()); a.placed >= r.Need {
 			return s.resultOf(a, "")
 		}
 		s.findSites(true)
@@ -257,21 +257,19 @@ func (s *search) mostOn(at *site) int {
 
 // resultOf is what an attempt comes to.
 func (s *search) resultOf(a *attempt, domain string) Result {
-	r := Result{Verdict: Proposed, Domain: domain, Bound: a.placed, Nodes: s.looked, Rings: make([][]int, len(s.classes))}
+	r := Result{Verdict: Proposed, Domain: domain, Bound: a.placed, Nodes: s.looked, Hints: make([]Hint, len(s.classes))}
 	for c, sites := range a.sites {
+		h := &r.Hints[c]
+		h.Members = len(sites)
 		used := map[int]bool{}
 		for _, i := range sites {
 			used[i] = true
+			h.Nodes = append(h.Nodes, s.sites[i].at)
 		}
-		ring := map[int]int{}
 		for _, i := range a.withRoom[c] {
-			if used[i] || s.hasRoom(a, i, c) {
-				ring[i] = len(r.Rings[c])
-				r.Rings[c] = append(r.Rings[c], s.sites[i].at)
+			if len(h.Nodes) < h.Members+Spare && !used[i] && s.hasRoom(a, i, c) {
+				h.Nodes = append(h.Nodes, s.sites[i].at)
 			}
-		}
-		for m, i := range sites {
-			r.Slots = append(r.Slots, Slot{Member: s.classes[c].Members[m], Class: c, At: s.sites[i].at, Ring: ring[i]})
 		}
 	}
 	return r
