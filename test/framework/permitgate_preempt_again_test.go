@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
