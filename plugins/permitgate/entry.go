@@ -2,6 +2,8 @@ package permitgate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,8 +40,8 @@ type gangEntry struct {
 	plan roundPlan // of the present round
 	// woken is true if room has become free for which the gang is looked at again when its pause is over.
 	woken bool
-	// yieldsUntil is until when the gang, once woken, waits for gangs of a higher priority that have been woken.
-	yieldsUntil time.Time
+	// yieldLimit is until when the gang, once woken, waits for gangs of a higher priority that have been woken.
+	yieldLimit time.Time
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since
 	// the last change that may help.
 	confined domain
@@ -88,15 +90,9 @@ func (m *member) template() gang.Template {
 
 // preemption is a gang's preemption.
 type preemption struct {
-	victims map[types.UID]string        // with their nodes
-	nodes   map[types.UID]preemptedNode // of the members
-	cleared bool                        // the informers show that the victims are gone
-}
-
-// preemptedNode is a node that a member gets by a preemption.
-type preemptedNode struct {
-	name string
-	gone *member // the member if it has left the gang, until another comes that asks for the same
+	victims map[types.UID]string // with their nodes
+	nodes   map[types.UID]string // of the members
+	cleared bool                 // the informers show that the victims are gone
 }
 
 // waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made
@@ -244,7 +240,7 @@ func (e *gangEntry) keptNode(uid types.UID) string {
 		return node
 	}
 	if e.preempting != nil {
-		return e.preempting.nodes[uid].name
+		return e.preempting.nodes[uid]
 	}
 	return e.plan.nominated[uid]
 }
@@ -260,54 +256,12 @@ func (e *gangEntry) knownNode(uid types.UID) string {
 	return e.pods[uid].pod.Status.NominatedNodeName
 }
 
-// replacementGrace is how long a gang that preempts keeps its room while too few members exist: a controller replaces one
-// that was deleted.
-const replacementGrace = 5 * time.Second
-
-// keepsRoomUntil returns until when a gang keeps the room that it preempts although it has lost its quorum; zero if
-// it does not.
-func (e *gangEntry) keepsRoomUntil() time.Time {
-	if e.gang.Phase() != gang.Pending || e.group == nil || e.unbound == 0 {
-		return time.Time{}
-	}
-	return e.gang.PendingSince().Add(replacementGrace)
-}
-
-// awaitReplacement keeps the node that a member gets by a preemption for another, as the member leaves the gang.
-func (e *gangEntry) awaitReplacement(uid types.UID) {
-	if e.preempting == nil || e.pods[uid] == nil {
-		return
-	}
-	if node, gets := e.preempting.nodes[uid]; gets {
-		e.preempting.nodes[uid] = preemptedNode{node.name, e.pods[uid]}
-	}
-}
-
-// inheritNode gives a new member the node that a preemption keeps for one that is gone and asked for the same.
-func (e *gangEntry) inheritNode(uid types.UID, m *member) {
-	if e.preempting == nil {
-		return
-	}
-	for gone, node := range e.preempting.nodes {
-		if node.gone != nil && node.gone.signature == m.signature {
-			delete(e.preempting.nodes, gone)
-			e.preempting.nodes[uid] = preemptedNode{name: node.name}
-			return
-		}
-	}
-}
-
 // preemptsOn reports whether the gang waits for the end of pods on a node.
 func (e *gangEntry) preemptsOn(node string) bool {
 	if e.preempting == nil || e.preempting.cleared {
 		return false
 	}
-	for _, gets := range e.preempting.nodes {
-		if gets.name == node {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(e.preempting.nodes)), node)
 }
 
 // endPreemption has the gang preempt no longer.

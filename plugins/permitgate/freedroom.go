@@ -1,9 +1,7 @@
 package permitgate
 
 import (
-	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,10 +11,9 @@ import (
 // Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then
 // gangs that were refused for lack of room before are looked at again, once their pauses are over.
 
-// freedAgain is how long after room has become free gangs are woken a second time: kube-scheduler hears of the same
-// events, and those that were looked at before it had are refused in vain. Nominated pods that preempt alone are tried
-// again only then.
-const freedAgain = 100 * time.Millisecond
+// preemptorPause is how long after a victim has left its node nominated pods that preempt alone are tried again:
+// kube-scheduler has heard of it by then.
+const preemptorPause = 100 * time.Millisecond
 
 // noGang is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
 var noGang = gangID{}
@@ -24,34 +21,21 @@ var noGang = gangID{}
 // freedRoom is the room that has become free. Its methods may be called from several goroutines.
 type freedRoom struct {
 	gangs *gangs
-	// count says how often there was some.
-	count atomic.Int64
 
 	mu      sync.Mutex // guards everything below
-	notedAt time.Time  // when there was some last
 	pending freedBy    // since the gangs were woken
-	// recent and later are what they were woken for but once. They are woken again for recent at a time, and for later
-	// then comes the next.
-	recent, later freedBy
-	again         time.Time
+	// notedAt is when there was some last, and othersAt when others than gangs left some.
+	notedAt, othersAt time.Time
+	preemptAt         time.Time // when pods that preempt alone are tried again; zero if they are not
 }
 
-// freedBy says by whom room has become free: by gangs, by others, or both. preemptors is true if nominated pods that
-// preempt alone may be helped.
+// freedBy says by whom room has become free: by gangs, by others, or both.
 type freedBy struct {
-	others, preemptors bool
-	gangs              map[gangID]bool
+	others bool
+	gangs  map[gangID]bool
 }
 
-func (f *freedBy) empty() bool { return !f.others && !f.preemptors && len(f.gangs) == 0 }
-
-func (f *freedBy) add(more freedBy) {
-	f.others, f.preemptors = f.others || more.others, f.preemptors || more.preemptors
-	if f.gangs == nil {
-		f.gangs = map[gangID]bool{}
-	}
-	maps.Copy(f.gangs, more.gangs)
-}
+func (f *freedBy) empty() bool { return !f.others && len(f.gangs) == 0 }
 
 // concerns reports whether somebody else than a gang has left room.
 func (f *freedBy) concerns(gang gangID) bool {
@@ -60,67 +44,55 @@ func (f *freedBy) concerns(gang gangID) bool {
 
 // note takes in that room has become free. id is the one that has given it back, or zero.
 func (r *freedRoom) note(id gangID) {
-	r.count.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notedAt = r.gangs.clock.Now()
-	if id == noGang {
-		r.pending.add(freedBy{others: true})
-	} else {
-		r.pending.add(freedBy{gangs: map[gangID]bool{id: true}})
+	switch {
+	case id == noGang:
+		r.pending.others, r.othersAt = true, r.notedAt
+	case r.pending.gangs == nil:
+		r.pending.gangs = map[gangID]bool{id: true}
+	default:
+		r.pending.gangs[id] = true
 	}
 	r.gangs.agenda.Add(noGang)
 }
 
-// last returns when room has become free last.
-func (r *freedRoom) last() time.Time {
+// last returns when room has become free last, and when it did so by others than gangs.
+func (r *freedRoom) last() (at, byOthers time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.notedAt
+	return r.notedAt, r.othersAt
 }
 
 // notePreemptors has nominated pods tried again that preempt alone.
 func (r *freedRoom) notePreemptors() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending.add(freedBy{preemptors: true})
-	r.gangs.agenda.Add(noGang)
+	r.preemptAt = r.gangs.clock.Now().Add(preemptorPause)
+	r.gangs.agenda.AddAt(noGang, r.preemptAt)
 }
 
-// take returns what gangs are to be woken for now, whether that is for the first time, whether preemptors are to be tried
-// again, and when to ask again; zero means not by time.
-func (r *freedRoom) take(now time.Time) (room freedBy, first, preemptors bool, again time.Time) {
+// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again; zero
+// means not by time.
+func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.recent.empty() && !now.Before(r.again) {
-		room, r.recent, r.later = r.recent, r.later, freedBy{}
-		preemptors, r.again = room.preemptors, now.Add(freedAgain)
+	room, r.pending = r.pending, freedBy{}
+	if preemptors = !r.preemptAt.IsZero() && !now.Before(r.preemptAt); preemptors {
+		r.preemptAt = time.Time{}
 	}
-	if first = !r.pending.empty(); first {
-		room.add(r.pending)
-		if r.recent.empty() {
-			r.recent, r.again = r.pending, now.Add(freedAgain)
-		} else {
-			r.later.add(r.pending)
-		}
-		r.pending = freedBy{}
-	}
-	if !r.recent.empty() {
-		again = r.again
-	}
-	return room, first, preemptors, again
+	return room, preemptors, r.preemptAt
 }
 
 // wake has the gangs looked at again that were refused for lack of room. It returns whether preemptors are to be tried
 // again, and when to ask again; zero means not by time.
 func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
-	room, first, preemptors, again := r.take(now)
+	room, preemptors, again := r.take(now)
 	if room.empty() {
 		return preemptors, again
 	}
-	if first {
-		r.gangs.wakeVain(now)
-	}
+	r.gangs.wakeVain(now)
 	r.gangs.mu.Lock()
 	defer r.gangs.mu.Unlock()
 	for e := range r.gangs.lackRoom {

@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -196,7 +198,13 @@ func (g *gangs) admitNext() (again time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	id, found, again := g.queue.next(now, func(id gangID) time.Time { return g.yieldsLocked(g.byID[id], now) })
+	var woken []dueTime
+	id, found, again := g.queue.next(now, func(id gangID) time.Time {
+		if woken == nil {
+			woken = g.wokenLocked()
+		}
+		return g.byID[id].yieldsUntil(woken, now)
+	})
 	if found {
 		e := g.byID[id]
 		e.gang.Admit(now)
@@ -219,26 +227,46 @@ func (g *gangs) rivalsLocked(set map[*gangEntry]struct{}, e *gangEntry) (n int) 
 
 // notePause notes that a gang is not looked at again before a pause is over, and for as long again leaves what becomes
 // free to gangs of a higher priority.
-func (e *gangEntry) notePause(pause time.Duration, now time.Time) { e.yieldsUntil = now.Add(2 * pause) }
+func (e *gangEntry) notePause(pause time.Duration, now time.Time) { e.yieldLimit = now.Add(2 * pause) }
 
-// yieldsLocked returns until when a gang waits because others of a higher priority that have been woken are looked at first;
-// zero if it does not.
-func (g *gangs) yieldsLocked(e *gangEntry, now time.Time) (until time.Time) {
-	if !now.Before(e.yieldsUntil) {
-		return until
-	}
-	priority := e.lowestPriority()
+// dueTime is when the first gang of a priority or a higher one is looked at that has been woken.
+type dueTime struct {
+	priority int32
+	at       time.Time
+}
+
+// wokenLocked lists the due times of all priorities, the highest first.
+func (g *gangs) wokenLocked() (due []dueTime) {
 	for _, set := range []map[*gangEntry]struct{}{g.lackRoom, g.vain} {
-		for other := range set {
-			if at, woken := other.retryAt(); woken && at.Before(e.yieldsUntil) && at.After(until) && other.lowestPriority() > priority {
-				until = at
+		for e := range set {
+			if at, woken := e.retryAt(); woken {
+				due = append(due, dueTime{e.lowestPriority(), at})
 			}
 		}
 	}
-	if !until.IsZero() && !now.Before(until) {
-		return now.Add(yieldStep) // its turn has come, but has not been taken yet
+	slices.SortFunc(due, func(a, b dueTime) int { return cmp.Compare(b.priority, a.priority) })
+	for i := 1; i < len(due); i++ {
+		if due[i-1].at.Before(due[i].at) {
+			due[i].at = due[i-1].at
+		}
 	}
-	return until
+	return due
+}
+
+// yieldsUntil returns until when a gang waits because another of a higher priority is looked at first that has been woken;
+// zero if it does not.
+func (e *gangEntry) yieldsUntil(woken []dueTime, now time.Time) (until time.Time) {
+	if !now.Before(e.yieldLimit) {
+		return until
+	}
+	higher, _ := slices.BinarySearchFunc(woken, e.lowestPriority(), func(d dueTime, priority int32) int { return cmp.Compare(priority, d.priority) })
+	switch {
+	case higher == 0 || !woken[higher-1].at.Before(e.yieldLimit):
+		return until
+	case now.Before(woken[higher-1].at):
+		return woken[higher-1].at
+	}
+	return now.Add(yieldStep) // its turn has come, but has not been taken yet
 }
 
 // setIn has a gang in a set or not.
@@ -262,13 +290,9 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 			e.noteTriedDomain(g.clock.Now())
 		}
 	}
-	phase, now := e.gang.Phase(), g.clock.Now()
+	phase := e.gang.Phase()
 	lacks := phase == gang.Backoff || phase == gang.Queued
-	switch until := e.keepsRoomUntil(); {
-	case e.preempting == nil || lacks:
-	case now.Before(until):
-		g.agenda.AddAt(e.id, until)
-	default:
+	if e.preempting != nil && !lacks {
 		g.abandon(e.id)
 		if e.gang.RoundNumber() == 0 {
 			e.endPreemption()

@@ -142,7 +142,8 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	if e.lastCycle.refused {
 		e.gang.NoteRefusal(plan.refusal)
 	}
-	if seen := began.Add(-informerLag); !g.freed.last().Before(seen) || !e.changedAt.Before(seen) { // perhaps too late for the cycle
+	freed, _ := g.freed.last()
+	if seen := began.Add(-informerLag); !freed.Before(seen) || !e.changedAt.Before(seen) { // perhaps too late for the cycle
 		g.wakeVainLocked(e)
 	}
 	switch {
@@ -193,7 +194,7 @@ func (g *gangs) wakeVainLocked(e *gangEntry) {
 // settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker look
 // again.
 func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
-	if e.cycle.began.IsZero() || g.freed.last().Before(e.cycle.began) {
+	if freed, _ := g.freed.last(); e.cycle.began.IsZero() || freed.Before(e.cycle.began) {
 		return
 	}
 	if over := e.cycle.ended.Add(cycleGrace); now.Before(over) {
@@ -215,7 +216,7 @@ func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
 		g.agenda.AddAt(e.id, v.notBefore)
 		return nil
 	}
-	if until := g.yieldsLocked(e, now); !until.IsZero() {
+	if until := e.yieldsUntil(g.wokenLocked(), now); !until.IsZero() {
 		g.agenda.AddAt(e.id, until)
 		return nil
 	}

@@ -3,7 +3,6 @@ package permitgate
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -159,7 +158,6 @@ func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 	switch old := e.pods[pod.UID]; {
 	case old == nil:
 		m.read()
-		e.inheritNode(pod.UID, m)
 		if e.id.Native && pod.Spec.NodeName == "" && pod.Labels[v1alpha1.PodGroupLabel] != "" {
 			e.labelled = append(e.labelled, pod)
 		}
@@ -173,19 +171,6 @@ func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 	}
 	e.add(pod.UID, m)
 	e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: held, Template: m.template()}, now)
-	if !e.id.Native {
-		e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
-	}
-}
-
-// whyNotScheduled returns what kube-scheduler says of a pod; empty if it says nothing.
-func whyNotScheduled(pod *v1.Pod) string {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && !strings.HasPrefix(c.Message, "PodGroup ") {
-			return c.Message
-		}
-	}
-	return ""
 }
 
 // podGone handles the end of a pod: its node has room.
@@ -206,7 +191,6 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	id, ok := f.gangs.memberOf(pod)
 	if ok && f.gangs.update(id, func(e *gangEntry, now time.Time) {
-		e.awaitReplacement(pod.UID)
 		e.noteLost(pod)
 		e.remove(pod.UID)
 		delete(e.plan.nominated, pod.UID)

@@ -31,7 +31,6 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		var failed bool
 		reason, detail, failed = e.gang.Enqueue(pod.UID, now)
 		if failed {
-			e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
 			p.gangs.agenda.Add(id)
 			return
 		}

@@ -162,7 +162,7 @@ func (p *PermitGate) enterCycle(id gangID, pod *v1.Pod) (scout bool, a *attempt,
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
 func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	began, freed, changes := p.gangs.clock.Now(), p.gangs.freed.count.Load(), 0
+	began, changes := p.gangs.clock.Now(), 0
 	p.gangs.read(id, func(e *gangEntry) { changes = e.gang.Changes() })
 	req, result := p.proposer.propose(ctx, state, id, pod, nodes)
 	switch {
@@ -186,7 +186,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 		pause := lookPause(took, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
 		e.gang.Refuse(result.refusal, pause, now)
 		e.notePause(pause, now)
-		if p.gangs.freed.count.Load() != freed { // perhaps too late for this look
+		if _, freed := p.gangs.freed.last(); !freed.Before(began.Add(-informerLag)) { // perhaps too late for this look
 			p.gangs.wakeLocked(e, true, now)
 		}
 		if e.gang.Changes() != changes { // a member that has come since is not in the plan

@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -8,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/test/build"
 )
 
 func gangNamed(name string) gangID {
@@ -93,40 +97,83 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestRoomIsNoticedTwice, since kube-scheduler may hear of it later, and gangs are not woken by what they have given
-// back themselves.
-func TestRoomIsNoticedTwice(t *testing.T) {
+// TestRoomWakesOthers, and not the gang that has given it back. Pods that preempt alone follow when kube-scheduler has heard
+// of it, too.
+func TestRoomWakesOthers(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	clock := clocktesting.NewFakeClock(start)
 	a, b := gangNamed("a"), gangNamed("b")
-	r := newGangs(clock).freed
-	room, _, _, again := r.take(start)
+	r := newGangs(clocktesting.NewFakeClock(start)).freed
+	take := func(now time.Time, wantPreemptors bool, wantAgain time.Time) freedBy {
+		t.Helper()
+		room, preemptors, again := r.take(now)
+		require.Equal(t, wantPreemptors, preemptors)
+		require.Equal(t, wantAgain, again)
+		return room
+	}
+	room := take(start, false, time.Time{})
 	require.True(t, room.empty())
-	require.Zero(t, again)
 
 	r.note(a)
-	room, _, _, again = r.take(start)
+	room = take(start, false, time.Time{})
 	require.False(t, room.concerns(a))
 	require.True(t, room.concerns(b))
-	require.Equal(t, start.Add(freedAgain), again)
+	room = take(start, false, time.Time{})
+	require.True(t, room.empty())
 
+	r.note(a)
 	r.note(noGang)
 	r.notePreemptors()
-	half := start.Add(freedAgain / 2)
-	room, _, preemptors, again := r.take(half)
+	room = take(start, false, start.Add(preemptorPause))
 	require.True(t, room.concerns(a))
-	require.False(t, preemptors)
-	require.Equal(t, start.Add(freedAgain), again, "a stream of events does not put it off")
+	take(start.Add(preemptorPause), true, time.Time{})
+	take(start.Add(time.Second), false, time.Time{})
+}
 
-	room, _, preemptors, again = r.take(again)
-	require.False(t, room.concerns(a), "what came later is not old enough")
-	require.True(t, room.concerns(b))
-	require.False(t, preemptors)
-	require.Equal(t, start.Add(2*freedAgain), again)
-	room, _, preemptors, again = r.take(again)
-	require.True(t, room.concerns(a))
-	require.True(t, preemptors)
-	require.Zero(t, again)
-	room, _, _, _ = r.take(start.Add(time.Second))
-	require.True(t, room.empty())
+// refusedGangs are gangs of two that lack room, with priorities that fall from gang to gang.
+func refusedGangs(b *testing.B, clock *clocktesting.FakeClock, n int) *gangs {
+	b.Helper()
+	g := newGangs(clock)
+	g.config = gang.Config{Timeout: time.Minute, InitialBackoff: time.Hour, MaxBackoff: time.Hour, Jitter: func() float64 { return 0 }}
+	for i := range n {
+		priority := int32(n - i)
+		g.change(gangNamed(fmt.Sprint("gang-", i)), func(e *gangEntry, now time.Time) {
+			e.gang.SetGroup(gang.Spec{MinMember: 2}, now)
+			for k := range 2 {
+				pod := build.Pod(fmt.Sprintf("gang-%d-%d", i, k), "1", build.Namespace("default"))
+				pod.Spec.Priority = &priority
+				e.add(pod.UID, &member{pod: pod})
+				e.gang.SetPod(pod.UID, gang.Pod{}, now)
+			}
+		})
+	}
+	return g
+}
+
+// BenchmarkRefusedGangs is what it takes to decide which gang is looked at next, of many that lack room, where some becomes
+// free all the time. An operation is one decision, a millisecond after the one before.
+func BenchmarkRefusedGangs(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+			g := refusedGangs(b, clock, n)
+			for b.Loop() {
+				g.admitNext()
+				clock.Step(time.Millisecond)
+				for id := range maps.Clone(g.queue.admitted) {
+					g.update(id, func(e *gangEntry, now time.Time) {
+						pause := lookPause(0, g.rivalsLocked(g.lackRoom, e))
+						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, pause, now)
+						e.notePause(pause, now)
+						g.wakeLocked(e, true, now)
+					})
+				}
+				b.StopTimer() // what the gangs' own times bring about
+				g.each(func(e *gangEntry) {
+					e.gang.RoomFreed(false, clock.Now())
+					g.afterChangeLocked(e)
+				})
+				b.StartTimer()
+			}
+		})
+	}
 }

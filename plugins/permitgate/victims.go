@@ -89,7 +89,7 @@ func (v *victimSearch) begin(ctx context.Context, id gangID, r *preempt.Result) 
 		if preempts {
 			for uid, node := range e.preempting.nodes {
 				if m := e.pods[uid]; m != nil {
-					kept = append(kept, nomination{m.pod, node.name})
+					kept = append(kept, nomination{m.pod, node})
 				}
 			}
 		}
@@ -157,13 +157,13 @@ func (v *victimSearch) gang(id gangID) *preempt.Gang {
 
 // beginPreemption keeps the nodes that a gang gets by a preemption.
 func (e *gangEntry) beginPreemption(r *preempt.Result) {
-	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: map[types.UID]preemptedNode{}}
+	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: map[types.UID]string{}}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
 	}
 	for uid, name := range r.Nodes {
 		if e.pods[uid] != nil {
-			e.preempting.nodes[uid] = preemptedNode{name: name}
+			e.preempting.nodes[uid] = name
 		}
 	}
 }
@@ -172,9 +172,10 @@ var _ preempt.Gangs = &gangs{}
 
 // Cleared implements preempt.Gangs.
 func (g *gangs) Cleared(id gangID) {
-	g.change(id, func(e *gangEntry, _ time.Time) {
+	g.change(id, func(e *gangEntry, now time.Time) {
 		if e.preempting != nil {
 			e.preempting.cleared = true
+			g.wakeLocked(e, true, now)
 		}
 	})
 	g.freed.note(noGang)

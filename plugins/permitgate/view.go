@@ -126,7 +126,7 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 		}
 		if e.preempting != nil {
 			for uid, node := range e.preempting.nodes {
-				add(uid, node.name)
+				add(uid, node)
 			}
 		}
 	}

@@ -1,10 +1,8 @@
 package framework
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -89,32 +85,6 @@ func TestNativeGangThatLacksMembersSaysSo(t *testing.T) {
 		c.create(nativeMember("n", "n-2"))
 		c.requireBound("n-0", "n-1", "n-2")
 		c.requireGroupCondition("n", native.ConditionFits, metav1.ConditionTrue, "placed")
-	})
-}
-
-// TestNativeGangWhoseEndedMembersCannotBeListed says nothing of how many have succeeded, until they can be.
-func TestNativeGangWhoseEndedMembersCannotBeListed(t *testing.T) {
-	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := newGangCluster(t, 3)
-		var refused atomic.Int64
-		var serves atomic.Bool
-		c.client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			fields := action.(clienttesting.ListAction).GetListRestrictions().Fields
-			if fields == nil || fields.String() != "status.phase=Succeeded" || serves.Load() {
-				return false, nil, nil
-			}
-			refused.Add(1)
-			return true, nil, errors.New("no connection")
-		})
-		c.start(withArgs(guarded))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
-		c.create(nativeMember("n", "n-0"))
-		c.create(nativeMember("n", "n-1").Phase(v1.PodSucceeded))
-		c.pass(10 * time.Second)
-		require.Positive(t, refused.Load())
-		require.Nil(t, c.groupCondition("n", native.ConditionFits))
-		serves.Store(true)
-		c.requireGroupCondition("n", native.ConditionFits, metav1.ConditionFalse, "1 more have succeeded")
 	})
 }
 

@@ -58,27 +58,39 @@ func TestNextWaveOfAJob(t *testing.T) {
 	})
 }
 
-// TestReplacementBesideASucceededDriver: the only pod of one of the gang's Jobs has succeeded, having run with the others. One of these is
-// replaced.
+// TestReplacementBesideASucceededDriver: the only pod of one of the gang's Jobs has succeeded. A quorum that it is part of lacks it then, which
+// the event says; one of the workers alone does not.
 func TestReplacementBesideASucceededDriver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 4)
-		c.groups.set("g", 4)
-		names := []string{"driver", "worker-0", "worker-1", "worker-2"}
-		c.create(owned(member("g", names[0], 0), "driver"))
-		for _, name := range names[1:] {
-			c.create(owned(member("g", name), "workers"))
-		}
-		c.requireBound(names...)
-		c.pass(time.Minute)
-		c.succeed("driver")
-		c.quiet()
-		c.delete("worker-2")
-		c.create(owned(member("g", "worker-3"), "workers"))
-		c.quiet()
-		c.pass(10 * time.Second)
-		c.requireBound("worker-3")
-	})
+	for _, tt := range []struct {
+		minMember int32
+		bound     bool
+	}{{4, false}, {3, true}} {
+		t.Run(fmt.Sprint("a quorum of ", tt.minMember), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, slowBackoff, 4)
+				c.groups.set("g", tt.minMember)
+				names := []string{"driver", "worker-0", "worker-1", "worker-2"}
+				c.create(owned(member("g", names[0], 0), "driver"))
+				for _, name := range names[1:] {
+					c.create(owned(member("g", name), "workers"))
+				}
+				c.requireBound(names...)
+				c.pass(time.Minute)
+				c.succeed("driver")
+				c.quiet()
+				c.delete("worker-2")
+				c.create(owned(member("g", "worker-3"), "workers"))
+				c.quiet()
+				c.pass(10 * time.Second)
+				if tt.bound {
+					c.requireBound("worker-3")
+					return
+				}
+				c.requireUnbound("worker-3")
+				c.requireEvent("PodGroup g TooFewMembers", "1 have succeeded, which count as long as their controller has others in the gang")
+			})
+		})
+	}
 }
 
 // TestRoomThatAnotherGangGivesUp: a member that is scheduled like any pod found no node because one was kept for another gang, and is tried

@@ -18,7 +18,7 @@ const unansweredLimit = 3
 
 // Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not,
 // for a person to read. failed is true if its cycles have ended without a result, which ends the round that needs the
-// member; the caller may say why with [Gang.SetCycleFailure]. A member whose cycles never reached [Gang.Enter] is let
+// member. A member whose cycles never reached [Gang.Enter] is let
 // in even so: the plugin that refuses it there knows what may help it.
 func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
 	g.settle(now)
@@ -302,13 +302,5 @@ func (g *Gang) cycleFailed(m *member, now time.Time) {
 	case g.phase == Queued && g.live() <= g.spec.MinMember:
 		g.rollBack(r, now)
 		g.settle(now)
-	}
-}
-
-// SetCycleFailure says why the member's cycles fail, for a person to read. It changes nothing unless that was what the
-// gang was rolled back for.
-func (g *Gang) SetCycleFailure(uid types.UID, detail string) {
-	if g.last.Cause == CauseCycleFailed && g.last.Member == uid && detail != "" {
-		g.last.Detail = detail
 	}
 }

@@ -135,9 +135,6 @@ func (g *Gang) LacksQuorum() bool {
 	return false
 }
 
-// PendingSince returns when the quorum ceased to exist last, zero if there has never been one.
-func (g *Gang) PendingSince() time.Time { return g.pendingSince }
-
 // ShortSince returns when the quorum ceased to exist last, or when a member came after that which has no node.
 func (g *Gang) ShortSince() time.Time { return later(g.arrivedAt, g.pendingSince) }
 

@@ -12,22 +12,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// scope is where an attempt makes room, and with which pods.
-type scope struct {
-	nodes []int
-	// highest is the highest priority of the pods that may go, or math.MaxInt32; violate is true if their eviction may
-	// violate budgets.
-	highest int32
-	violate bool
-}
-
 // attempt is one way to make room for the gang. It works on copies of the nodes.
 type attempt struct {
 	*Search
-	scope
-	states []fwk.CycleState     // by class
-	copies map[int]fwk.NodeInfo // of the nodes that have changed
-	freed  map[int][]int64      // what is free on those whose pods have changed
+	nodes   []int                // on which it makes room
+	violate bool                 // evictions may violate budgets
+	states  []fwk.CycleState     // by class
+	copies  map[int]fwk.NodeInfo // of the nodes that have changed
+	freed   map[int][]int64      // what is free on those whose pods have changed
 	// guests counts the members that were placed on a node by class, kept is what had to stay free for others when the last one came.
 	guests  map[int][]int
 	kept    map[int][]int64
@@ -52,13 +44,13 @@ func (c cost) compare(other cost) int {
 	return cmp.Or(cmp.Compare(c.violations, other.violations), cmp.Compare(c.highest, other.highest), cmp.Compare(c.victims, other.victims))
 }
 
-// attempt makes room in a scope. It returns nil if that cannot be done.
-func (s *Search) attempt(ctx context.Context, in scope) *attempt {
+// attempt makes room on some nodes, with evictions that violate budgets or without. It returns nil if that cannot be done.
+func (s *Search) attempt(ctx context.Context, nodes []int, violate bool) *attempt {
 	if !s.prepare(ctx) {
 		return nil
 	}
 	a := &attempt{
-		Search: s, scope: in, copies: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
+		Search: s, nodes: nodes, violate: violate, copies: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
 		placed: map[types.UID]string{}, evicted: map[*candidate]bool{}, lost: map[*victimGang]int{}, used: usage{},
 	}
 	for _, state := range s.states {
@@ -121,21 +113,27 @@ func (a *attempt) place(ctx context.Context, k int) {
 }
 
 // placeOn places up to most members of a class on a node, if the filters accept the first one without the pods that the
-// requests make it lack, or at least without all pods that may go. elsewhere is true if pods on other nodes go with them.
+// requests make it lack, and as many others as it takes, one priority after the other. elsewhere is true if pods on other
+// nodes go with them.
 func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere bool) {
 	off := a.withGangs(a.removable(i, a.lack(a.classes[k], i)))
 	a.evict(ctx, off...)
-	if !a.fits(ctx, k, i) {
-		all := a.withGangs(a.removable(i, nil))
-		a.evict(ctx, all...)
-		off = append(off, all...)
-		if len(all) == 0 || !a.fits(ctx, k, i) {
+	for !a.fits(ctx, k, i) {
+		more := a.removable(i, nil)
+		if len(more) == 0 {
 			a.putBack(ctx, off...)
 			if a.guests[i] == nil { // otherwise another member may be the reason
 				a.refused++
 			}
 			return 0, false
 		}
+		higher := slices.IndexFunc(more, func(c *candidate) bool { return c.priority > more[0].priority })
+		if higher > 0 {
+			more = more[:higher]
+		}
+		more = a.withGangs(more)
+		a.evict(ctx, more...)
+		off = append(off, more...)
 	}
 	for n = 1; ; n++ {
 		a.addGuest(ctx, k, i)
@@ -149,9 +147,9 @@ func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere
 	return n, slices.ContainsFunc(off, func(c *candidate) bool { return c.site != i })
 }
 
-// givesUp reports whether to place no more members: soon where other pods may go too, which are tried next.
+// givesUp reports whether to place no more members.
 func (a *attempt) givesUp() bool {
-	return a.failed || a.highest < math.MaxInt32 && a.refused >= a.Request.Need || a.refused >= refusalsAtLeast && a.overtime()
+	return a.failed || a.refused >= refusalsAtLeast && a.overtime()
 }
 
 // offer is what a node costs for a member of a class, by the requests alone.
@@ -262,15 +260,7 @@ func (a *attempt) removable(i int, lack []int64) (pods []*candidate) {
 
 // mayGo reports whether a pod may go: by itself, or together with its whole gang.
 func (a *attempt) mayGo(c *candidate) bool {
-	switch {
-	case c.leaving:
-		return true
-	case c.priority > a.highest:
-		return false
-	case c.gang == nil || a.spares(c.gang):
-		return true
-	}
-	return len(a.membersOf(c.gang)) > 0 && c.gang.highest <= a.highest
+	return c.leaving || c.gang == nil || a.spares(c.gang) || len(a.membersOf(c.gang)) > 0
 }
 
 // spares reports whether a gang can lose one more member: more than its quorum is bound, or less anyway.

@@ -2,7 +2,6 @@ package preempt
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -38,7 +37,6 @@ type victimGang struct {
 	*Gang
 	listed  bool         // members are known
 	members []*candidate // all of it; nil if one may not be evicted
-	highest int32        // the highest priority of its members
 }
 
 // listSite lists the candidates of a site, once.
@@ -145,7 +143,7 @@ func (s *Search) membersOf(g *victimGang) []*candidate {
 	if g.listed {
 		return g.members
 	}
-	g.listed, g.highest = true, math.MinInt32
+	g.listed = true
 	members := make([]*candidate, 0, len(g.Bound))
 	for _, pod := range g.Bound {
 		i, there := s.byName[pod.Spec.NodeName]
@@ -158,7 +156,6 @@ func (s *Search) membersOf(g *victimGang) []*candidate {
 			return nil
 		}
 		members = append(members, candidates[at])
-		g.highest = max(g.highest, candidates[at].priority)
 	}
 	g.members = members
 	return members

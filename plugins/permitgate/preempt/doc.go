@@ -8,13 +8,12 @@
 //
 //  1. The pods that may go are listed, on as many nodes as are enough. If these would not take the gang without them, no victims help.
 //  2. Members are placed one node after the other, those first where the requests need the fewest violations of PodDisruptionBudgets, then
-//     the lowest priorities, then the fewest pods. The profile's filters must accept them there without these pods, or at least
-//     without all that may go: host ports or anti-affinity of others may be in the way.
+//     the lowest priorities, then the fewest pods. The profile's filters must accept them there without these pods, or without
+//     more of them, one priority after the other: host ports or anti-affinity of others may be in the way.
 //  3. Victims are put back as long as the filters accept the members: those first whose eviction violates a budget, then the most important.
 //
-// Which pods may go is tried in three steps, until the gang fits: those of the priorities that are enough by the requests, all, and also
-// those whose budgets are used up. Unlike upstream's, a search looks at a part of the nodes, works on copies of these, and takes a
-// pod off only when its node is tried.
+// Which pods may go is tried in two steps, until the gang fits: those whose budgets are not used up, and all. Unlike upstream's, a search
+// looks at a part of the nodes, works on copies of these, and takes a pod off only when its node is tried.
 //
 // A bound gang keeps minMember members, or is evicted as a whole. Pods of DaemonSets stay, since they would come back.
 // Terminating pods count as gone; the gang waits for their end. What a search looks at is limited by number, and by time only what it does

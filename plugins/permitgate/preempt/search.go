@@ -3,7 +3,6 @@ package preempt
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -137,7 +136,7 @@ func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 // take one as they are. It returns on how many nodes it looked for candidates.
 func (s *Search) list() (looked int) {
 	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
-	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s, math.MaxInt32}
+	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s}
 	use := func(i, takes int) {
 		if takes > 0 {
 			s.usable = append(s.usable, i)
@@ -188,20 +187,16 @@ func (s *Search) order() []int {
 	return order
 }
 
-// cleared is the cluster without the candidates of up to a priority. It implements proposal.Cluster.
+// cleared is the cluster without the candidates. It implements proposal.Cluster.
 type cleared struct {
 	proposal.Cluster
-	search  *Search
-	highest int32
+	search *Search
 }
 
 // Free implements proposal.Cluster, for the names of the search.
 func (c *cleared) Free(i int, _ []v1.ResourceName, into []int64) {
 	copy(into, c.search.free(i))
 	for _, candidate := range c.search.sites[i].candidates {
-		if candidate.priority > c.highest && !candidate.leaving {
-			continue
-		}
 		for j, n := range candidate.amounts {
 			into[j] = min(into[j]+n, proposal.Unlimited)
 		}
@@ -210,7 +205,7 @@ func (c *cleared) Free(i int, _ []v1.ResourceName, into []int64) {
 
 func (s *Search) clearedRequest() proposal.Request {
 	r := s.Request
-	r.Cluster = &cleared{s.Request.Cluster, s, math.MaxInt32}
+	r.Cluster = &cleared{s.Request.Cluster, s}
 	return r
 }
 
@@ -301,50 +296,13 @@ func (s *Search) cheapest(ctx context.Context, lists [][]int) (best *attempt) {
 		if s.overtime() && (best != nil || s.refusals >= 2*refusalsAtLeast) {
 			break
 		}
-		for _, in := range s.scopes(nodes) {
-			if a := s.attempt(ctx, in); a != nil {
-				if best == nil || a.cost.compare(best.cost) < 0 {
-					best = a
-				}
-				break
-			}
+		a := s.attempt(ctx, nodes, false)
+		if a == nil && len(s.Budgets) > 0 {
+			a = s.attempt(ctx, nodes, true)
+		}
+		if a != nil && (best == nil || a.cost.compare(best.cost) < 0) {
+			best = a
 		}
 	}
 	return best
-}
-
-// scopes lists what to try on some nodes, until the gang fits: the lowest priority below which the requests leave it
-// room, then all pods that may go, then also those whose eviction violates a budget.
-func (s *Search) scopes(nodes []int) []scope {
-	priorities := sets.New(int32(math.MinInt32)) // that of those that leave anyway
-	for _, i := range nodes {
-		for _, c := range s.sites[i].candidates {
-			priorities.Insert(c.priority)
-		}
-	}
-	levels := sets.List(priorities)
-	lowest, _ := slices.BinarySearchFunc(levels, s.Request.Need, func(level int32, need int) int {
-		return cmp.Compare(s.takesBelow(nodes, level, need), need)
-	})
-	var scopes []scope
-	if lowest < len(levels)-1 {
-		scopes = append(scopes, scope{nodes: nodes, highest: levels[lowest]})
-	}
-	scopes = append(scopes, scope{nodes: nodes, highest: math.MaxInt32})
-	if len(s.Budgets) > 0 {
-		scopes = append(scopes, scope{nodes: nodes, highest: math.MaxInt32, violate: true})
-	}
-	return scopes
-}
-
-// takesBelow returns how many members nodes take by their requests, up to as many as are needed, without the pods of up to a
-// priority.
-func (s *Search) takesBelow(nodes []int, highest int32, need int) (takes int) {
-	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s, highest}
-	for _, i := range nodes {
-		if takes += bound.Node(without, i); takes >= need {
-			return need
-		}
-	}
-	return takes
 }

@@ -38,7 +38,6 @@ type sentEvents struct {
 	notifiedAt time.Time           // when the last of them did
 
 	patched *podgroup.Group // a native PodGroup as the last patch has left it; nil before
-	ended   endedMembers    // of a native gang
 }
 
 // noteIfNew reports whether a complaint is new, and notes it.
@@ -160,14 +159,17 @@ func (t *sentEvents) noteWaiting(id podgroup.ID, g *Gang, now time.Time) (due bo
 
 // waitingMessages returns the events about a gang whose PodGroup or members are missing.
 func (s *Server) waitingMessages(id podgroup.ID, g *Gang) (msgs []events.Message) {
-	members := s.Gangs.Members(id)
+	members, detail := s.Gangs.Members(id), g.Detail
+	if n := countPods(s.podsOf(id)).succeeded; n > 0 && g.Reason == gang.ReasonTooFew {
+		detail += fmt.Sprintf("; %d have succeeded, which count as long as their controller has others in the gang", n)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.sentLocked(id)
 	notified := sets.New[types.UID]()
 	add := func(uid types.UID, regarding runtime.Object) {
 		if notified.Insert(uid); !t.notified.Has(uid) {
-			msgs = append(msgs, events.About(regarding, string(g.Reason), g.Detail))
+			msgs = append(msgs, events.About(regarding, string(g.Reason), detail))
 		}
 	}
 	if g.Group != nil { // the gang's, since a report from before it came may have been the last to note t.group

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/internal/crd"
@@ -21,13 +20,6 @@ import (
 )
 
 // A native PodGroup says by conditions what becomes of its gang.
-
-// endedMembers is how many members of a native gang had succeeded when too few were left, and since when and how many of
-// these there were.
-type endedMembers struct {
-	shortSince time.Time
-	live, n    int
-}
 
 // writeGroup gives a native PodGroup the conditions that it should have and has not.
 func (s *Server) writeGroup(ctx context.Context, j job) {
@@ -50,15 +42,11 @@ func (s *Server) patchGroup(ctx context.Context, id podgroup.ID) error {
 			s.agenda.AddAt(job{jobGroup, id}, due)
 		}
 	}
-	ended, err := s.endedOf(ctx, id, &g, now)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	latest := native.Latest(g.Group, s.sentLocked(id).patched)
 	s.mu.Unlock()
 	has := native.Conditions(latest)
-	conditions := missingFrom(has, s.groupConditions(id, &g, has, ended, now))
+	conditions := missingFrom(has, s.groupConditions(id, &g, has, now))
 	if len(conditions) == 0 {
 		return nil
 	}
@@ -90,9 +78,8 @@ func missingFrom(has, want []metav1.Condition) (missing []metav1.Condition) {
 	return missing
 }
 
-// groupConditions returns the conditions that a native PodGroup should have. ended is how many of its members have
-// succeeded, if too few are left.
-func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition, ended int, now time.Time) (want []metav1.Condition) {
+// groupConditions returns the conditions that a native PodGroup should have.
+func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition, now time.Time) (want []metav1.Condition) {
 	add := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		want = append(want, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
@@ -106,7 +93,7 @@ func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition
 		add(native.ConditionGuarded, metav1.ConditionFalse, "SharedClaims",
 			"the members are bound together or not at all, but they do not give back the devices of spec.resourceClaims: kube-scheduler allocates these before the barrier, and keeps them for the PodGroup until a cycle of it is in vain")
 	}
-	if reason, message := s.whyNotPlaced(id, g, ended, now); reason != "" {
+	if reason, message := s.whyNotPlaced(id, g, now); reason != "" {
 		add(native.ConditionFits, metav1.ConditionFalse, reason, message)
 	} else if g.Lacking <= 0 && apimeta.IsStatusConditionFalse(has, native.ConditionFits) {
 		add(native.ConditionFits, metav1.ConditionTrue, "Placed", "the gang has been placed")
@@ -142,14 +129,10 @@ func (s *Server) memberNamed(id podgroup.ID, g *Gang) *v1.Pod {
 }
 
 // whyNotPlaced says why a native gang cannot be placed; empty if nothing is known that keeps it.
-func (s *Server) whyNotPlaced(id podgroup.ID, g *Gang, ended int, now time.Time) (reason, message string) {
+func (s *Server) whyNotPlaced(id podgroup.ID, g *Gang, now time.Time) (reason, message string) {
 	switch {
 	case g.mayBeShort() && !now.Before(g.ShortSince.Add(reportGrace)):
-		if ended > 0 {
-			return string(gang.ReasonTooFew), g.Detail +
-				fmt.Sprintf("; %d more have succeeded, which kube-scheduler does not count for spec.schedulingPolicy.gang.minCount", ended)
-		}
-		return string(gang.ReasonTooFew), g.Detail
+		return string(gang.ReasonTooFew), g.Detail + "; kube-scheduler counts no pods that have succeeded for spec.schedulingPolicy.gang.minCount"
 	case !g.Vain || g.Lacking <= 0:
 		return "", ""
 	case g.Refused && g.Last.Cause == gang.CauseNoRoom:
@@ -184,40 +167,4 @@ func whyUnschedulable(members []Member) string {
 		return ""
 	}
 	return "member " + name + ": " + message
-}
-
-// endedOf returns how many members of a native gang that lacks others have succeeded. It asks the API server when that
-// may have changed.
-func (s *Server) endedOf(ctx context.Context, id podgroup.ID, g *Gang, now time.Time) (int, error) {
-	if !g.mayBeShort() || now.Before(g.ShortSince.Add(reportGrace)) {
-		return 0, nil
-	}
-	s.mu.Lock()
-	known := s.sentLocked(id).ended
-	s.mu.Unlock()
-	if known.shortSince.Equal(g.ShortSince) && known.live == g.Live {
-		return known.n, nil
-	}
-	n, err := countSucceeded(ctx, s.patcher.Client, id)
-	if err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	s.sentLocked(id).ended = endedMembers{g.ShortSince, g.Live, n}
-	s.mu.Unlock()
-	return n, nil
-}
-
-// countSucceeded counts the members that have succeeded, which the scheduler's informer leaves out.
-func countSucceeded(ctx context.Context, client clientset.Interface, id podgroup.ID) (n int, err error) {
-	list, err := client.CoreV1().Pods(id.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=" + string(v1.PodSucceeded), ResourceVersion: "0"})
-	if err != nil {
-		return 0, fmt.Errorf("listing pods that have succeeded: %w", err)
-	}
-	for i := range list.Items {
-		if group, ok := podgroup.NativeOf(&list.Items[i]); ok && group == id && list.Items[i].Status.Phase == v1.PodSucceeded {
-			n++
-		}
-	}
-	return n, nil
 }

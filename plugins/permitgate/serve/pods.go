@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,26 +99,13 @@ func trimmed(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	status := v1.PodStatus{Phase: pod.Status.Phase}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil {
-			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
-				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: ended.FinishedAt}},
-			})
-		}
-	}
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, CreationTimestamp: pod.CreationTimestamp,
 			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGroup: pod.Spec.SchedulingGroup},
-		Status: status,
+		Status: v1.PodStatus{Phase: pod.Status.Phase},
 	}, nil
 }
 
@@ -141,49 +127,18 @@ func (s *Server) podChanged(pod *v1.Pod) {
 	}
 }
 
-// boundAt is when a pod was bound, or when it was created if that is unknown.
-func boundAt(pod *v1.Pod) time.Time {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return pod.CreationTimestamp.Time
-}
-
-// finishedAt is when the last container of a pod ended; zero if that is unknown.
-func finishedAt(pod *v1.Pod) (last time.Time) {
-	for i := range pod.Status.ContainerStatuses {
-		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil && ended.FinishedAt.After(last) {
-			last = ended.FinishedAt.Time
-		}
-	}
-	return last
-}
-
-// succeeded returns the pods that have succeeded and count, if the quorum lacks members.
-//
-// A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of
-// the members that are bound now was bound, and so ran with them. So a Job that loses a pod after another has completed
-// can replace it, and so can a JobSet whose driver has finished. Pods of an earlier Job, which may stay for long, do
-// not count.
+// succeeded returns the pods that have succeeded and count, if the quorum lacks members: those whose controller has live
+// members in the gang. So a Job that loses a pod after another has completed can replace it. Pods of an earlier Job, which
+// may stay for long, do not count.
 func succeeded(members []*v1.Pod) sets.Set[types.UID] {
-	controllers, oldest := sets.New[types.UID](), time.Time{}
+	controllers, counting := sets.New[types.UID](), sets.New[types.UID]()
 	for _, pod := range members {
-		if !pods.Live(pod) {
-			continue
-		}
-		controllers.Insert(pods.ControllerUID(pod))
-		if at := boundAt(pod); pod.Spec.NodeName != "" && (oldest.IsZero() || at.Before(oldest)) {
-			oldest = at
+		if pods.Live(pod) {
+			controllers.Insert(pods.ControllerUID(pod))
 		}
 	}
-	counting := sets.New[types.UID]()
 	for _, pod := range members {
-		if pod.Status.Phase != v1.PodSucceeded {
-			continue
-		}
-		if owner := pods.ControllerUID(pod); owner != "" && controllers.Has(owner) || !oldest.IsZero() && finishedAt(pod).After(oldest) {
+		if owner := pods.ControllerUID(pod); pod.Status.Phase == v1.PodSucceeded && owner != "" && controllers.Has(owner) {
 			counting.Insert(pod.UID)
 		}
 	}
