@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // partlyBoundGang leaves a gang of three with one bound member behind, and no room for the others, as a
@@ -145,4 +147,37 @@ func TestNominationsOfAnEarlierScheduler(t *testing.T) {
 		})
 		c.requireRoomFor(3)
 	})
+}
+
+// TestOwnerChoosesHowMembersAreReplaced: a running gang has lost two of three, and there is room for one.
+func TestOwnerChoosesHowMembersAreReplaced(t *testing.T) {
+	for value, bound := range map[string]int{"": 0, podgroup.ReplacementsTogether: 0, podgroup.ReplacementsOneByOne: 1, "one-by-one": 0} {
+		t.Run(value, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, `{"initialBackoff": "1s", "starvationAfter": "24h"}`, 1, 1, 1)
+				c.groups.set("g", 3)
+				if value != "" {
+					c.groups.annotate("g", map[string]string{podgroup.ReplacementsAnnotation: value})
+				}
+				for _, name := range []string{"g-0", "g-1", "g-2"} {
+					c.create(member("g", name))
+				}
+				c.requireBound("g-0", "g-1", "g-2")
+				node := c.nodeOf("g-2")
+				c.delete("g-1")
+				c.delete("g-2")
+				c.bind(node, member("", "other").Priority(100))
+				c.create(member("g", "g-3"))
+				c.create(member("g", "g-4"))
+				c.pass(5 * time.Second)
+				require.Len(t, c.boundAmong("g-3", "g-4"), bound)
+				if value == "one-by-one" {
+					c.requireEvent("PodGroup g InvalidReplacements", `must be Together or OneByOne`)
+				}
+				c.delete("other")
+				c.pass(5 * time.Second)
+				c.requireBound("g-3", "g-4")
+			})
+		})
+	}
 }

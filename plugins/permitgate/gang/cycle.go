@@ -76,7 +76,7 @@ func (g *Gang) BlockedBy() (Reason, string) {
 	case g.spec.MinMember < 1:
 		return ReasonInvalid, fmt.Sprintf("spec.minMember is %d, must be at least 1", g.spec.MinMember)
 	case g.phase == Pending:
-		detail := fmt.Sprintf("needs %d members, %d exist", g.spec.MinMember, g.live())
+		detail := fmt.Sprintf("needs %d members, %d exist", g.MinMember(), g.live())
 		if held := g.count[memberHeld]; held > 0 {
 			detail += fmt.Sprintf(" and %d more are held back: they have scheduling gates, claims that do not exist, or another scheduler", held)
 		}
@@ -187,7 +187,7 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
 		return false, ReasonNone, ""
 	}
-	if g.releasedOrLater() >= g.spec.MinMember || g.lacksOnlyOne() {
+	if g.releasedOrLater() >= g.MinMember() || g.lacksOnlyOne() {
 		g.release(m, now)
 		g.settle(now)
 		return false, ReasonNone, ""
@@ -214,11 +214,11 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 // lacksOnlyOne reports whether one more member completes the quorum while none waits: that member
 // needs no other's consent, and no other needs its.
 func (g *Gang) lacksOnlyOne() bool {
-	return g.releasedOrLater() == g.spec.MinMember-1 && g.count[memberWaiting] == 0 && (g.spec.MinMember > 1 || !g.spec.Awaits)
+	return g.releasedOrLater() == g.MinMember()-1 && g.count[memberWaiting] == 0 && (g.MinMember() > 1 || !g.spec.Awaits)
 }
 
 // lacksOneBind reports whether the bind of one more member makes the gang whole.
-func (g *Gang) lacksOneBind() bool { return g.valid() && g.committedOrLater() == g.spec.MinMember-1 }
+func (g *Gang) lacksOneBind() bool { return g.valid() && g.committedOrLater() == g.MinMember()-1 }
 
 // Unreserved is called with the member's Unreserve: whatever it held is free again.
 func (g *Gang) Unreserved(uid types.UID, now time.Time) {
@@ -299,7 +299,7 @@ func (g *Gang) cycleFailed(m *member, now time.Time) {
 	switch {
 	case m.inRound:
 		g.failInRound(m, r, now)
-	case g.phase == Queued && g.live() <= g.spec.MinMember:
+	case g.phase == Queued && g.live() <= g.MinMember():
 		g.rollBack(r, now)
 		g.settle(now)
 	}

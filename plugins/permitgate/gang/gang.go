@@ -37,6 +37,7 @@ type Gang struct {
 	arrivedAt      time.Time // when a member came last that has no node
 	countSucceeded bool      // members that have succeeded count, as of the last input
 	releasedHere   bool      // a member of the present quorum was released here, by Release or Permit
+	running        bool      // members have been bound, with none on its way, and some still are, as of the last input
 
 	failures       int       // rollbacks with backoff since the gang was whole
 	backoffUntil   time.Time // end of the Backoff phase
@@ -183,10 +184,14 @@ func (g *Gang) SentBack(uid types.UID) bool {
 // LastRollback returns the last rollback; its Cause is empty when there was none.
 func (g *Gang) LastRollback() Rollback { return g.last }
 
-// MinMember returns the quorum, 0 while the PodGroup does not exist.
+// MinMember returns the quorum, 0 while the PodGroup does not exist. For a gang that runs and whose replacements go one by
+// one, these are the members that are bound.
 func (g *Gang) MinMember() int {
-	if g.spec == nil {
+	switch {
+	case g.spec == nil:
 		return 0
+	case g.spec.OneByOne && g.running:
+		return min(g.spec.MinMember, g.count[memberBound])
 	}
 	return g.spec.MinMember
 }

@@ -51,7 +51,7 @@ func (g *Gang) noteRefused(m *member, now time.Time) {
 			able++
 		}
 	}
-	if g.valid() && g.live() >= g.spec.MinMember && able+g.releasedOrLater() < g.spec.MinMember {
+	if g.valid() && g.live() >= g.MinMember() && able+g.releasedOrLater() < g.MinMember() {
 		g.rollBack(refusedAfterPlacement(m), now)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // partial reports whether the gang is bound in part, and nothing is on its way that would change that.
 func (g *Gang) partial() bool {
-	return g.valid() && g.bound() > 0 && g.committedOrLater() < g.spec.MinMember && g.phase != Releasing
+	return g.valid() && g.bound() > 0 && g.committedOrLater() < g.MinMember() && g.phase != Releasing
 }
 
 // settleRecovery notes since when the gang has been bound in part.

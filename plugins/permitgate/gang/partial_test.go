@@ -142,3 +142,64 @@ func TestFinishedMembersAreNotBoundInPart(t *testing.T) {
 	g.DeletePod(ids[1], after(2_000))
 	require.False(t, g.PartlyBound(after(200_000)))
 }
+
+// TestReplacementsOneByOne: in a gang that runs, if its owner says so, a member that replaces another depends on none. A gang
+// that has lost all of its members starts over.
+func TestReplacementsOneByOne(t *testing.T) {
+	for name, oneByOne := range map[string]bool{"one by one": true, "together": false} {
+		t.Run(name, func(t *testing.T) {
+			g := gang.New(config)
+			g.SetGroup(gang.Spec{UID: "g", MinMember: 3, OneByOne: oneByOne}, start)
+			ids := uids(8)
+			for _, id := range ids[:3] {
+				g.SetPod(id, gang.Pod{Bound: true}, start)
+			}
+			require.Equal(t, gang.Whole, g.Phase())
+			g.DeletePod(ids[0], after(1))
+			g.DeletePod(ids[1], after(1))
+			g.SetPod(ids[3], gang.Pod{}, after(2))
+			if !oneByOne {
+				requireRefuses(t, g, ids[3], after(3), gang.ReasonTooFew, "needs 3 members, 2 exist")
+				g.SetPod(ids[4], gang.Pod{}, after(4))
+				require.Equal(t, gang.Queued, g.Phase())
+				return
+			}
+			requireAdmits(t, g, ids[3], after(3))
+			enter(t, g, after(3), ids[3])
+			waits, reason, _ := g.Permit(ids[3], "node", after(3))
+			require.False(t, waits)
+			require.Equal(t, gang.ReasonNone, reason)
+			require.Equal(t, ids[3:4], g.Arrive(ids[3], after(4)))
+			g.Commit(ids[3:4], nil, after(4))
+			g.Unreserved(ids[3], after(5)) // its bind has failed
+			require.Equal(t, gang.Whole, g.Phase())
+			requireAdmits(t, g, ids[3], after(6))
+
+			g.DeletePod(ids[2], after(7))
+			requireRefuses(t, g, ids[3], after(7), gang.ReasonTooFew, "needs 3 members, 1 exist")
+		})
+	}
+}
+
+// TestFirstMembersGoTogether, whatever becomes of replacements.
+func TestFirstMembersGoTogether(t *testing.T) {
+	g := gang.New(config)
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 3, OneByOne: true}, start)
+	ids := uids(3)
+	for _, id := range ids {
+		g.SetPod(id, gang.Pod{}, start)
+	}
+	gather(t, g, start)
+	wait(t, g, after(1), ids...)
+	require.ElementsMatch(t, ids, g.Release(ids, after(2)))
+	require.Empty(t, g.Arrive(ids[0], after(3)))
+	require.Empty(t, g.Arrive(ids[1], after(3)))
+	require.Len(t, g.Arrive(ids[2], after(3)), 3)
+	g.Commit(ids, nil, after(3))
+	g.Bound(ids[0], after(4))
+	require.Equal(t, gang.Releasing, g.Phase())
+	g.Bound(ids[1], after(5))
+	g.Bound(ids[2], after(6))
+	require.Equal(t, gang.Whole, g.Phase())
+	require.True(t, g.Act(after(6)).BecameWhole)
+}

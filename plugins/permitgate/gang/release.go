@@ -25,7 +25,7 @@ func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
 			released = append(released, uid)
 		}
 	}
-	if g.releasedOrLater()+len(released) < g.spec.MinMember {
+	if g.releasedOrLater()+len(released) < g.MinMember() {
 		return nil
 	}
 	for _, uid := range released {
@@ -102,7 +102,7 @@ func (g *Gang) Departures() int { return g.departures }
 
 // prepared reports whether the members at the barrier complete the quorum.
 func (g *Gang) prepared() bool {
-	return g.valid() && g.count[memberPrepared] > 0 && g.committedOrLater()+g.count[memberPrepared] >= g.spec.MinMember
+	return g.valid() && g.count[memberPrepared] > 0 && g.committedOrLater()+g.count[memberPrepared] >= g.MinMember()
 }
 
 // Commit lets the members bind that are at the barrier. sure are those of which the caller knows that nothing

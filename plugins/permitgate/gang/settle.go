@@ -122,9 +122,9 @@ func (g *Gang) wakeAt(m *member, at time.Time) {
 // rollBackIfShort is called when a member has failed. It ends the round if the others cannot make up the quorum any
 // more, and the release if those that are left of it do not.
 func (g *Gang) rollBackIfShort(r Rollback, now time.Time) {
-	possible := g.valid() && g.live() >= g.spec.MinMember
+	possible := g.valid() && g.live() >= g.MinMember()
 	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
-	if possible && (broken || g.round != nil && g.reachable() < g.spec.MinMember) {
+	if possible && (broken || g.round != nil && g.reachable() < g.MinMember()) {
 		if r.Cause == CauseMembersLeft {
 			g.sendBack(r, now) // another may step in at once
 		} else {
@@ -139,23 +139,24 @@ func (g *Gang) valid() bool { return g.spec != nil && g.spec.MinMember >= 1 }
 // settle brings the phase in line with the counts and the time. It is called after every input.
 func (g *Gang) settle(now time.Time) {
 	before := g.phase
+	g.settleRunning()
 	g.settleSucceeded(now)
 	switch {
 	case !g.valid():
 		g.sendBackPlaced(CauseGroupGone, "the PodGroup was deleted or became invalid", now)
 		g.phase = Pending
-	case g.live() < g.spec.MinMember:
-		g.sendBackPlaced(CauseMembersLeft, fmt.Sprintf("needs %d members, %d are left", g.spec.MinMember, g.live()), now)
+	case g.live() < g.MinMember():
+		g.sendBackPlaced(CauseMembersLeft, fmt.Sprintf("needs %d members, %d are left", g.MinMember(), g.live()), now)
 		g.phase = Pending
-	case g.bound() >= g.spec.MinMember:
+	case g.bound() >= g.MinMember():
 		g.phase = Whole
-	case g.releasedOrLater() >= g.spec.MinMember:
+	case g.releasedOrLater() >= g.MinMember():
 		g.phase = Releasing
-		if g.committedOrLater() < g.spec.MinMember && !now.Before(g.prepareBy) {
+		if g.committedOrLater() < g.MinMember() && !now.Before(g.prepareBy) {
 			g.rollBack(Rollback{
 				Cause: CauseNotPrepared,
 				Detail: fmt.Sprintf("%d of %d members were ready to be bound %s after the gang was released",
-					g.count[memberPrepared]+g.committedOrLater(), g.spec.MinMember, g.config.PrepareTimeout),
+					g.count[memberPrepared]+g.committedOrLater(), g.MinMember(), g.config.PrepareTimeout),
 			}, now)
 			g.phase = Backoff
 		}
@@ -163,7 +164,7 @@ func (g *Gang) settle(now time.Time) {
 		// The quorum was raised while the gang was on its way, or binds have failed.
 		g.rollBack(Rollback{
 			Cause:  CauseNotPrepared,
-			Detail: fmt.Sprintf("needs %d members, %d were released", g.spec.MinMember, g.releasedOrLater()),
+			Detail: fmt.Sprintf("needs %d members, %d were released", g.MinMember(), g.releasedOrLater()),
 		}, now)
 		g.phase = Backoff
 	case now.Before(g.backoffUntil):
@@ -176,6 +177,16 @@ func (g *Gang) settle(now time.Time) {
 	g.settleRecovery(now)
 }
 
+// settleRunning notes whether the gang runs.
+func (g *Gang) settleRunning() {
+	switch {
+	case g.count[memberBound] == 0:
+		g.running = false
+	case g.count[memberWaiting]+g.preparing()+g.count[memberCommitted] == 0:
+		g.running = true
+	}
+}
+
 // settleRound is settle for a gang that is neither released nor kept away.
 func (g *Gang) settleRound(now time.Time) {
 	if g.round != nil {
@@ -184,35 +195,35 @@ func (g *Gang) settleRound(now time.Time) {
 			g.letRestIn(now)
 		}
 		switch {
-		case g.reachable() < g.spec.MinMember:
+		case g.reachable() < g.MinMember():
 			// The quorum was raised, and the others are not part of the round.
 			g.sendBack(Rollback{
 				Cause:  CauseMembersLeft,
-				Detail: fmt.Sprintf("needs %d members, %d are being scheduled", g.spec.MinMember, g.reachable()),
+				Detail: fmt.Sprintf("needs %d members, %d are being scheduled", g.MinMember(), g.reachable()),
 			}, now)
 		case g.hasStalled(now):
 			g.rollBack(Rollback{
 				Cause: CauseTimeout, Member: g.firstAbsent(),
 				Detail: fmt.Sprintf("has not come to a scheduling cycle; %d of %d members had a node, and no other came for %s",
-					g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, now.Sub(g.round.stepAt)),
+					g.count[memberWaiting]+g.releasedOrLater(), g.MinMember(), now.Sub(g.round.stepAt)),
 			}, now)
 			g.phase = Backoff
 			return
 		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
 			g.rollBack(Rollback{
 				Cause:  CauseTimeout,
-				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, g.Timeout()),
+				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.MinMember(), g.Timeout()),
 			}, now)
 			g.phase = Backoff
 			return
 		}
 	}
 	switch waiting := g.count[memberWaiting]; {
-	case waiting > 0 && g.round == nil && g.releasedOrLater()+waiting < g.spec.MinMember:
+	case waiting > 0 && g.round == nil && g.releasedOrLater()+waiting < g.MinMember():
 		// Members that were released have been lost, and those that still wait are not enough.
 		g.rollBack(Rollback{
 			Cause:  CauseNotPrepared,
-			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.releasedOrLater()+waiting),
+			Detail: fmt.Sprintf("needs %d members, %d have a node", g.MinMember(), g.releasedOrLater()+waiting),
 		}, now)
 		g.phase = Backoff
 	case waiting > 0:

@@ -125,6 +125,9 @@ type Spec struct {
 	// Awaits says that the gang asks for room for members that may not exist yet, so that its first one needs a proposal
 	// even if it is the only one of the quorum.
 	Awaits bool
+	// OneByOne says that each member which is to replace one that a running gang has lost is scheduled like any pod.
+	// Otherwise the gang has to have its quorum, with all of them.
+	OneByOne bool
 	// Revision stands for everything else of the PodGroup that a proposal depends on.
 	Revision string
 }

@@ -19,6 +19,8 @@ func FuzzSettings(f *testing.F) {
 		`{"spec":{"scheduleTimeoutSeconds":2147483647},"metadata":{"annotations":{"zonewise.dev/required-topology":"","zonewise.dev/preferred-topology":"rack"}}}`,
 		`{"metadata":{"annotations":{"zonewise.dev/required-topology":""}}}`,
 		`{"spec":{"scheduleTimeoutSeconds":0}}`,
+		`{"metadata":{"annotations":{"zonewise.dev/replacements":"OneByOne"}}}`,
+		`{"metadata":{"annotations":{"zonewise.dev/replacements":"onebyone"}}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -31,6 +33,15 @@ func FuzzSettings(f *testing.F) {
 		require.True(t, timeout == 0 || timeout >= time.Second && timeout <= MaxTimeout, "%s", timeout)
 		if seconds := group.Spec.ScheduleTimeoutSeconds; seconds != nil && (*seconds < 1 || time.Duration(*seconds)*time.Second > MaxTimeout) {
 			require.Contains(t, complaint, "spec.scheduleTimeoutSeconds")
+		} else {
+			require.Empty(t, complaint)
+		}
+
+		oneByOne, complaint := ReplacedOneByOne(group)
+		value, set := group.Annotations[ReplacementsAnnotation]
+		require.Equal(t, value == ReplacementsOneByOne, oneByOne)
+		if set && !oneByOne && value != ReplacementsTogether {
+			require.Contains(t, complaint, ReplacementsAnnotation)
 		} else {
 			require.Empty(t, complaint)
 		}

@@ -43,6 +43,8 @@ type Complaint struct{ Reason, Text string }
 const (
 	ReasonInvalidTimeout  = "InvalidScheduleTimeout"
 	ReasonInvalidTopology = "InvalidTopology"
+	// ReasonInvalidReplacements: the annotation of replacements has another value than those that there are.
+	ReasonInvalidReplacements = "InvalidReplacements"
 )
 
 // Reference refers to the PodGroup, for events.
@@ -55,12 +57,13 @@ func Read(group *v1alpha1.PodGroup) *Group {
 	g := &Group{ID: ID{Key(group), false}, Object: group, API: v1alpha1.SchemeGroupVersion, MinResources: group.Spec.MinResources}
 	timeout, wrongTimeout := TimeoutOf(group)
 	topology, wrongTopology := TopologyOf(group)
+	oneByOne, wrongReplacements := ReplacedOneByOne(group)
 	resources, _ := json.Marshal(g.MinResources) // it was read as JSON
 	g.Topology = topology
 	g.Gang = &gang.Spec{
-		UID: group.UID, MinMember: int(group.Spec.MinMember), Awaits: len(g.MinResources) > 0, Timeout: timeout,
+		UID: group.UID, MinMember: int(group.Spec.MinMember), Awaits: len(g.MinResources) > 0, Timeout: timeout, OneByOne: oneByOne,
 		Revision: fmt.Sprint(topology, string(resources)),
 	}
-	g.Complaints = []Complaint{{ReasonInvalidTimeout, wrongTimeout}, {ReasonInvalidTopology, wrongTopology}}
+	g.Complaints = []Complaint{{ReasonInvalidTimeout, wrongTimeout}, {ReasonInvalidTopology, wrongTopology}, {ReasonInvalidReplacements, wrongReplacements}}
 	return g
 }

@@ -15,8 +15,19 @@ const (
 	RequiredTopologyAnnotation = "zonewise.dev/required-topology"
 	// PreferredTopologyAnnotation is the same, if the nodes with some value can hold the gang.
 	PreferredTopologyAnnotation = "zonewise.dev/preferred-topology"
+	// ReplacementsAnnotation says what becomes of members that replace those that a running gang has lost:
+	// ReplacementsTogether, the default, or ReplacementsOneByOne.
+	ReplacementsAnnotation = "zonewise.dev/replacements"
 	// DisruptionBudgetAnnotation is BudgetOfMinMember where the controller is to keep a PodDisruptionBudget for the gang.
 	DisruptionBudgetAnnotation = "zonewise.dev/disruption-budget"
+)
+
+// The values of ReplacementsAnnotation.
+const (
+	// ReplacementsTogether: as many as the quorum lacks are bound, or none.
+	ReplacementsTogether = "Together"
+	// ReplacementsOneByOne: each is scheduled like any pod.
+	ReplacementsOneByOne = "OneByOne"
 )
 
 // BudgetOfMinMember is the only value of DisruptionBudgetAnnotation: minMember members are to stay.
@@ -69,4 +80,17 @@ func TopologyOf(group metav1.Object) (t Topology, complaint string) {
 		complaint = fmt.Sprintf("annotations %s and %s are both set: the first is used", RequiredTopologyAnnotation, PreferredTopologyAnnotation)
 	}
 	return t, complaint
+}
+
+// ReplacedOneByOne returns whether the replacements of lost members are scheduled one by one, and what is wrong with the
+// PodGroup's annotation.
+func ReplacedOneByOne(group metav1.Object) (oneByOne bool, complaint string) {
+	switch value, set := group.GetAnnotations()[ReplacementsAnnotation]; {
+	case !set || value == ReplacementsTogether:
+		return false, ""
+	case value == ReplacementsOneByOne:
+		return true, ""
+	default:
+		return false, fmt.Sprintf("annotation %s is %q, must be %s or %s: the first is used", ReplacementsAnnotation, value, ReplacementsTogether, ReplacementsOneByOne)
+	}
 }
