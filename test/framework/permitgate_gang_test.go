@@ -320,3 +320,19 @@ func TestGangThatWaitsForAnotherToLeave(t *testing.T) {
 		}
 	})
 }
+
+// TestNoTimersInAGangsWay: what an idle cluster has room for is bound as soon as the API server and the scheduler have done their
+// parts, with the rehearsal of a bind, too.
+func TestNoTimersInAGangsWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{}`, 10, 10)
+		c.pass(time.Second)
+		c.groups.set("g", 10)
+		names := make([]string, 10)
+		for i := range names {
+			names[i] = fmt.Sprint("g-", i)
+			c.create(member("g", names[i]))
+		}
+		require.Zero(t, c.requireBound(names...), "time passes only when nothing is left to do before a timer")
+	})
+}
