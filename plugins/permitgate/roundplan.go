@@ -29,7 +29,8 @@ type roundPlan struct {
 
 // hint is on which nodes to try members that ask for the same.
 type hint struct {
-	// nodes are the first members ones, one for each member that has none, and then some with room to spare.
+	// nodes are the first members ones, one for each member that has none, and then some with room to spare, and those that
+	// members have taken.
 	nodes   []string
 	members int
 	promise promise // of each member
@@ -57,9 +58,9 @@ func (p *roundPlan) recordPlaced(m *member, node string) {
 	delete(p.nominated, m.pod.UID)
 	if h := p.hints[m.signature]; h != nil {
 		if i := slices.Index(h.nodes, node); i >= 0 {
-			h.nodes = slices.Delete(h.nodes, i, i+1)
+			h.nodes = append(slices.Delete(h.nodes, i, i+1), node)
 		}
-		h.members = max(0, min(h.members-1, len(h.nodes)))
+		h.members = max(0, h.members-1)
 	}
 }
 
