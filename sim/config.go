@@ -8,6 +8,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	configscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shipped "zonewise.dev/config"
@@ -42,6 +44,27 @@ func shippedConfig(file string) (*config.KubeSchedulerConfiguration, error) {
 		return nil, err
 	}
 	return ParseConfig(data)
+}
+
+// checkPlugins refuses plugins that are neither kube-scheduler's nor in the registry.
+func checkPlugins(cfg *config.KubeSchedulerConfiguration, registry frameworkruntime.Registry) error {
+	upstream := frameworkplugins.NewInTreeRegistry()
+	for i := range cfg.Profiles {
+		if cfg.Profiles[i].Plugins == nil {
+			continue
+		}
+		names := cfg.Profiles[i].Plugins.Names() // those of multiPoint are not among them
+		for _, p := range cfg.Profiles[i].Plugins.MultiPoint.Enabled {
+			names = append(names, p.Name)
+		}
+		for _, name := range names {
+			if upstream[name] == nil && registry[name] == nil {
+				return fmt.Errorf("profiles[%d].plugins: %s is not in this program: correct its name, or if your scheduler has it, have that scheduler "+
+					"serve as the command line, too, as examples/own-plugins does", i, name)
+			}
+		}
+	}
+	return nil
 }
 
 // ParseConfig reads a KubeSchedulerConfiguration, and refuses what the scheduler refuses at its start: what upstream's validation does, and

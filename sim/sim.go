@@ -244,6 +244,9 @@ func (s *Sim) start(objects []client.Object) error {
 	if err := registry.Merge(s.options.Registry); err != nil {
 		return fmt.Errorf("a plugin is registered twice: %w", err)
 	}
+	if err := checkPlugins(s.options.Config, registry); err != nil {
+		return err
+	}
 	cfg := s.options.Config.DeepCopy()
 	cfg.Profiles, err = s.profiles(objects)
 	if err != nil {

@@ -2,9 +2,11 @@ package live
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
@@ -17,6 +19,9 @@ type kind struct {
 	*watcher.Watcher
 	resource string
 	needed   bool
+	// otherVersions are those in which the API server serves the kind if it does not as it was asked for; nil while it does. The
+	// watcher's goroutine looks once when the kind is refused.
+	otherVersions atomic.Pointer[string]
 }
 
 func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
@@ -27,7 +32,14 @@ func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 	k := &kind{resource: described.Resource, needed: described.Needed}
 	k.Watcher = watcher.New(watcher.Config{
 		Client: c, Example: described.Example(), List: described.List(), Trim: snapshot.Trim, Handler: tell,
-		StateChanged: func() { l.stateChanged(k) },
+		StateChanged: func() {
+			if k.State().Refused != watcher.NotInstalled {
+				k.otherVersions.Store(nil)
+			} else if k.otherVersions.Load() == nil {
+				k.otherVersions.Store(ptr.To(snapshot.OtherVersions(c, k.resource)))
+			}
+			l.stateChanged(k)
+		},
 	})
 	return k
 }
@@ -56,6 +68,9 @@ func (l *Live) missingKind(k *kind, r *readingState, now time.Time) (snapshot.Mi
 	switch {
 	case r.missing:
 		lack.Reason = string(r.Refused)
+		if versions := ptr.Deref(k.otherVersions.Load(), ""); versions != "" {
+			lack.Reason, lack.Detail = snapshot.OtherVersion, versions
+		}
 	case !r.known && now.Sub(l.began) >= l.patience:
 		lack.Reason, lack.Detail = snapshot.Unreadable, "the API server does not answer"
 		if r.Err != nil {

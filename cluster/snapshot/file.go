@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -45,6 +47,9 @@ type head struct {
 
 	TakenAt time.Time `json:"takenAt"`
 	Missing []Missing `json:"missing,omitempty"`
+	Leases  []Lease   `json:"leases,omitempty"`
+	// Kinds are those that were looked for, whatever was found.
+	Kinds []string `json:"kinds"`
 	// Objects is how many documents follow, one for each object.
 	Objects int `json:"objects"`
 }
@@ -56,7 +61,10 @@ func Encode(w io.Writer, s *Snapshot) error {
 	out, objects := bufio.NewWriterSize(w, 1<<20), s.objectsOf(readable)
 	first := head{
 		TypeMeta: metav1.TypeMeta{APIVersion: fileVersion, Kind: fileKind}, TakenAt: s.TakenAt, Missing: s.Missing,
-		Objects: len(objects),
+		Leases: s.Leases, Objects: len(objects),
+	}
+	for _, k := range readable {
+		first.Kinds = append(first.Kinds, k.Resource)
 	}
 	if err := json.NewEncoder(out).Encode(first); err != nil {
 		return err
@@ -107,7 +115,12 @@ func Decode(r io.Reader) (*Snapshot, error) {
 		)
 	}
 	s := New(first.TakenAt)
-	s.Missing = first.Missing
+	s.Missing, s.Leases = first.Missing, first.Leases
+	for _, k := range readable {
+		if !slices.Contains(first.Kinds, k.Resource) {
+			s.Missing = append(s.Missing, Missing{Resource: k.Resource, Reason: Unreadable, Detail: "the file is of a version of the program that did not know them"})
+		}
+	}
 	// One object after the other, so that a large file is not in memory as text.
 	for i := range first.Objects {
 		var document json.RawMessage
@@ -115,15 +128,28 @@ func Decode(r io.Reader) (*Snapshot, error) {
 			return nil, fmt.Errorf("the file ends after %d of %d objects: %w", i, first.Objects, err)
 		}
 		decoded, _, err := codecs.UniversalDeserializer().Decode(document, nil, nil)
-		if err != nil && !runtime.IsNotRegisteredError(err) { // that would be from a later version
-			return nil, fmt.Errorf("object %d of %d: %w", i+1, first.Objects, err)
-		}
-		if obj, ok := decoded.(client.Object); ok {
+		obj, known := decoded.(client.Object)
+		switch {
+		case known && err == nil:
 			s.Add(obj)
+		case err == nil || runtime.IsNotRegisteredError(err):
+			if lack := unknownKind(document); s.Has(lack.Resource) {
+				s.Missing = append(s.Missing, lack)
+			}
+		default:
+			return nil, fmt.Errorf("object %d of %d: %w", i+1, first.Objects, err)
 		}
 	}
 	if len(List[*v1.Node](s)) == 0 {
 		return nil, errors.New("the snapshot has no nodes")
 	}
 	return s, nil
+}
+
+// unknownKind is what a snapshot lacks because of a document of a kind that this program does not know.
+func unknownKind(document []byte) Missing {
+	var kind metav1.TypeMeta
+	_ = json.Unmarshal(document, &kind) // it has been decoded that far
+	plural, _ := meta.UnsafeGuessKindToResource(kind.GroupVersionKind())
+	return Missing{Resource: plural.GroupResource().String(), Reason: OtherVersion, Detail: kind.APIVersion}
 }

@@ -12,12 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/internal/message"
-	"zonewise.dev/internal/watcher"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -44,10 +43,12 @@ func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, e
 	for _, k := range slices.Backward(readable) { // pods first: there are most of them
 		group.Go(func() error { return r.readKind(ctx, k) })
 	}
+	group.Go(func() error { return r.readLeases(ctx) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	s := r.snapshot
+	slices.SortFunc(s.Leases, func(a, b Lease) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Missing, func(a, b Missing) int { return strings.Compare(a.Resource, b.Resource) })
 	return s, nil
 }
@@ -73,20 +74,43 @@ func (r *reader) readKind(ctx context.Context, k Kind) error {
 		return page, ForEach(page, Trim)
 	})
 	list, _, err := pages.List(ctx, metav1.ListOptions{Limit: pageSize})
-	lack := Missing{Resource: k.Resource, Reason: string(watcher.RefusalOf(err))}
-	if err != nil && lack.Reason == "" && ctx.Err() == nil {
-		lack.Reason, lack.Detail = Unreadable, message.OneLine(err)
-	}
-	if err != nil && (lack.Reason == "" || k.Needed) {
+	switch {
+	case err == nil:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return ForEach(list, func(obj client.Object) { r.snapshot.Add(obj) })
+	case k.Needed || ctx.Err() != nil:
 		return fmt.Errorf("list %s: %w", k.Resource, err)
 	}
+	lack := missingOf(k.Resource, err)
+	if lack.Reason == NotInstalled {
+		if versions := OtherVersions(r.client, k.Resource); versions != "" {
+			lack.Reason, lack.Detail = OtherVersion, versions
+		}
+	}
+	r.addMissing(lack)
+	return nil
+}
+
+func (r *reader) addMissing(lack Missing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.snapshot.Missing = append(r.snapshot.Missing, lack)
+}
+
+// OtherVersions returns the versions in which an API server serves a resource that it does not serve as it was asked for; empty if
+// there are none.
+func OtherVersions(c client.Client, resource string) string {
+	served, err := c.RESTMapper().ResourcesFor(schema.ParseGroupResource(resource).WithVersion(""))
 	if err != nil {
-		r.snapshot.Missing = append(r.snapshot.Missing, lack)
-		return nil
+		return ""
 	}
-	return ForEach(list, func(obj client.Object) { r.snapshot.Add(obj) })
+	var versions []string
+	for _, r := range served {
+		versions = append(versions, r.Version)
+	}
+	slices.Sort(versions)
+	return strings.Join(slices.Compact(versions), ", ")
 }
 
 // ForEach calls do for each object of a list.

@@ -7,12 +7,15 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
@@ -56,6 +59,11 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 	return nil
 }
 
+// Get implements client.Client: there are no leases.
+func (p *pages) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
 func TestReadTakesAllPages(t *testing.T) {
 	most := 0
 	s, err := snapshot.Read(t.Context(), &pages{pods: 2500}, func(objects int) { most = max(most, objects) })
@@ -78,8 +86,37 @@ type failing struct {
 	err error
 }
 
+// Get implements client.Client: the leases are there.
+func (f *failing) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if f.on == nil {
+		return f.err
+	}
+	obj.SetName(key.Name)
+	obj.(*coordinationv1.Lease).Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(1_800_000_000, 0)}
+	return nil
+}
+
+// Leases are read by name; without the permission they are missing.
+func TestLeases(t *testing.T) {
+	s, err := snapshot.Read(t.Context(), &failing{on: &schedulingv1.PriorityClassList{}}, nil)
+	require.NoError(t, err)
+	at := time.Unix(1_800_000_000, 0).UTC()
+	require.Equal(t, []snapshot.Lease{{Name: "kube-scheduler", Renewed: at}, {Name: "zonewise-scheduler", Renewed: at}}, s.Leases)
+	s.TakenAt = at.Add(time.Minute)
+	require.True(t, s.Leads("zonewise-scheduler"))
+	require.Zero(t, s.Silent())
+	s.TakenAt = at.Add(time.Hour)
+	require.False(t, s.Leads("zonewise-scheduler"))
+	require.Equal(t, time.Hour, s.Silent())
+
+	s, err = snapshot.Read(t.Context(), &failing{err: apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))}, nil)
+	require.NoError(t, err)
+	require.Contains(t, s.Missing, snapshot.Missing{Resource: "leases.coordination.k8s.io", Reason: snapshot.Forbidden})
+	require.Zero(t, s.Silent(), "nothing is known")
+}
+
 func (f *failing) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if reflect.TypeOf(list) == reflect.TypeOf(f.on) {
+	if f.on != nil && reflect.TypeOf(list) == reflect.TypeOf(f.on) {
 		return f.err
 	}
 	return nil

@@ -20,6 +20,8 @@ type Snapshot struct {
 	TakenAt time.Time
 	// Missing says what could not be read, and why.
 	Missing []Missing
+	// Leases are those of schedulers, as far as they are there and could be read.
+	Leases []Lease
 
 	objects map[reflect.Type][]client.Object
 }
@@ -73,9 +75,10 @@ func Sorted[T client.Object](s *Snapshot, namespace string) []T {
 type Missing struct {
 	// Resource is its plural name with its group, such as podgroups.scheduling.x-k8s.io.
 	Resource string `json:"resource"`
-	// Reason is NotInstalled, Forbidden, Unreadable or Outdated.
+	// Reason is NotInstalled, OtherVersion, Forbidden, Unreadable or Outdated.
 	Reason string `json:"reason"`
-	// Detail is the error of an Unreadable kind; of an Outdated one the time of the last answer and the error.
+	// Detail is the error of an Unreadable kind; of an Outdated one the time of the last answer and the error; the versions of one of
+	// OtherVersion.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -83,6 +86,8 @@ type Missing struct {
 const (
 	NotInstalled = string(watcher.NotInstalled)
 	Forbidden    = string(watcher.Forbidden)
+	// OtherVersion: the API server serves the kind, in versions that this program does not read.
+	OtherVersion = "OtherVersion"
 	// Unreadable: the API server serves the kind, and does not answer about it.
 	Unreadable = "Unreadable"
 	// Outdated: the objects are in the snapshot as they were when the API server last answered.
@@ -94,6 +99,8 @@ func (m Missing) Message() string {
 	switch m.Reason {
 	case NotInstalled:
 		return m.Resource + " are not installed in this cluster"
+	case OtherVersion:
+		return m.Resource + " are served as " + m.Detail + ", which this version of the program does not read"
 	case Unreadable:
 		return m.Resource + " could not be read: " + m.Detail
 	case Outdated:

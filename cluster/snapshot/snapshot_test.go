@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,6 +75,8 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 	spec.InitContainers = []corev1.Container{{Name: "init", Args: []string{"private"}}}
 	spec.Volumes = []corev1.Volume{
 		{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "private"}}},
+		{Name: "g", VolumeSource: corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "private"}}},
+		{Name: "a", VolumeSource: corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-private"}}},
 	}
 	pod := c.Pod("pod", "node", spec, map[string]string{"app": "web"})
 	pod.Annotations = map[string]string{"note": "private", corev1.MirrorPodAnnotationKey: "mirror"}
@@ -89,6 +92,12 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 				Driver: "driver", VolumeHandle: "private", VolumeAttributes: map[string]string{"a": "private"},
 				NodePublishSecretRef: &corev1.SecretReference{Name: "private"},
 			}},
+		}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "private"}},
+		}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://a/vol-private"}},
 		}},
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "private"}},
@@ -224,4 +233,28 @@ func FuzzDecode(f *testing.F) {
 			c.Gang(key)
 		}
 	})
+}
+
+// TestFilesOfOtherVersions: kinds that the file's writer did not look for, and kinds that this program does not know, are missing.
+func TestFilesOfOtherVersions(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "4", "8Gi")
+	first, objects, ok := strings.Cut(encoded(t, c.Snapshot), "\n")
+	require.True(t, ok)
+	n := strings.Count(objects, "\n")
+	read := func(head, objects string) []snapshot.Missing {
+		s, err := snapshot.Decode(strings.NewReader(head + "\n" + objects))
+		require.NoError(t, err)
+		return s.Missing
+	}
+	require.Empty(t, read(first, objects))
+	older := strings.Replace(first, `"zonereservations.zonewise.dev",`, "", 1)
+	require.NotEqual(t, first, older)
+	require.Equal(t, []snapshot.Missing{{
+		Resource: "zonereservations.zonewise.dev", Reason: snapshot.Unreadable, Detail: "the file is of a version of the program that did not know them",
+	}}, read(older, objects))
+	later := strings.Replace(first, fmt.Sprintf(`"objects":%d`, n), fmt.Sprintf(`"objects":%d`, n+2), 1)
+	require.NotEqual(t, first, later)
+	unknown := `{"apiVersion":"zonewise.dev/v1beta1","kind":"ZoneReservation","metadata":{"name":"failover"},"spec":{}}` + "\n"
+	require.Equal(t, []snapshot.Missing{{Resource: "zonereservations.zonewise.dev", Reason: snapshot.OtherVersion, Detail: "zonewise.dev/v1beta1"}}, read(later, unknown+unknown+objects))
 }

@@ -184,8 +184,8 @@ func trimPod(spec *v1.PodSpec) {
 // that share one, and pods with data on their node are not moved. It returns an empty source for all others.
 func keptSource(v v1.VolumeSource) v1.VolumeSource {
 	out := v1.VolumeSource{
-		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: v.GCEPersistentDisk,
-		AWSElasticBlockStore: v.AWSElasticBlockStore,
+		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: hashedGCE(v.GCEPersistentDisk),
+		AWSElasticBlockStore: hashedAWS(v.AWSElasticBlockStore),
 	}
 	if v.EmptyDir != nil {
 		out.EmptyDir = &v1.EmptyDirVolumeSource{Medium: v.EmptyDir.Medium}
@@ -211,6 +211,21 @@ func keptSource(v v1.VolumeSource) v1.VolumeSource {
 	return out
 }
 
+func hashedGCE(d *v1.GCEPersistentDiskVolumeSource) *v1.GCEPersistentDiskVolumeSource {
+	if d == nil {
+		return nil
+	}
+	return &v1.GCEPersistentDiskVolumeSource{PDName: hashed(d.PDName), ReadOnly: d.ReadOnly}
+}
+
+// hashedAWS keeps the form of the volume's ID, without which the scheduler does not know the volume as one of CSI.
+func hashedAWS(d *v1.AWSElasticBlockStoreVolumeSource) *v1.AWSElasticBlockStoreVolumeSource {
+	if d == nil {
+		return nil
+	}
+	return &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-" + hashed(d.VolumeID), ReadOnly: d.ReadOnly}
+}
+
 // resized keeps what a pod that is being resized takes from its node.
 func resized(statuses []v1.ContainerStatus) []v1.ContainerStatus {
 	var out []v1.ContainerStatus
@@ -226,7 +241,7 @@ func resized(statuses []v1.ContainerStatus) []v1.ContainerStatus {
 
 func trimVolume(spec *v1.PersistentVolumeSpec) {
 	source := v1.PersistentVolumeSource{
-		GCEPersistentDisk: spec.GCEPersistentDisk, AWSElasticBlockStore: spec.AWSElasticBlockStore,
+		GCEPersistentDisk: hashedGCE(spec.GCEPersistentDisk), AWSElasticBlockStore: hashedAWS(spec.AWSElasticBlockStore),
 	}
 	if d := spec.AzureDisk; d != nil {
 		source.AzureDisk = &v1.AzureDiskVolumeSource{DiskName: hashed(d.DiskName), DataDiskURI: hashed(d.DataDiskURI)}

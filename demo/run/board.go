@@ -73,7 +73,7 @@ func (d *demo) writeBoard() error {
 	b.Version = version.Get().String()
 	var err error
 	if d.JSON {
-		err = show.Object(d.Out, show.JSON, b)
+		err = show.Object(d.Out, show.JSON, "", b)
 	} else {
 		d.printLine("")
 		err = b.writeText(d.Out, show.StyleOf(d.Out))
@@ -132,7 +132,7 @@ func (b *board) writeText(w io.Writer, style show.Style) error {
 	if err := p.Flush(w); err != nil {
 		return err
 	}
-	if err := b.Status.Text(w, style); err != nil {
+	if err := b.Status.Text(w, style, false); err != nil {
 		return err
 	}
 	p = show.NewPage(style)

@@ -106,6 +106,10 @@ func (c *cluster) testPermissions(t *testing.T) {
 		if slices.ContainsFunc([]string{"events", "limitranges", "runtimeclasses"}, func(name string) bool { return slices.Contains(rule.Resources, name) }) {
 			verbs = []string{"list"}
 		}
+		if slices.Contains(rule.Resources, "leases") {
+			verbs = []string{"get"}
+			require.Equal(t, []string{"kube-scheduler", "zonewise-scheduler"}, rule.ResourceNames)
+		}
 		require.Equal(t, verbs, rule.Verbs)
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {

@@ -103,7 +103,7 @@ func (s *Server) handler() http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
-		if !s.isHost(r.Host) {
+		if !isHost(r.Host) {
 			http.Error(w, "This is not the address of the board: open the address that it printed.", http.StatusMisdirectedRequest)
 			return
 		}
@@ -130,19 +130,14 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// isHost reports whether a request was meant for this server. A foreign page whose name was made to resolve to this
-// address (DNS rebinding) sends that name.
-func (s *Server) isHost(host string) bool {
-	name, port, err := net.SplitHostPort(host)
-	if err != nil {
-		return false
+// isHost reports whether a request names this machine, at whatever port: that of a tunnel (ssh -L, a container's) may be another. A foreign
+// page whose name was made to resolve to this address (DNS rebinding) sends that name.
+func isHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
 	}
-	_, own, err := net.SplitHostPort(s.listener.Addr().String())
-	if err != nil || port != own {
-		return false
-	}
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // isToken compares in constant time, which reveals neither the token nor its length.

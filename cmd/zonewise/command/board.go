@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"zonewise.dev/cluster/live"
-	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/internal/program"
 )
@@ -60,6 +59,7 @@ func newBoard() *cobra.Command {
 		},
 	}
 	flags.registerSource(cmd)
+	flags.registerAll(cmd)
 	f := cmd.Flags()
 	f.Lookup("namespace").Usage = "show policies, workloads, gangs and waiting pods of this namespace only"
 	f.StringVarP(&file, "output", "o", "", "write the page to this HTML file instead of serving it")
@@ -115,7 +115,10 @@ On this machine, anyone with this address sees what you may see. Ctrl-C ends it.
 // followCluster reads the cluster, and goes on following it until ctx ends. A cluster in a file does not change.
 func (f *clusterFlags) followCluster(ctx context.Context, cmd *cobra.Command) (board.Cluster, error) {
 	if f.snapshotFile != "" {
-		s, err := snapshot.Load(f.snapshotFile)
+		s, err := f.loadSnapshot(cmd)
+		if err == nil {
+			err = f.checkNamespace(s)
+		}
 		return board.Still{At: s}, err
 	}
 	config, err := f.restConfig()
@@ -132,6 +135,9 @@ func (f *clusterFlags) followCluster(ctx context.Context, cmd *cobra.Command) (b
 	bar.clear()
 	if err != nil {
 		return nil, explainedError(ctx, err)
+	}
+	if err := f.checkNamespace(followed.Snapshot()); err != nil {
+		return nil, err
 	}
 	return followed, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -22,6 +24,8 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the auth providers of kubeconfigs that kubectl takes
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,16 +52,20 @@ type clusterFlags struct {
 	callExtenders            bool
 	seed                     int64
 	output                   string
-	quiet                    bool
+	formats                  []string // that output may be
+	verbosity                int
+	quiet, all               bool
 }
 
-// register adds the flags of the commands that read the cluster once and have a result in several formats.
-func (f *clusterFlags) register(cmd *cobra.Command) {
+// register adds the flags of the commands that read the cluster once and have a result in several formats: those of show.Formats, and
+// further ones.
+func (f *clusterFlags) register(cmd *cobra.Command, further ...string) {
 	f.registerSource(cmd)
 	f.overrides.Timeout = requestTimeout
 	cmd.Flags().StringVar(&f.overrides.Timeout, clientcmd.FlagTimeout, requestTimeout, "give up when the API server has not answered a request for this long; 0 never does")
-	cmd.Flags().StringVarP(&f.output, "output", "o", show.Table, "table, json or yaml")
-	completeFlag(cmd, "output", show.Formats...)
+	f.formats = append(slices.Clone(show.Formats), further...)
+	cmd.Flags().StringVarP(&f.output, "output", "o", show.Table, strings.Join(f.formats, ", "))
+	completeFlag(cmd, "output", f.formats...)
 }
 
 // requestTimeout is how long a request may take: those of kubectl may take for ever.
@@ -76,22 +84,25 @@ func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 	flags.AddFlagSet(f.live)
 	namespace.Description = "namespace (default: that of the context)"
 	namespace.BindTransformingStringFlag(flags, &f.overrides.Context.Namespace, clientcmd.RemoveNamespacesPrefix)
-	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" instead of a live cluster")
+	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" instead of a live cluster; - reads standard input")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+	flags.IntVarP(&f.verbosity, "v", "v", 0, "log to standard error with this verbosity; 6 has the requests, 8 what they return")
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { f.enableLogs(cmd.ErrOrStderr()) }
 	completeFlag(cmd, clientcmd.FlagContext, f.contexts()...)
+	f.completeObjects(cmd, clientcmd.FlagNamespace, "namespaces", nameOf)
 }
 
 // registerScheduler adds the flags of the commands that ask a scheduler.
 func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.configFile, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, of the second scheduler if pods name it)")
+	flags.StringVar(&f.configFile, "config", "", "the scheduler's KubeSchedulerConfiguration: a file, or configmap/NAMESPACE/NAME (default: the shipped one, of the second scheduler if it leads or pods name it)")
 	flags.StringVar(&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false")
 	flags.BoolVar(&f.callExtenders, "call-extenders", false, "ask the extenders of the configuration, which are programs elsewhere and may act on it")
 	flags.Int64Var(&f.seed, "seed", 0, "decide ties between nodes, and the order of controllers, by this number; 0 takes the first")
 }
 
 // schedulerOptions reads --config, and says how to run the scheduler on a copy of the cluster.
-func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
+func (f *clusterFlags) schedulerOptions(ctx context.Context, stdin io.Reader) (sim.Options, error) {
 	options := sim.Options{Seed: f.seed, CallExtenders: f.callExtenders, Registry: f.registry}
 	if err := sim.SetFeatureGates(f.featureGates); err != nil {
 		return options, program.Usage(fmt.Errorf("--feature-gates: %w", err))
@@ -99,7 +110,7 @@ func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 	if f.configFile == "" {
 		return options, nil
 	}
-	data, err := os.ReadFile(f.configFile)
+	data, err := f.readConfig(ctx, stdin)
 	if err != nil {
 		return options, fmt.Errorf("--config: %w", err)
 	}
@@ -108,6 +119,69 @@ func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 		return options, program.Usage(fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err)))
 	}
 	return options, nil
+}
+
+// readConfig reads the file of --config, or the ConfigMap "configmap/NAMESPACE/NAME" of the cluster.
+func (f *clusterFlags) readConfig(ctx context.Context, stdin io.Reader) ([]byte, error) {
+	reference, ok := strings.CutPrefix(f.configFile, "configmap/")
+	if !ok {
+		return readFile(f.configFile, stdin)
+	}
+	namespace, name, ok := strings.Cut(reference, "/")
+	switch {
+	case !ok || namespace == "" || name == "" || strings.Contains(name, "/"):
+		return nil, program.Usage(fmt.Errorf("%q: want configmap/NAMESPACE/NAME, or a file", f.configFile))
+	case f.snapshotFile != "":
+		return nil, program.Usage(errors.New("a snapshot has no ConfigMaps: give the file"))
+	}
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	c, err := snapshot.NewClient(config)
+	if err != nil {
+		return nil, explainedError(ctx, err)
+	}
+	var found corev1.ConfigMap
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &found)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("%w; who may read it can save it in a file", oneLine(err))
+	case err != nil:
+		return nil, explainedError(ctx, err)
+	case len(found.Data) != 1:
+		return nil, fmt.Errorf("%s has %d keys, want the configuration alone", f.configFile, len(found.Data))
+	}
+	for _, data := range found.Data {
+		return []byte(data), nil
+	}
+	return nil, nil
+}
+
+// readFile reads a file; "-" is standard input.
+func readFile(path string, stdin io.Reader) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(path)
+}
+
+// findSchedulers has the copy simulate the schedulers that are there: the second one also if no pod names it yet.
+func findSchedulers(options *sim.Options, s *snapshot.Snapshot) {
+	if s.Leads(snapshot.SecondScheduler) {
+		options.SchedulerNames = append(options.SchedulerNames, snapshot.SecondScheduler)
+	}
+}
+
+// enableLogs has client-go log, if --v is set. Without it the libraries log nothing.
+func (f *clusterFlags) enableLogs(w io.Writer) {
+	if f.verbosity <= 0 {
+		return
+	}
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	_ = flags.Set("v", strconv.Itoa(f.verbosity)) // klog has the flag
+	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(f.verbosity), textlogger.Output(w))))
 }
 
 // completeFlag offers values of a flag for shell completion.
@@ -128,14 +202,17 @@ func (f *clusterFlags) contexts() []string {
 }
 
 func (f *clusterFlags) checkFlags() error {
-	if !slices.Contains(show.Formats, f.output) {
-		return program.Usage(fmt.Errorf("--output: must be table, json or yaml, got %q", f.output))
+	if !slices.Contains(f.formats, f.output) {
+		return program.Usage(fmt.Errorf("--output: must be one of %s, got %q", strings.Join(f.formats, ", "), f.output))
 	}
 	return f.checkSource()
 }
 
 func (f *clusterFlags) checkSource() error {
 	var err error
+	if f.snapshotFile == "-" && f.configFile == "-" {
+		return program.Usage(errors.New("--snapshot and --config cannot both read standard input"))
+	}
 	f.live.VisitAll(func(flag *pflag.Flag) {
 		if f.snapshotFile != "" && flag.Changed {
 			err = program.Usage(fmt.Errorf("--snapshot reads a file instead of a cluster: leave out --%s", flag.Name))
@@ -171,8 +248,13 @@ func (f *clusterFlags) kubeconfigError(err error) error {
 	return fmt.Errorf("no kubeconfig found at %s: set --kubeconfig or $KUBECONFIG, or read a file with --snapshot", names)
 }
 
-// namespace is that of --namespace, empty without it.
-func (f *clusterFlags) namespace() string { return f.overrides.Context.Namespace }
+// namespace is that of --namespace, empty without it and for all of them.
+func (f *clusterFlags) namespace() string {
+	if f.all {
+		return ""
+	}
+	return f.overrides.Context.Namespace
+}
 
 // namespaceScope returns the namespace to look at.
 func (f *clusterFlags) namespaceScope() (string, error) {
@@ -198,7 +280,7 @@ func (f *clusterFlags) restConfig() (*rest.Config, error) {
 // readSnapshot takes a snapshot of the cluster, or reads the file.
 func (f *clusterFlags) readSnapshot(cmd *cobra.Command) (*snapshot.Snapshot, client.Client, error) {
 	if f.snapshotFile != "" {
-		s, err := snapshot.Load(f.snapshotFile)
+		s, err := f.loadSnapshot(cmd)
 		return s, nil, err
 	}
 	config, err := f.restConfig()
@@ -222,6 +304,33 @@ func (f *clusterFlags) readSnapshot(cmd *cobra.Command) (*snapshot.Snapshot, cli
 	return s, c, nil
 }
 
+// loadSnapshot reads the file of --snapshot.
+func (f *clusterFlags) loadSnapshot(cmd *cobra.Command) (*snapshot.Snapshot, error) {
+	if f.snapshotFile != "-" {
+		return snapshot.Load(f.snapshotFile)
+	}
+	s, err := snapshot.Decode(cmd.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return s, nil
+}
+
+// checkNamespace refuses a namespace that the cluster does not have: an empty answer would look like a healthy one.
+func (f *clusterFlags) checkNamespace(s *snapshot.Snapshot) error {
+	if f.namespace() == "" || !s.Has("namespaces") || slices.ContainsFunc(snapshot.List[*corev1.Namespace](s), func(n *corev1.Namespace) bool {
+		return n.Name == f.namespace()
+	}) {
+		return nil
+	}
+	return fmt.Errorf("namespaces %q not found", f.namespace())
+}
+
+// registerAll adds kubectl's flag for all namespaces, which are the default of the commands that have it.
+func (f *clusterFlags) registerAll(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "show all namespaces, whatever --namespace says; this is the default")
+}
+
 // readCensus reads the cluster, and counts what is in it.
 func (f *clusterFlags) readCensus(cmd *cobra.Command) (*census.Census, client.Client, error) {
 	s, c, err := f.readSnapshot(cmd)
@@ -231,10 +340,10 @@ func (f *clusterFlags) readCensus(cmd *cobra.Command) (*census.Census, client.Cl
 	return census.Take(s), c, nil
 }
 
-// writeOutput writes a result in the requested format.
-func (f *clusterFlags) writeOutput(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
-	if f.output != show.Table {
-		return show.Object(cmd.OutOrStdout(), f.output, v)
+// writeOutput writes a result of a kind as JSON or YAML, or else by text.
+func (f *clusterFlags) writeOutput(cmd *cobra.Command, kind string, v any, text func(io.Writer, show.Style) error) error {
+	if f.output == show.JSON || f.output == show.YAML {
+		return show.Object(cmd.OutOrStdout(), f.output, kind, v)
 	}
 	return text(cmd.OutOrStdout(), show.StyleOf(cmd.OutOrStdout()))
 }

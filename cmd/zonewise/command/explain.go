@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,31 +34,38 @@ the pod would go now, and what each plugin gives the best nodes and its own.
 The scheduler itself answers, on a copy of the cluster, with its plugins and the
 configuration of --config.
 
-The argument is the name of a pod or of a PodGroup, or pod/NAME or podgroup/NAME. If
+Name a pod or a PodGroup, TYPE/NAME, or TYPE NAME. Of a workload, such as
+deployment/web, it is the pod that has waited longest, or one that does not wait. If
 both APIs have a PodGroup of that name: podgroup.scheduling.k8s.io/NAME, or with x-k8s.
 
-Exit codes: 0 explained; 1 the cluster could not be read, or there is no such pod
-or PodGroup; 2 a flag or the argument is wrong.`
+Exit codes: 0 explained; 1 the cluster could not be read, or there is no such
+object; 2 a flag or the argument is wrong.`
 
 func newExplain(registry frameworkruntime.Registry) *cobra.Command {
-	flags := clusterFlags{registry: registry}
+	flags := &clusterFlags{registry: registry}
 	cmd := &cobra.Command{
-		Use:   "explain POD|PODGROUP",
+		Use:   "explain (NAME | TYPE/NAME | TYPE NAME)",
 		Short: "Explain why a pod or a gang waits, and what would help",
 		Long:  explainHelp,
 		Example: `  zonewise explain web-7d4b9c-x2x5v -n shop
   zonewise explain podgroup/train -n ml
+  zonewise explain deployment web -n shop
   zonewise explain web-7d4b9c-x2x5v --snapshot cluster.json.gz -o yaml`,
-		Args: exactlyOneArg("pod or PodGroup"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return program.Usage(fmt.Errorf("want a NAME, TYPE/NAME or TYPE NAME, got %d arguments", len(args)))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.checkFlags(); err != nil {
 				return err
 			}
-			kind, name, err := parseSubject(args[0])
+			kind, name, err := parseSubject(args...)
 			if err != nil {
 				return err
 			}
-			options, err := flags.schedulerOptions()
+			options, err := flags.schedulerOptions(cmd.Context(), cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -69,6 +77,10 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := flags.checkNamespace(c.Snapshot); err != nil {
+				return err
+			}
+			findSchedulers(&options, c.Snapshot)
 			line := flags.progress(cmd)
 			line.show("asking the scheduler")
 			x := &explanation{Explainer: explain.Explainer{Census: c, Options: options, Command: flags.invocation()}, client: connected}
@@ -77,9 +89,9 @@ func newExplain(registry frameworkruntime.Registry) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return flags.writeOutput(cmd, report, func(out io.Writer, style show.Style) error { return report.Text(out, style, c.Now) })
+			return flags.writeOutput(cmd, "Explanation", report, func(out io.Writer, style show.Style) error { return report.Text(out, style, c.Now) })
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: flags.completeSubject,
 	}
 	flags.register(cmd)
 	flags.registerScheduler(cmd)
@@ -93,25 +105,51 @@ const (
 	nativeGroup = "podgroup.scheduling.k8s.io"
 )
 
-// parseSubject splits the argument. The kind is empty if the argument does not name it.
-func parseSubject(arg string) (kind, name string, err error) {
-	wrong := program.Usage(fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME, and the namespace in --namespace", arg))
-	kind, name, ok := strings.Cut(arg, "/")
+// subjectKind is a kind of objects that can be explained: a pod, a PodGroup, or a workload by its kind.
+type subjectKind struct {
+	kind      string
+	resources []string // in a snapshot
+}
+
+// subjectKinds has the kinds by the names that kubectl takes for them.
+var subjectKinds = func() map[string]subjectKind {
+	const crds, natives = "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.k8s.io"
+	out := map[string]subjectKind{}
+	for names, kind := range map[string]subjectKind{
+		"pod pods po":                                     {"pod", []string{"pods"}},
+		"podgroup podgroups pg":                           {podGroup, []string{crds, natives}},
+		crdGroup + " " + crds:                             {crdGroup, []string{crds}},
+		nativeGroup + " " + natives:                       {nativeGroup, []string{natives}},
+		"deployment deployments deploy":                   {"Deployment", []string{"deployments.apps"}},
+		"replicaset replicasets rs":                       {"ReplicaSet", []string{"replicasets.apps"}},
+		"statefulset statefulsets sts":                    {"StatefulSet", []string{"statefulsets.apps"}},
+		"daemonset daemonsets ds":                         {"DaemonSet", []string{"daemonsets.apps"}},
+		"job jobs":                                        {"Job", []string{"jobs.batch"}},
+		"replicationcontroller replicationcontrollers rc": {"ReplicationController", []string{"replicationcontrollers"}},
+	} {
+		for _, name := range strings.Fields(names) {
+			out[name] = kind
+			if group, ok := strings.CutPrefix(kind.resources[0], name+"."); ok { // as in deployments.apps
+				out[name+"."+group] = kind
+			}
+		}
+	}
+	return out
+}()
+
+// parseSubject reads a NAME, TYPE/NAME or TYPE NAME. The kind is empty if no type is named.
+func parseSubject(args ...string) (kind, name string, err error) {
+	given := strings.Join(args, "/")
+	wrong := program.Usage(fmt.Errorf("%q: want a name, pod/NAME, podgroup/NAME or the like for a workload, and the namespace in --namespace", given))
+	kind, name, ok := strings.Cut(given, "/")
 	switch {
-	case !ok && arg != "":
-		return "", arg, nil
+	case !ok && given != "":
+		return "", given, nil
 	case name == "" || strings.Contains(name, "/"):
 		return "", "", wrong
 	}
-	switch strings.ToLower(kind) {
-	case "pod", "pods", "po":
-		return "pod", name, nil
-	case "podgroup", "podgroups", "pg":
-		return podGroup, name, nil
-	case "podgroup.scheduling.x-k8s.io", "podgroups.scheduling.x-k8s.io":
-		return crdGroup, name, nil
-	case "podgroup.scheduling.k8s.io", "podgroups.scheduling.k8s.io":
-		return nativeGroup, name, nil
+	if subject, ok := subjectKinds[strings.ToLower(kind)]; ok {
+		return subject.kind, name, nil
 	}
 	return "", "", wrong
 }
@@ -138,6 +176,9 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 			}
 		}
 	}
+	if isWorkload(kind) {
+		return x.explainWorkload(ctx, kind, namespace, name)
+	}
 	if kind != "pod" {
 		var found []*census.Gang
 		for _, key := range []string{census.Key(namespace, name, false), census.Key(namespace, name, true)} {
@@ -162,6 +203,35 @@ func (x *explanation) explainSubject(ctx context.Context, kind, namespace, name 
 		elsewhere = "; there is one in " + strings.Join(namespaces, ", ") + ": set --namespace"
 	}
 	return nil, fmt.Errorf("there is %s %s in namespace %s%s", absent, name, namespace, elsewhere)
+}
+
+func isWorkload(kind string) bool {
+	return !slices.Contains([]string{"", "pod", podGroup, crdGroup, nativeGroup}, kind)
+}
+
+// explainWorkload explains a pod of a workload: the one that has waited longest, or else the first that runs.
+func (x *explanation) explainWorkload(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
+	var of []*census.Pod
+	for _, p := range x.Census.PodsIn(namespace) {
+		over := metav1.GetControllerOfNoCopy(p.Pod)
+		if over != nil && over.Kind == kind && over.Name == name || x.Census.Workload(p.Pod) == kind+" "+namespace+"/"+name {
+			of = append(of, p)
+		}
+	}
+	if len(of) == 0 {
+		return nil, fmt.Errorf("there is no pod of %s %s in namespace %s", kind, name, namespace)
+	}
+	waiting := slices.DeleteFunc(slices.Clone(of), func(p *census.Pod) bool { return !p.Waits() })
+	chosen, which := of[0], "no pod of it waits, this is one of them"
+	if len(waiting) > 0 {
+		chosen = slices.MinFunc(waiting, func(a, b *census.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		which = "this is the one that has waited longest"
+	}
+	report, err := x.explainSubject(ctx, "pod", namespace, chosen.Name)
+	if err == nil {
+		report.Gaps = append([]string{fmt.Sprintf("%s %s/%s: %d of %s without a node; %s", kind, namespace, name, len(waiting), show.Plural(len(of), "pod"), which)}, report.Gaps...)
+	}
+	return report, err
 }
 
 // namespacesWith returns the namespaces that have a subject of that name, in order.

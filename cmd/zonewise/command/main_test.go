@@ -36,7 +36,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 	}{
 		{[]string{"demos"}, `unknown command "demos" for "zonewise"`},
 		{[]string{"statsu"}, `unknown command "statsu" for "zonewise", did you mean status?`},
-		{[]string{"version", "-o", "xml"}, `--output: must be text or json, got "xml"`},
+		{[]string{"version", "-o", "xml"}, `--output: must be text, json or yaml, got "xml"`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			code, stdout, stderr := zonewise(t.Context(), tc.args...)

@@ -54,7 +54,7 @@ type simulateFlags struct {
 }
 
 func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
-	flags := simulateFlags{clusterFlags: clusterFlags{registry: registry}}
+	flags := &simulateFlags{clusterFlags: clusterFlags{registry: registry}}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Predict the loss of a zone or a node, or the arrival of a workload",
@@ -86,6 +86,9 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set.StringSliceVar(&flags.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
 	set.BoolVar(&flags.allowPartial, "allow-partial", false, "take the answer also if something of the cluster could not be read")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
+	flags.completeObjects(cmd, "lose-zone", "nodes", zoneOf)
+	flags.completeObjects(cmd, "lose-node", "nodes", nameOf)
+	flags.completeObjects(cmd, "like", "nodes", nameOf)
 	completeFlag(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
 }
@@ -95,6 +98,8 @@ func (f *simulateFlags) checkFlags() error {
 		return err
 	}
 	switch {
+	case f.file == "-" && (f.snapshotFile == "-" || f.configFile == "-"):
+		return program.Usage(errors.New("-f and --snapshot or --config cannot both read standard input"))
 	case f.goBack && len(f.zones) == 0 && len(f.nodes) == 0:
 		return program.Usage(errors.New("--return needs --lose-zone or --lose-node: nothing is lost"))
 	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0 && !f.rebalance:
@@ -128,7 +133,7 @@ func (f *simulateFlags) runScenarios(cmd *cobra.Command) error {
 		return err
 	}
 	// Files come first: a large cluster takes a while to read.
-	options, err := f.schedulerOptions()
+	options, err := f.schedulerOptions(cmd.Context(), cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -145,6 +150,7 @@ func (f *simulateFlags) runScenarios(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	findSchedulers(&options, c.Snapshot)
 	workload, err := f.parseWorkload(cmd.ErrOrStderr(), manifests, c, namespace)
 	if err != nil {
 		return err
@@ -191,7 +197,7 @@ func (f *simulateFlags) runScenarios(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if err := f.writeOutput(cmd, report, report.Text); err != nil {
+	if err := f.writeOutput(cmd, "Simulation", report, report.Text); err != nil {
 		return err
 	}
 	if !report.Survives {
@@ -267,13 +273,10 @@ func memoryInUse() uint64 {
 
 // readManifests reads the file of -f, nothing if there is none.
 func (f *simulateFlags) readManifests(stdin io.Reader) ([]byte, error) {
-	switch f.file {
-	case "":
+	if f.file == "" {
 		return nil, nil
-	case "-":
-		return io.ReadAll(stdin)
 	}
-	manifests, err := os.ReadFile(f.file)
+	manifests, err := readFile(f.file, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("-f: %w", err)
 	}

@@ -16,7 +16,8 @@ const snapshotHelp = `Save what the other commands look at, so that they can run
 annotations that do not matter to scheduling are left out, and image names become
 hashes. Secrets and ConfigMaps are not read.
 
-The file is compressed if its name ends in .gz. Only you can read it.
+The file is compressed if its name ends in .gz. Only you can read it. With - the
+snapshot is written to standard output.
 
 Exit codes: 0 saved; 1 the cluster could not be read, or the file not written; 2 a
 flag is wrong.`
@@ -37,6 +38,12 @@ func newSnapshot() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, note := range s.Notes() {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
+			}
+			if args[0] == "-" {
+				return snapshot.Encode(cmd.OutOrStdout(), s)
+			}
 			if err := snapshot.Save(args[0], s); err != nil {
 				return err
 			}
@@ -45,9 +52,6 @@ func newSnapshot() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s, %d KiB\n", args[0], show.Plural(len(snapshot.List[*corev1.Node](s)), "node"), show.Plural(len(snapshot.List[*corev1.Pod](s)), "pod"), (info.Size()+1023)/1024)
-			for _, note := range s.Notes() {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
-			}
 			return nil
 		},
 	}

@@ -1,8 +1,11 @@
 package command
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/internal/program"
 )
@@ -11,7 +14,9 @@ const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations, ZoneSu
 ZoneRebalances and gangs of a cluster.
 
 Figures of policies, reservations, survivals and rebalances come from their status. The command needs
-read access only (see manifests/rbac/viewer), and says what it may not read.
+read access only (see manifests/rbac/viewer), and says what it may not read. If no
+scheduler renews its lease, what only a scheduler keeps current is Unknown. -o wide
+lists the pods that wait.
 
 Exit codes: 0 shown; 1 the cluster could not be read; 2 a flag is wrong.`
 
@@ -33,12 +38,21 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := flags.checkNamespace(c.Snapshot); err != nil {
+				return err
+			}
 			// Unlike other commands, this one shows the whole cluster without --namespace.
 			report := status.Build(c, flags.namespace())
-			return flags.writeOutput(cmd, report, report.Text)
+			if flags.output == show.Name {
+				return report.Names(cmd.OutOrStdout())
+			}
+			return flags.writeOutput(cmd, "Status", report, func(out io.Writer, style show.Style) error {
+				return report.Text(out, style, flags.output == show.Wide)
+			})
 		},
 	}
-	flags.register(cmd)
+	flags.register(cmd, show.Wide, show.Name)
+	flags.registerAll(cmd)
 	cmd.Flags().Lookup("namespace").Usage = "show policies and gangs of this namespace only"
 	return cmd
 }

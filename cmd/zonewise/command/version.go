@@ -21,12 +21,13 @@ func newVersion() *cobra.Command {
 			case "text":
 				fmt.Fprintln(cmd.OutOrStdout(), "zonewise", version.Get())
 				return nil
-			case show.JSON:
-				return show.Object(cmd.OutOrStdout(), show.JSON, version.Get())
+			case show.JSON, show.YAML:
+				return show.Object(cmd.OutOrStdout(), output, "", version.Get())
 			}
-			return program.Usage(fmt.Errorf("--output: must be text or json, got %q", output))
+			return program.Usage(fmt.Errorf("--output: must be text, json or yaml, got %q", output))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	completeFlag(cmd, "output", "text", show.JSON, show.YAML)
 	return cmd
 }

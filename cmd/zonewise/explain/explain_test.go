@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 			clitest.Golden(t, name+".txt", text(t, report, 0))
 			clitest.Golden(t, name+"-40.txt", text(t, report, 40))
 			var out bytes.Buffer
-			require.NoError(t, show.Object(&out, show.JSON, report))
+			require.NoError(t, show.Object(&out, show.JSON, "Explanation", report))
 			clitest.Golden(t, name+".json", out.String())
 		})
 	}

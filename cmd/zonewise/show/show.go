@@ -1,6 +1,7 @@
 package show
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,12 +14,17 @@ import (
 // The formats.
 const (
 	Table = "table"
+	Wide  = "wide" // a table with more
 	JSON  = "json"
 	YAML  = "yaml"
+	Name  = "name" // a TYPE/NAME on each line
 )
 
-// Formats lists them for messages and shell completion.
+// Formats are those of reports; some have others, too.
 var Formats = []string{Table, JSON, YAML}
+
+// apiVersion is that of reports in JSON and YAML.
+const apiVersion = "cli.zonewise.dev/v1alpha1"
 
 // Style is how text looks.
 type Style struct {
@@ -228,12 +234,20 @@ func (p *Page) Flush(w io.Writer) error {
 	return err
 }
 
-// Object writes a value as JSON or YAML.
-func Object(w io.Writer, format string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
+// Object writes a value, which is a struct with fields, as JSON or YAML. A kind, if given, is put before them with the version of reports.
+func Object(w io.Writer, format, kind string, v any) error {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	if kind != "" {
+		data = append(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,`, apiVersion, kind), data[1:]...)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, data, "", "  "); err != nil {
+		return err
+	}
+	data = indented.Bytes()
 	if format == YAML {
 		data, err = yaml.JSONToYAML(data)
 		if err != nil {

@@ -107,11 +107,11 @@ func TestFigures(t *testing.T) {
 func TestObjects(t *testing.T) {
 	v := map[string]any{"b": 1, "a": []string{"x"}}
 	var out bytes.Buffer
-	require.NoError(t, Object(&out, JSON, v))
+	require.NoError(t, Object(&out, JSON, "", v))
 	require.JSONEq(t, `{"a": ["x"], "b": 1}`, out.String())
 	out.Reset()
-	require.NoError(t, Object(&out, YAML, v))
-	require.Equal(t, "a:\n- x\nb: 1\n", out.String())
+	require.NoError(t, Object(&out, YAML, "Thing", v))
+	require.Equal(t, "a:\n- x\napiVersion: cli.zonewise.dev/v1alpha1\nb: 1\nkind: Thing\n", out.String())
 }
 
 func TestBar(t *testing.T) {

@@ -50,7 +50,7 @@ func TestRebalance(t *testing.T) {
 			var text, wide bytes.Buffer
 			require.NoError(t, report.Text(&text, show.Style{}))
 			clitest.Golden(t, name+".txt", text.String())
-			require.NoError(t, show.Object(&wide, show.YAML, report))
+			require.NoError(t, show.Object(&wide, show.YAML, "Simulation", report))
 			clitest.Golden(t, name+".yaml", wide.String())
 		})
 	}

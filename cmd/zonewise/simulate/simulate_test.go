@@ -55,7 +55,7 @@ func TestGolden(t *testing.T) {
 			var text, wide bytes.Buffer
 			require.NoError(t, report.Text(&text, show.Style{}))
 			clitest.Golden(t, name+".txt", text.String())
-			require.NoError(t, show.Object(&wide, show.YAML, report))
+			require.NoError(t, show.Object(&wide, show.YAML, "Simulation", report))
 			clitest.Golden(t, name+".yaml", wide.String())
 		})
 	}

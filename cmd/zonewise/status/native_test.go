@@ -61,7 +61,7 @@ func TestGangsOfBothAPIs(t *testing.T) {
 	report := build(c, "")
 	require.Len(t, report.Gangs, 2)
 	var out bytes.Buffer
-	require.NoError(t, report.Text(&out, show.Style{}))
+	require.NoError(t, report.Text(&out, show.Style{}, false))
 	require.Regexp(t, `(?m)^ *shop/train +OK +1 +1 +1`, out.String())
 	require.Regexp(t, `(?m)^ *shop/train \(native\) +Partial +1 +3 +1`, out.String())
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
@@ -24,10 +25,22 @@ type Report struct {
 	Survivals    []Survival    `json:"survivals"`
 	Rebalances   []Rebalance   `json:"rebalances"`
 	Gangs        []Gang        `json:"gangs"`
-	// Waiting is how many pods have no node.
-	Waiting int `json:"waitingPods"`
+	// Waiting is how many pods have no node, and Pods are these.
+	Waiting int          `json:"waitingPods"`
+	Pods    []WaitingPod `json:"pods"`
 	// Notes say what was left out.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// WaitingPod is a pod without a node.
+type WaitingPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Workload  string `json:"workload"`
+	Scheduler string `json:"schedulerName"`
+	// WaitsSeconds is for how long it has been there, and Message what its scheduler says.
+	WaitsSeconds int64  `json:"waitsSeconds"`
+	Message      string `json:"message,omitempty"`
 }
 
 // ZoneUsage is one zone of topology.kubernetes.io/zone.
@@ -154,7 +167,7 @@ type Gang struct {
 
 // Build makes the report of a namespace, or of all namespaces if it is empty.
 func Build(c *census.Census, namespace string) *Report {
-	r := &Report{Zones: ZonesOf(c), Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Rebalances: []Rebalance{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
+	r := &Report{Zones: ZonesOf(c), Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Rebalances: []Rebalance{}, Gangs: []Gang{}, Pods: []WaitingPod{}, Notes: c.Snapshot.Notes()}
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](c.Snapshot, namespace) {
 		r.Policies = append(r.Policies, PolicyOf(object))
 	}
@@ -167,6 +180,7 @@ func Build(c *census.Census, namespace string) *Report {
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneRebalance](c.Snapshot, "") {
 		r.Rebalances = append(r.Rebalances, RebalanceOf(object))
 	}
+	r.markSilent(c.Snapshot.Silent())
 	for _, key := range c.GangKeys() {
 		if gangNamespace, _, _ := strings.Cut(key, "/"); namespace == "" || gangNamespace == namespace {
 			r.Gangs = append(r.Gangs, GangOf(c, c.Gang(key)))
@@ -175,9 +189,27 @@ func Build(c *census.Census, namespace string) *Report {
 	for _, p := range c.PodsIn(namespace) {
 		if p.Waits() {
 			r.Waiting++
+			r.Pods = append(r.Pods, WaitingPod{
+				Namespace: p.Namespace, Name: p.Name, Workload: c.Workload(p.Pod), Scheduler: p.Spec.SchedulerName,
+				WaitsSeconds: int64(max(0, c.Now.Sub(p.CreationTimestamp.Time)).Seconds()), Message: census.Refusal(p.Pod).Message,
+			})
 		}
 	}
 	return r
+}
+
+// markSilent marks what only a scheduler keeps current, if none has renewed its lease for so long.
+func (r *Report) markSilent(silent time.Duration) {
+	if silent == 0 {
+		return
+	}
+	r.Notes = append(r.Notes, fmt.Sprintf("no scheduler has renewed its lease for %s: what policies and reservations say is of then", duration.HumanDuration(silent)))
+	for i := range r.Policies {
+		r.Policies[i].State = Unknown
+	}
+	for i := range r.Reservations {
+		r.Reservations[i].State = Unknown
+	}
 }
 
 // ZonesOf returns the zones by name.

@@ -27,14 +27,14 @@ func TestGolden(t *testing.T) {
 	for name, style := range map[string]show.Style{"story.txt": {}, "story-40.txt": {Width: 40}, "story-color.txt": {Color: true, Width: 200}} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			require.NoError(t, report.Text(&out, style))
+			require.NoError(t, report.Text(&out, style, false))
 			clitest.Golden(t, name, out.String())
 		})
 	}
 	for _, format := range []string{show.JSON, show.YAML} {
 		t.Run(format, func(t *testing.T) {
 			var out bytes.Buffer
-			require.NoError(t, show.Object(&out, format, report))
+			require.NoError(t, show.Object(&out, format, "Status", report))
 			clitest.Golden(t, "story."+format, out.String())
 		})
 	}
@@ -158,7 +158,7 @@ func TestRoomOfSurvivals(t *testing.T) {
 	report := build(c, "")
 	require.Equal(t, []string{status.OK, "room is missing"}, []string{report.Survivals[0].State, report.Survivals[0].Message})
 	var out bytes.Buffer
-	require.NoError(t, report.Text(&out, show.Style{}))
+	require.NoError(t, report.Text(&out, show.Style{}, false))
 	require.Regexp(t, `(?m)^ *services +OK +6 +90s +3 cpu, 6Gi memory, 3 pods missing`, out.String())
 	require.Contains(t, out.String(), "services: room is missing")
 }
@@ -190,7 +190,7 @@ func TestStatesOfSurvivals(t *testing.T) {
 		require.Equal(t, []string{tc.state, tc.message}, []string{report.Survivals[0].State, report.Survivals[0].Message})
 		if tc.state == status.Breaks {
 			var out bytes.Buffer
-			require.NoError(t, report.Text(&out, show.Style{}))
+			require.NoError(t, report.Text(&out, show.Style{}, false))
 			require.Regexp(t, `(?m)^ *services +Breaks +6 +90s +- +a 0/2, b 1/3$`, out.String())
 			require.Equal(t, tc.message == "why", strings.Contains(out.String(), "services: why"), out.String())
 		}
@@ -226,7 +226,7 @@ func TestStatesOfRebalances(t *testing.T) {
 		report := build(c, "")
 		require.Equal(t, []string{tc.state, tc.message}, []string{report.Rebalances[0].State, report.Rebalances[0].Message})
 		var out bytes.Buffer
-		require.NoError(t, report.Text(&out, show.Style{}))
+		require.NoError(t, report.Text(&out, show.Style{}, false))
 		require.Regexp(t, `(?m)^ *spread +`+tc.state+` +Plan +4 +2 +1$`, out.String())
 		require.Regexp(t, `(?m)^ *shop/web-1 +spread +1 +a +b +a rule$`, out.String())
 	}

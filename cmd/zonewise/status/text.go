@@ -15,8 +15,35 @@ import (
 	"zonewise.dev/cmd/zonewise/show"
 )
 
-// Text writes the report as text.
-func (r *Report) Text(w io.Writer, style show.Style) error {
+// Names writes the objects that the report is about as kubectl's -o name does.
+func (r *Report) Names(w io.Writer) error {
+	var out strings.Builder
+	add := func(resource, name string) { fmt.Fprintf(&out, "%s/%s\n", resource, name) }
+	for i := range r.Policies {
+		add("zonespreadpolicy."+v1alpha1.GroupName, r.Policies[i].Name)
+	}
+	for i := range r.Reservations {
+		add("zonereservation."+v1alpha1.GroupName, r.Reservations[i].Name)
+	}
+	for i := range r.Survivals {
+		add("zonesurvival."+v1alpha1.GroupName, r.Survivals[i].Name)
+	}
+	for i := range r.Rebalances {
+		add("zonerebalance."+v1alpha1.GroupName, r.Rebalances[i].Name)
+	}
+	for i := range r.Gangs {
+		resource := "podgroup.scheduling.x-k8s.io"
+		if r.Gangs[i].Native {
+			resource = "podgroup.scheduling.k8s.io"
+		}
+		add(resource, r.Gangs[i].Name)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// Text writes the report as text. With wide, it lists the pods that wait.
+func (r *Report) Text(w io.Writer, style show.Style, wide bool) error {
 	p := show.NewPage(style)
 	p.Title("Zones")
 	var rows [][]show.Cell
@@ -57,7 +84,16 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	writeSection(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, []string) {
 		return show.Row(x.Title(), StateCell(x.State), x.Bound, x.MinMember, x.Members, ZonesText(x.Zones)), Messages(x.Message, nil)
 	})
-	p.Title("Pods that wait: %d", r.Waiting)
+	switch {
+	case wide && r.Waiting > 0:
+		show.Section(p, fmt.Sprintf("Pods that wait: %d", r.Waiting), []string{"POD", "WORKLOAD", "WAITS", "SCHEDULER", "SAYS"}, r.Pods, func(x *WaitingPod) []show.Cell {
+			return show.Row(x.Namespace+"/"+x.Name, x.Workload, duration.HumanDuration(time.Duration(x.WaitsSeconds)*time.Second), x.Scheduler, x.Message)
+		})
+	case r.Waiting > 0:
+		p.Title("Pods that wait: %d (-o wide lists them)", r.Waiting)
+	default:
+		p.Title("Pods that wait: 0")
+	}
 	p.Notes(0, r.Notes)
 	return p.Flush(w)
 }
