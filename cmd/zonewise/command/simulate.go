@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
@@ -39,18 +40,20 @@ Pending; it repeats the simulation with more and fewer nodes.
 as after --lose-zone eu-1a --return. Each move is one that the scheduler makes on
 several copies, and lowers the number of pods that are too many in their zone.
 
+--drain-node evicts the pods of a node one by one, and keeps budgets.
+
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
 wrong; 4 a promise of --fail-on would be broken; 5 none would be, as far as can be
 said without what could not be read (--allow-partial makes that 0).`
 
 type simulateFlags struct {
 	clusterFlags
-	zones, nodes, failOn, controllers []string
-	file                              string
-	copies, addNodes                  int
-	like                              string
-	allowPartial, buy                 bool
-	goBack, rebalance                 bool
+	zones, nodes, drained, failOn, controllers []string
+	file                                       string
+	copies, addNodes                           int
+	like                                       string
+	allowPartial, buy, serverDryRun            bool
+	goBack, rebalance                          bool
 }
 
 func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
@@ -76,9 +79,11 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set := cmd.Flags()
 	set.StringSliceVar(&flags.zones, "lose-zone", nil, "lose this zone; repeat it to lose several at once; \"any\" loses each in turn")
 	set.StringSliceVar(&flags.nodes, "lose-node", nil, "lose this node; repeat it to lose several at once")
+	set.StringSliceVar(&flags.drained, "drain-node", nil, "first drain this node: cordon it and evict its pods, as budgets allow; repeat it for several, one after the other")
 	set.BoolVar(&flags.goBack, "return", false, "bring back what was lost, once the displaced pods have found other nodes")
 	set.BoolVar(&flags.rebalance, "rebalance", false, "in the end, plan the moves after which pods are spread over the zones as their rules say")
 	set.StringVarP(&flags.file, "filename", "f", "", "add the workloads of this file of manifests first; - reads standard input")
+	set.BoolVar(&flags.serverDryRun, "server-dry-run", false, "have the API server make a pod of each template of the file by a dry run: webhooks, sidecars, defaults and quota; needs the permission to create pods")
 	set.IntVar(&flags.copies, "copies", 1, "add the workloads of the file this many times")
 	set.IntVar(&flags.addNodes, "add-nodes", 0, "first add this many copies of the node of --like")
 	set.StringVar(&flags.like, "like", "", "the node that --add-nodes copies")
@@ -88,6 +93,7 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
 	flags.completeObjects(cmd, "lose-zone", "nodes", zoneOf)
 	flags.completeObjects(cmd, "lose-node", "nodes", nameOf)
+	flags.completeObjects(cmd, "drain-node", "nodes", nameOf)
 	flags.completeObjects(cmd, "like", "nodes", nameOf)
 	completeFlag(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
@@ -102,8 +108,10 @@ func (f *simulateFlags) checkFlags() error {
 		return program.Usage(errors.New("-f and --snapshot or --config cannot both read standard input"))
 	case f.goBack && len(f.zones) == 0 && len(f.nodes) == 0:
 		return program.Usage(errors.New("--return needs --lose-zone or --lose-node: nothing is lost"))
-	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0 && !f.rebalance:
-		return program.Usage(errors.New("nothing to simulate: set --lose-zone, --lose-node, -f, --add-nodes or --rebalance"))
+	case len(f.zones) == 0 && len(f.nodes) == 0 && len(f.drained) == 0 && f.file == "" && f.addNodes == 0 && !f.rebalance:
+		return program.Usage(errors.New("nothing to simulate: set --lose-zone, --lose-node, --drain-node, -f, --add-nodes or --rebalance"))
+	case f.serverDryRun && (f.file == "" || f.snapshotFile != ""):
+		return program.Usage(errors.New("--server-dry-run needs -f and a live cluster: the API server makes pods of the file"))
 	case f.addNodes < 0 || f.addNodes > 10_000:
 		return program.Usage(fmt.Errorf("--add-nodes: must be from 0 to 10000, got %d", f.addNodes))
 	case f.addNodes > 0 && f.like == "":
@@ -146,19 +154,22 @@ func (f *simulateFlags) runScenarios(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, _, err := f.readCensus(cmd)
+	c, server, err := f.readCensus(cmd)
 	if err != nil {
 		return err
 	}
 	findSchedulers(&options, c.Snapshot)
-	workload, err := f.parseWorkload(cmd.ErrOrStderr(), manifests, c, namespace)
+	if !f.serverDryRun {
+		server = nil
+	}
+	workload, err := f.parseWorkload(cmd, manifests, c, namespace, server)
 	if err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	}
-	scenario := simulate.Scenario{Zones: f.zones, Nodes: f.nodes, Added: workload, AddNodes: f.addNodes, Like: f.like, Return: f.goBack, Rebalance: f.rebalance}
+	scenario := simulate.Scenario{Zones: f.zones, Nodes: f.nodes, Drained: f.drained, Added: workload, AddNodes: f.addNodes, Like: f.like, Return: f.goBack, Rebalance: f.rebalance}
 	scenarios := []simulate.Scenario{scenario}
 	if slices.Contains(f.zones, "any") {
 		scenarios = nil
@@ -283,8 +294,10 @@ func (f *simulateFlags) readManifests(stdin io.Reader) ([]byte, error) {
 	return manifests, nil
 }
 
-// parseWorkload returns the workloads of -f, nil if it is not given, and writes to warnings what of the file is left out.
-func (f *simulateFlags) parseWorkload(warnings io.Writer, manifests []byte, c *census.Census, namespace string) (*simulate.Workload, error) {
+// parseWorkload returns the workloads of -f, nil if it is not given, and writes to standard error what of the file is left out.
+func (f *simulateFlags) parseWorkload(
+	cmd *cobra.Command, manifests []byte, c *census.Census, namespace string, server client.Client,
+) (*simulate.Workload, error) {
 	if f.file == "" {
 		return nil, nil
 	}
@@ -295,12 +308,17 @@ func (f *simulateFlags) parseWorkload(warnings io.Writer, manifests []byte, c *c
 	if f.copies > 1 {
 		name = fmt.Sprintf("%d x %s", f.copies, name)
 	}
-	workload, err := simulate.ParseWorkload(name, bytes.NewReader(manifests), namespace, f.copies, c.Snapshot)
+	workload, err := simulate.ParseWorkload(cmd.Context(), name, bytes.NewReader(manifests), namespace, f.copies, c.Snapshot, server)
 	if err != nil {
 		return nil, program.Usage(fmt.Errorf("-f: %w", oneLine(err)))
 	}
 	for _, leftOut := range workload.LeftOut {
-		fmt.Fprintf(warnings, "%s: %s\n", name, leftOut)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, leftOut)
 	}
+	unchecked := "quota and webhooks, see --server-dry-run"
+	if server != nil {
+		unchecked = "quota for more than one pod of each template"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: not checked: %s\n", name, unchecked)
 	return workload, nil
 }

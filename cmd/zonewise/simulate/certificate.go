@@ -35,7 +35,7 @@ type Certificate struct {
 // isAbout reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and
 // nothing else.
 func (s *Scenario) isAbout(loss *v1alpha1.SurvivalLoss) bool {
-	if len(s.addedNodes()) > 0 || s.Added != nil || s.Return {
+	if len(s.addedNodes()) > 0 || s.Added != nil || s.Return || len(s.Drained) > 0 {
 		return false
 	}
 	if loss.Zone != "" {

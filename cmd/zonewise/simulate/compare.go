@@ -25,11 +25,11 @@ type ZoneLoad struct {
 
 // Promise says what happens to a promise of the cluster, and whether it is broken.
 type Promise struct {
-	// Kind is one of Failures: a ZoneSpreadPolicy, a PodDisruptionBudget, a gang or a ZoneReservation.
+	// Kind is one of Failures: a ZoneSpreadPolicy, a PodDisruptionBudget, a gang, a ZoneReservation, or a node that is drained.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Before and After count pods of a policy, healthy pods of a budget, bound members of a gang, or unused slots of a
-	// reservation (places for pods, if it holds amounts), at the start and in the end. Wanted is how many of them, or
+	// reservation, or pods on a drained node, at the start and in the end. Wanted is how many of them, or
 	// slots in all, there should be.
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
@@ -175,12 +175,14 @@ const (
 	FailGang        = "gang"
 	FailReservation = "reservation"
 	FailBalance     = "balance"
+	FailDrain       = "drain"
 )
 
-// Failures returns all of them, and those that count by default.
+// Failures are all of them, DefaultFailures those that count by default. Budgets do not: they are about voluntary disruptions, which a loss is
+// not and a drain keeps.
 var (
-	Failures        = []string{FailPending, FailPolicy, FailBudget, FailGang, FailReservation, FailBalance}
-	DefaultFailures = []string{FailPending, FailPolicy, FailBudget, FailGang}
+	Failures        = []string{FailPending, FailPolicy, FailBudget, FailGang, FailDrain, FailReservation, FailBalance}
+	DefaultFailures = []string{FailPending, FailPolicy, FailGang, FailDrain}
 )
 
 // Failed returns which of the given failures happened.

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +12,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -29,7 +34,7 @@ func FuzzParseWorkload(f *testing.F) {
 		if copies < 1 || copies > 3 {
 			return
 		}
-		w, err := ParseWorkload("fuzz", strings.NewReader(manifest), "shop", copies, snapshot.New(clitest.Now))
+		w, err := ParseWorkload(t.Context(), "fuzz", strings.NewReader(manifest), "shop", copies, snapshot.New(clitest.Now), nil)
 		if err != nil || len(w.Pods) > 50 {
 			return
 		}
@@ -119,7 +124,7 @@ func TestWorkloadsThatExistAreChanged(t *testing.T) {
 			c.Budget("web", 3)
 			budget := snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0]
 			budget.Spec.MinAvailable = ptr.To(intstr.FromString("50%"))
-			w, err := ParseWorkload("file", strings.NewReader(test.file), clitest.Namespace, max(1, test.copies), c.Snapshot)
+			w, err := ParseWorkload(t.Context(), "file", strings.NewReader(test.file), clitest.Namespace, max(1, test.copies), c.Snapshot, nil)
 			require.NoError(t, err)
 			r := run(t, c, &Scenario{Added: w})
 			require.Equal(t, []int{test.added, test.removed, test.added}, []int{r.Added, r.Removed, r.Placed})
@@ -188,7 +193,7 @@ volumeBindingMode: WaitForFirstConsumer
 		"other requests": {"3", "2", []string{"db-0", "db-1", "db-2"}, []string{"db-0", "db-1", "db-2"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := ParseWorkload("file", strings.NewReader(manifest(test.replicas, test.cpu)), clitest.Namespace, 1, running.Snapshot)
+			w, err := ParseWorkload(t.Context(), "file", strings.NewReader(manifest(test.replicas, test.cpu)), clitest.Namespace, 1, running.Snapshot, nil)
 			require.NoError(t, err)
 			require.Equal(t, test.added, namesOf(w.Pods))
 			require.Equal(t, test.removed, namesOf(w.removed))
@@ -220,7 +225,7 @@ func claimsOf(w *Workload) []*corev1.PersistentVolumeClaim {
 func TestJobsThatExistStay(t *testing.T) {
 	c := zones("8")
 	c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "batch"}})
-	w, err := ParseWorkload("file", strings.NewReader(gangManifest), clitest.Namespace, 1, c.Snapshot)
+	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(gangManifest), clitest.Namespace, 1, c.Snapshot, nil)
 	require.NoError(t, err)
 	require.Empty(t, w.Pods)
 	require.Equal(t, []string{"Job shop/batch is there already, and stays as it is"}, w.LeftOut)
@@ -264,7 +269,7 @@ scheduling: {nodeSelector: {topology.kubernetes.io/zone: b}}
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := zones("8")
-			w, err := ParseWorkload("file", strings.NewReader(test.file), clitest.Namespace, test.copies, c.Snapshot)
+			w, err := ParseWorkload(t.Context(), "file", strings.NewReader(test.file), clitest.Namespace, test.copies, c.Snapshot, nil)
 			if test.err != "" {
 				require.ErrorContains(t, err, test.err)
 				return
@@ -283,7 +288,7 @@ scheduling: {nodeSelector: {topology.kubernetes.io/zone: b}}
 func TestANewBudgetCountsItsPods(t *testing.T) {
 	c := zones("8")
 	budget := "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}\n"
-	w, err := ParseWorkload("file", strings.NewReader(deployment("web", "6", "1")+budget), clitest.Namespace, 1, c.Snapshot)
+	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(deployment("web", "6", "1")+budget), clitest.Namespace, 1, c.Snapshot, nil)
 	require.NoError(t, err)
 	s, err := sim.Of(t.Context(), c.Snapshot, sim.Options{})
 	require.NoError(t, err)
@@ -293,4 +298,99 @@ func TestANewBudgetCountsItsPods(t *testing.T) {
 	require.NoError(t, s.Run(t.Context()))
 	got, _ := sim.Get[*policyv1.PodDisruptionBudget](s, clitest.Namespace, "web")
 	require.Equal(t, []int32{6, 3, 6, 3}, []int32{got.Status.ExpectedPods, got.Status.DesiredHealthy, got.Status.CurrentHealthy, got.Status.DisruptionsAllowed})
+}
+
+const agentManifest = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {nodeSelector: {disk: ssd}, containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
+---
+`
+
+// TestDaemonSetsOfAFile take room on each node that they want, also on those that are added.
+func TestDaemonSetsOfAFile(t *testing.T) {
+	c := zones("2")
+	nodes := snapshot.List[*corev1.Node](c.Snapshot)
+	nodes[0].Labels["disk"], nodes[1].Labels["disk"] = "ssd", "ssd"
+	nodes[0].Spec.Unschedulable = true // which a DaemonSet's pods tolerate
+	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(agentManifest+deployment("web", "3", "2")), clitest.Namespace, 1, c.Snapshot, nil)
+	require.NoError(t, err)
+	require.Empty(t, w.LeftOut)
+	r := run(t, c, &Scenario{Added: w})
+	require.Equal(t, []int{5, 3, 2}, []int{r.Added, r.Placed, r.Pending}, "two agents, and of web only the pod in the zone without one")
+	r = run(t, c, &Scenario{Added: w, AddNodes: 2, Like: nodes[2].Name})
+	require.Equal(t, []int{5, 5}, []int{r.Added, r.Placed}, "the added nodes have no such disk")
+	r = run(t, c, &Scenario{Added: w, AddNodes: 2, Like: nodes[1].Name})
+	require.Equal(t, 7, r.Added, "the added nodes have agents, too")
+}
+
+// TestGenerateName: objects that the API server names are told apart.
+func TestGenerateName(t *testing.T) {
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: build-}\nspec: {parallelism: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
+	c := zones("64")
+	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(job+"---\n"+job), clitest.Namespace, 1, c.Snapshot, nil)
+	require.NoError(t, err)
+	r := run(t, c, &Scenario{Added: w})
+	require.Equal(t, 4, r.Placed)
+	require.Len(t, r.Workloads, 2)
+	require.True(t, strings.HasPrefix(r.Workloads[0].Name, "Job shop/build-"), r.Workloads[0].Name)
+}
+
+// TestPriorityClasses: as upstream's plugin, of several defaults the lowest counts, and a number of the pod's own is refused.
+func TestPriorityClasses(t *testing.T) {
+	c := zones("8")
+	for name, value := range map[string]int32{"high": 100, "low": 10} {
+		c.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: true, PreemptionPolicy: ptr.To(corev1.PreemptNever)})
+	}
+	parse := func(spec string) (*Workload, error) {
+		return ParseWorkload(t.Context(), "file", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {"+spec+"containers: [{name: c, image: i}]}\n"), clitest.Namespace, 1, c.Snapshot, nil)
+	}
+	w, err := parse("")
+	require.NoError(t, err)
+	require.Equal(t, []any{int32(10), corev1.PreemptNever}, []any{*w.Pods[0].Spec.Priority, *w.Pods[0].Spec.PreemptionPolicy})
+	_, err = parse("priority: 7, ")
+	require.ErrorContains(t, err, "the integer value of priority (7) must not be provided in pod spec")
+}
+
+// dryRun is an API server that adds a sidecar, and refuses pods of one name.
+type dryRun struct {
+	client.Client
+	asked []string
+}
+
+func (d *dryRun) Create(_ context.Context, obj client.Object, options ...client.CreateOption) error {
+	var o client.CreateOptions
+	o.ApplyOptions(options)
+	pod := obj.(*corev1.Pod)
+	d.asked = append(d.asked, fmt.Sprint(pod.Namespace, "/", pod.GenerateName, pod.Name, o.DryRun, pod.Spec.ServiceAccountName))
+	if pod.GenerateName == "refused-" {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "refused", errors.New("exceeded quota: q"))
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "sidecar", Resources: corev1.ResourceRequirements{Requests: clitest.Requests("3", "1Gi")}})
+	pod.Spec.Priority, pod.Spec.SchedulerName = ptr.To[int32](5), corev1.DefaultSchedulerName
+	pod.UID, pod.ResourceVersion = "of the dry run", "1"
+	return nil
+}
+
+// TestTheAPIServerAdmitsOnePodOfEachTemplate by a dry run, with what webhooks add.
+func TestTheAPIServerAdmitsOnePodOfEachTemplate(t *testing.T) {
+	c := zones("8")
+	server := &dryRun{}
+	manifest := strings.Replace(deployment("web", "6", "1"), "containers:", "serviceAccountName: of-the-file, containers:", 1)
+	require.Contains(t, manifest, "of-the-file")
+	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(manifest), clitest.Namespace, 1, c.Snapshot, server)
+	require.NoError(t, err)
+	require.Equal(t, []string{"shop/web-simulated-[All]"}, server.asked)
+	require.Len(t, w.Pods, 6)
+	require.Len(t, w.Pods[5].Spec.Containers, 2)
+	require.NotEqual(t, w.Pods[4].UID, w.Pods[5].UID)
+	require.Equal(t, 6, run(t, c, &Scenario{Added: w}).Placed, "two of 4 CPUs on each node")
+	_, err = ParseWorkload(t.Context(), "file", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: refused}\nspec: {containers: [{name: c, image: i}]}\n"), clitest.Namespace, 1, c.Snapshot, server)
+	require.ErrorContains(t, err, "Pod refused: the API server refuses its pods: ")
+	require.ErrorContains(t, err, "exceeded quota: q")
 }

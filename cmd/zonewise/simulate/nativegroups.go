@@ -5,9 +5,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-helpers/scheduling/schedulingv1/workloadbuilder"
 	jobutil "k8s.io/kubernetes/pkg/api/job"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/sim/kinds"
@@ -21,11 +24,14 @@ func (p *parser) applyNativeGroup(group *kinds.NativePodGroup) error {
 		p.leaveOut(fmt.Sprintf("PodGroup %s/%s is left out: the cluster has no PodGroups of scheduling.k8s.io, or they could not be read", group.Namespace, group.Name))
 		return nil
 	}
-	priority, _, err := p.admission.priority(&corev1.PodSpec{Priority: group.Spec.Priority, PriorityClassName: group.Spec.PriorityClassName})
+	priority, policy, err := p.admission.priority(&corev1.PodSpec{Priority: group.Spec.Priority, PriorityClassName: group.Spec.PriorityClassName})
 	if err != nil {
 		return fmt.Errorf("PodGroup %s: %w", group.Name, err)
 	}
 	group.Spec.Priority = priority
+	if policy != nil && utilfeature.DefaultFeatureGate.Enabled(features.PodGroupPreemptionPolicy) {
+		group.Spec.PreemptionPolicy = (*schedulingv1beta1.PreemptionPolicy)(policy)
+	}
 	if p.copies == 1 {
 		p.putObject(group)
 		return nil

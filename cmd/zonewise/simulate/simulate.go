@@ -30,6 +30,8 @@ type Scenario struct {
 	Bought map[string]int
 	// Added is created, see ParseWorkload.
 	Added *Workload
+	// Drained nodes are cordoned, and their pods evicted as kubectl drain does.
+	Drained []string
 	// Zones and Nodes are lost.
 	Zones, Nodes []string
 	// Return brings them back, once the displaced pods have found other nodes.
@@ -46,6 +48,9 @@ func (s *Scenario) Name() string {
 	}
 	if s.Added != nil {
 		parts = append(parts, "add "+s.Added.Name)
+	}
+	if len(s.Drained) > 0 {
+		parts = append(parts, "drain node "+strings.Join(s.Drained, ", "))
 	}
 	if len(s.Zones) > 0 {
 		parts = append(parts, "lose zone "+strings.Join(s.Zones, ", "))
@@ -65,12 +70,13 @@ func (s *Scenario) Name() string {
 // Result is the result of a scenario.
 type Result struct {
 	Scenario string `json:"scenario"`
-	// LostNodes and AddedNodes count nodes.
-	LostNodes  int `json:"lostNodes"`
-	AddedNodes int `json:"addedNodes,omitempty"`
+	// LostNodes, AddedNodes and DrainedNodes count nodes.
+	LostNodes    int `json:"lostNodes"`
+	AddedNodes   int `json:"addedNodes,omitempty"`
+	DrainedNodes int `json:"drainedNodes,omitempty"`
 	// ReturnedNodes of the lost ones have come back.
 	ReturnedNodes int `json:"returnedNodes,omitempty"`
-	// Displaced pods were on lost nodes, Evicted ones made room for others; their controllers replace both. Of the
+	// Displaced pods were on lost or drained nodes, Evicted ones made room for others; their controllers replace both. Of the
 	// replacements and the Added pods, Placed find a node and Pending do not.
 	Displaced int `json:"displaced"`
 	Evicted   int `json:"evicted,omitempty"`
@@ -181,7 +187,7 @@ func runForm(ctx context.Context, c *census.Census, scenario *Scenario, options 
 // newRun copies the cluster for a scenario.
 func newRun(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options, stay bool) (*scenarioRun, error) {
 	if scenario.Added != nil {
-		for _, pod := range scenario.Added.Pods {
+		for _, pod := range slices.Concat(scenario.Added.Pods, scenario.Added.agents) {
 			if !slices.Contains(options.SchedulerNames, pod.Spec.SchedulerName) {
 				options.SchedulerNames = append(options.SchedulerNames, pod.Spec.SchedulerName)
 			}
@@ -197,7 +203,7 @@ func newRun(ctx context.Context, c *census.Census, scenario *Scenario, options s
 	}
 	p := &scenarioRun{
 		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, waited: map[types.UID]bool{},
-		result: &Result{Scenario: scenario.Name(), Notes: notes}, controllers: options.Controllers, stay: stay,
+		result: &Result{Scenario: scenario.Name(), Notes: notes, Promises: []Promise{}}, controllers: options.Controllers, stay: stay,
 	}
 	for _, pod := range c.Pods {
 		p.waited[pod.UID] = pod.Waits()
@@ -212,9 +218,11 @@ func (s *Scenario) Check(c *census.Census) error {
 			return fmt.Errorf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(c.ZoneNames(), ", "))
 		}
 	}
-	for _, node := range s.Nodes {
-		if c.FindNode(node) == nil {
-			return fmt.Errorf("--lose-node: there is no node %q", node)
+	for flag, names := range map[string][]string{"--lose-node": s.Nodes, "--drain-node": s.Drained} {
+		for _, node := range names {
+			if c.FindNode(node) == nil {
+				return fmt.Errorf("%s: there is no node %q", flag, node)
+			}
 		}
 	}
 	if s.AddNodes > 0 && c.FindNode(s.Like) == nil {
@@ -238,6 +246,8 @@ type scenarioRun struct {
 	added map[types.UID]bool
 	// stay: the objects of lost nodes stay.
 	stay bool
+	// drained is how many pods have been evicted from drained nodes.
+	drained int
 	// loss has the pods that are lost with nodes; nil before.
 	loss *sim.Loss
 }
@@ -269,6 +279,9 @@ func (p *scenarioRun) runScenario(scenario *Scenario) error {
 		if err := s.Run(p.ctx); err != nil {
 			return err
 		}
+	}
+	if err := p.drainNodes(scenario.Drained); err != nil {
+		return err
 	}
 	left := p.healthyByBudget()
 	if len(scenario.Zones)+len(scenario.Nodes) > 0 {
@@ -315,7 +328,7 @@ func (p *scenarioRun) healthyByBudget() map[string]int64 {
 
 // createWorkload applies a workload.
 func (p *scenarioRun) createWorkload(w *Workload) error {
-	objects := w.objects()
+	objects := append(w.daemonPods(sim.List[*corev1.Node](p.sim)), w.objects()...) // agents come first, as on a new node
 	changed := slices.Clone(w.removed)
 	for _, obj := range objects {
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -348,16 +361,22 @@ func (p *scenarioRun) loseNodes(scenario *Scenario) {
 		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
 	r := p.result
-	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(p.loss.Nodes), len(p.loss.Displaced), len(p.loss.NodeBound), len(p.loss.Orphans)
-	reasons := map[string]int{}
+	r.LostNodes, r.NodeBound = len(p.loss.Nodes), len(p.loss.NodeBound)
+	r.Displaced, r.Orphans = r.Displaced+len(p.loss.Displaced), r.Orphans+len(p.loss.Orphans)
 	for _, pod := range p.loss.Orphans {
-		reasons[p.sim.WhyNotReplaced(pod)]++
+		r.addNotReplaced(p.sim.WhyNotReplaced(pod))
 	}
-	for reason, pods := range reasons {
-		r.NotReplaced = append(r.NotReplaced, Lost{Pods: pods, Why: reason})
-	}
-	slices.SortFunc(r.NotReplaced, func(a, b Lost) int { return cmp.Or(cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why)) })
 	p.noteAssumptions()
+}
+
+// addNotReplaced counts a pod that no controller replaces.
+func (r *Result) addNotReplaced(why string) {
+	at := slices.IndexFunc(r.NotReplaced, func(l Lost) bool { return l.Why == why })
+	if at < 0 {
+		at, r.NotReplaced = len(r.NotReplaced), append(r.NotReplaced, Lost{Why: why})
+	}
+	r.NotReplaced[at].Pods++
+	slices.SortFunc(r.NotReplaced, func(a, b Lost) int { return cmp.Or(cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why)) })
 }
 
 // noteAssumptions names the controllers that replace displaced pods because the caller says so.
@@ -377,13 +396,12 @@ func (p *scenarioRun) noteAssumptions() {
 
 // compareAll says what has changed.
 func (p *scenarioRun) compareAll(before *census.Census, left map[string]int64, after *census.Census) {
-	p.result.Evicted = len(p.sim.Evicted())
+	p.result.Evicted = len(p.sim.Evicted()) - p.drained
 	for uid := range p.sim.Replaced() {
 		p.moved[uid] = true
 	}
 	p.compareWorkloads(after)
 	p.compareZones(before, after)
-	p.result.Promises = []Promise{}
 	p.comparePolicies(before, after)
 	p.compareBudgets(before, left, after)
 	p.compareGangs(before, after)

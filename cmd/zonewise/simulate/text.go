@@ -90,6 +90,12 @@ func (r *Result) writeText(p *show.Page, failOn []string) {
 	if r.LostNodes > 0 {
 		parts = append(parts, show.Plural(r.LostNodes, "node")+" lost", show.Plural(r.Displaced, "pod")+" displaced")
 	}
+	if r.DrainedNodes > 0 {
+		parts = append(parts, show.Plural(r.DrainedNodes, "node")+" drained")
+		if r.LostNodes == 0 {
+			parts = append(parts, show.Plural(r.Displaced, "pod")+" displaced")
+		}
+	}
 	if r.AddedNodes > 0 {
 		parts = append(parts, show.Plural(r.AddedNodes, "node")+" added")
 	}
@@ -132,7 +138,7 @@ func (r *Result) writeText(p *show.Page, failOn []string) {
 	p.Notes(2, r.Notes)
 	failed := r.Failed(failOn)
 	cell := verdictCell(failed)
-	if r.LostNodes+r.AddedNodes+r.Added+r.Removed == 0 && len(failed) == 0 {
+	if r.LostNodes+r.DrainedNodes+r.AddedNodes+r.Added+r.Removed == 0 && len(failed) == 0 {
 		cell.Text = "nothing is broken" // nothing was to be survived
 	}
 	p.Para(2, cell.Color, "%s", cell.Text)

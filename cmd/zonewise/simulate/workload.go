@@ -3,6 +3,7 @@ package simulate
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/klog/v2"
+	daemoncontroller "k8s.io/kubernetes/pkg/controller/daemon"
+	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -51,6 +55,9 @@ type Workload struct {
 	others, changed []client.Object
 	// removed are the cluster's pods that its controllers would delete.
 	removed []*corev1.Pod
+	// daemons are new DaemonSets, which have a pod on each node that they want, and agents their pods as the API server makes them, but for the node.
+	daemons []*appsv1.DaemonSet
+	agents  []*corev1.Pod
 }
 
 // objects returns copies of all new objects.
@@ -68,9 +75,11 @@ func (w *Workload) objects() []client.Object {
 // ParseWorkload reads manifests as they are applied to a cluster: workloads, and what decides where their pods may go.
 // Other kinds are left out. Objects without a namespace are in the given one. A workload that the cluster has already
 // is changed. Each is multiplied by copies: one that is not a gang gets more replicas with the same labels; a gang
-// becomes several gangs.
-func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot) (*Workload, error) {
-	p := newParser(&Workload{Name: name}, namespace, copies, s)
+// becomes several gangs. A server, if it is not nil, makes one pod of each template by a dry run; otherwise upstream's admission plugins do.
+func ParseWorkload(
+	ctx context.Context, name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot, server client.Client,
+) (*Workload, error) {
+	p := &parser{ctx: ctx, workload: &Workload{Name: name}, namespace: namespace, copies: copies, cluster: newExisting(s), admission: newAdmission(s, server)}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	for {
 		document, err := documents.Read()
@@ -85,7 +94,7 @@ func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *sn
 		}
 	}
 	if !slices.ContainsFunc(p.objects, makesPods) {
-		return nil, fmt.Errorf("%s: there is no Pod, Deployment, ReplicaSet, StatefulSet, Job or ReplicationController in it", name)
+		return nil, fmt.Errorf("%s: there is no Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or ReplicationController in it", name)
 	}
 	for _, workloads := range []bool{false, true} { // what changes pods comes before them, in whatever order the file has it
 		for _, obj := range p.objects {
@@ -97,13 +106,14 @@ func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *sn
 			}
 		}
 	}
-	if len(p.workload.Pods)+len(p.workload.removed)+len(p.workload.changed)+len(p.workload.others) == 0 {
+	if len(p.workload.Pods)+len(p.workload.daemons)+len(p.workload.removed)+len(p.workload.changed)+len(p.workload.others) == 0 {
 		p.leaveOut("nothing in the file differs from the cluster")
 	}
 	return p.workload, nil
 }
 
 type parser struct {
+	ctx       context.Context //nolint:containedctx // of one call of ParseWorkload
 	workload  *Workload
 	namespace string
 	copies    int
@@ -114,13 +124,9 @@ type parser struct {
 	serial  int
 }
 
-func newParser(w *Workload, namespace string, copies int, s *snapshot.Snapshot) *parser {
-	return &parser{workload: w, namespace: namespace, copies: copies, cluster: newExisting(s), admission: newAdmission(s)}
-}
-
 func makesPods(obj client.Object) bool {
 	switch obj.(type) {
-	case *corev1.Pod, *appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *batchv1.Job, *corev1.ReplicationController:
+	case *corev1.Pod, *appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *corev1.ReplicationController:
 		return true
 	}
 	return false
@@ -205,6 +211,9 @@ func (p *parser) applyObject(obj client.Object) error {
 		obj.SetNamespace(p.namespace)
 	}
 	obj.SetUID(p.nextUID())
+	if obj.GetName() == "" && obj.GetGenerateName() != "" { // the API server would add five letters
+		obj.SetName(fmt.Sprintf("%s%05d", obj.GetGenerateName(), p.serial))
+	}
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		if p.leaveAsItIs(o) {
@@ -226,6 +235,11 @@ func (p *parser) applyObject(obj client.Object) error {
 		return p.makePods(&podController{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
 	case *appsv1.Deployment:
 		return p.applyDeployment(o)
+	case *appsv1.DaemonSet:
+		if p.leaveAsItIs(o) {
+			return nil
+		}
+		return p.applyDaemonSet(o)
 	case *appsv1.ReplicaSet:
 		return p.setReplicas(&podController{apiVersion: "apps/v1", kind: "ReplicaSet", object: o, template: &o.Spec.Template}, &o.Spec.Replicas)
 	case *appsv1.StatefulSet:
@@ -362,9 +376,7 @@ func (p *parser) makePods(c *podController, keep []*corev1.Pod) error {
 	if wanted == len(keep) {
 		return nil
 	}
-	model := &corev1.Pod{ObjectMeta: *c.template.ObjectMeta.DeepCopy(), Spec: *c.template.Spec.DeepCopy()}
-	model.Namespace, model.Name, model.Spec.NodeName = c.object.GetNamespace(), c.object.GetName(), ""
-	model, err := p.admission.admitPod(model)
+	model, err := p.admittedPod(c.object, c.template)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.title(), err)
 	}
@@ -396,6 +408,43 @@ func (p *parser) makePods(c *podController, keep []*corev1.Pod) error {
 		p.workload.Pods = append(p.workload.Pods, pod)
 	}
 	return nil
+}
+
+// admittedPod returns a pod of a template as the API server makes it.
+func (p *parser) admittedPod(owner client.Object, template *corev1.PodTemplateSpec) (*corev1.Pod, error) {
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name, pod.GenerateName, pod.Spec.NodeName = owner.GetNamespace(), owner.GetName(), "", ""
+	return p.admission.admitPod(p.ctx, pod)
+}
+
+// applyDaemonSet adds a DaemonSet, with the tolerations that its controller gives its pods.
+func (p *parser) applyDaemonSet(o *appsv1.DaemonSet) error {
+	daemonutil.AddOrUpdateDaemonPodTolerations(&o.Spec.Template.Spec)
+	agent, err := p.admittedPod(o, &o.Spec.Template)
+	if err != nil {
+		return fmt.Errorf("DaemonSet %s: %w", o.Name, err)
+	}
+	agent.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	p.workload.daemons, p.workload.agents = append(p.workload.daemons, o), append(p.workload.agents, agent)
+	p.putObject(o)
+	return nil
+}
+
+// daemonPods returns the pods that the controllers of new DaemonSets make for nodes.
+func (w *Workload) daemonPods(nodes []*corev1.Node) []client.Object {
+	var out []client.Object
+	for i, daemon := range w.daemons {
+		for _, node := range nodes {
+			if should, _ := daemoncontroller.NodeShouldRunDaemonPod(klog.Logger{}, node, daemon); !should {
+				continue
+			}
+			pod := w.agents[i].DeepCopy()
+			pod.Name, pod.UID = daemon.Name+"-"+node.Name, types.UID(string(daemon.UID)+"-"+node.Name)
+			pod.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(pod.Spec.Affinity, node.Name)
+			out = append(out, pod)
+		}
+	}
+	return out
 }
 
 // makeClaims makes the claims of a StatefulSet's pod that the cluster does not have.
