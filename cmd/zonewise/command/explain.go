@@ -127,7 +127,7 @@ var subjectKinds = func() map[string]subjectKind {
 		"job jobs":                                        {"Job", []string{"jobs.batch"}},
 		"replicationcontroller replicationcontrollers rc": {"ReplicationController", []string{"replicationcontrollers"}},
 	} {
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			out[name] = kind
 			if group, ok := strings.CutPrefix(kind.resources[0], name+"."); ok { // as in deployments.apps
 				out[name+"."+group] = kind

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	"k8s.io/klog/v2"
 
@@ -118,9 +120,7 @@ func answering(t *testing.T, answers map[string]string) (kubeconfig string) {
 {"metadata":{"name":"n1","uid":"1","labels":{"topology.kubernetes.io/zone":"a"}},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}},
 {"metadata":{"name":"n2","uid":"2","labels":{"topology.kubernetes.io/zone":"b"}},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}]}`,
 	}
-	for path, answer := range answers {
-		base[path] = answer
-	}
+	maps.Copy(base, answers)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if answer, ok := base[r.URL.Path]; ok {
@@ -208,7 +208,7 @@ func TestWhoLeads(t *testing.T) {
 
 // TestRequestsAreLogged with -v, as kubectl does.
 func TestRequestsAreLogged(t *testing.T) {
-	t.Cleanup(klog.CaptureState().Restore)
+	t.Cleanup(func() { klog.SetLogger(logr.Discard()) })
 	kubeconfig := answering(t, nil)
 	_, _, quiet := zonewise(t.Context(), "status", "--kubeconfig", kubeconfig)
 	require.Empty(t, quiet)

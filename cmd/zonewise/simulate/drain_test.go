@@ -69,6 +69,6 @@ func TestDrains(t *testing.T) {
 		r := run(t, c, &Scenario{Drained: []string{"node-a"}, Zones: []string{"b"}})
 		require.Equal(t, "drain node node-a, then lose zone b", r.Scenario)
 		require.Zero(t, r.Pending)
-		require.True(t, snapshot.List[*corev1.Node](c.Snapshot)[0].Spec.Unschedulable == false, "the census is as it was")
+		require.False(t, snapshot.List[*corev1.Node](c.Snapshot)[0].Spec.Unschedulable, "the census is as it was")
 	})
 }
