@@ -141,8 +141,8 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 	}
 }
 
-// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost nodes find no
-// other place.
+// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost or drained nodes find
+// no other place.
 func (p *scenarioRun) compareReservations(before, after *census.Census) {
 	first, last := objectsByName[*v1alpha1.ZoneReservation](before), objectsByName[*v1alpha1.ZoneReservation](after)
 	for _, name := range slices.Sorted(maps.Keys(first)) {
@@ -152,7 +152,7 @@ func (p *scenarioRun) compareReservations(before, after *census.Census) {
 		lost := int64(0)
 		for _, zone := range first[name].Status.Zones {
 			for _, node := range zone.Nodes {
-				if after.FindNode(node.Name) == nil {
+				if n := after.FindNode(node.Name); n == nil || n.Spec.Unschedulable {
 					lost += node.Slots - node.Used
 				}
 			}

@@ -45,10 +45,8 @@ func (p *scenarioRun) drainNodes(names []string) error {
 					refusal = pod.Namespace + "/" + pod.Name + ": " + evictionRefusal(err)
 				}
 			}
-			if progress {
-				if err := p.sim.Run(p.ctx); err != nil {
-					return err
-				}
+			if err := p.sim.Run(p.ctx); err != nil {
+				return err
 			}
 		}
 		p.drained += evicted

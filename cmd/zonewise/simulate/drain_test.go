@@ -61,6 +61,13 @@ func TestDrains(t *testing.T) {
 		require.Equal(t, []Lost{{Pods: 1, Why: "no controller replaces it"}}, r.NotReplaced)
 		require.Equal(t, []string{FailPending}, r.Failed(DefaultFailures))
 	})
+	t.Run("slots that find no other place", func(t *testing.T) {
+		c := clitest.New()
+		c.Node("node-a", "a", "8", "8Gi")
+		c.Reservation("failover", "web", "6", 0, map[string]int64{"node-a": 1})
+		r := run(t, c, &Scenario{Drained: []string{"node-a"}})
+		require.Equal(t, []string{FailReservation}, r.Failed([]string{FailReservation}), "%+v", r.Promises)
+	})
 	t.Run("then a zone is lost", func(t *testing.T) {
 		c := zones("8")
 		web := c.Deployment("web", 2, "1", "1Gi", nil)
