@@ -33,7 +33,7 @@
 //	groupcycle.go   the pod-group cycles of native gangs; nativecycle.go: what they are told
 //	handlers.go     the informers' events; claims.go: claims of members that do not exist
 //	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again
-//	worker.go       has done what the gangs decide (package execute)
+//	worker.go       has done what the gangs decide (execute.go)
 //	victims.go      preemption (package preempt)
 //	starving.go     which nodes a starving gang keeps; nodeclaim.go: from whom
 //	podgroup        what pods and PodGroups say; native: PodGroups of Kubernetes' own API

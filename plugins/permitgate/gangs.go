@@ -128,6 +128,15 @@ func (g *gangs) each(f func(e *gangEntry)) {
 	}
 }
 
+// release releases members that wait for nothing but their gang, and returns those that are let go.
+func (g *gangs) release(id gangID, ready []types.UID) (released []types.UID) {
+	g.update(id, func(e *gangEntry, now time.Time) { released = e.gang.Release(ready, now) })
+	if len(released) > 0 {
+		g.agenda.Add(id)
+	}
+	return released
+}
+
 // lacking lists the gangs with members that wait for a claim.
 func (g *gangs) lacking(claim claimRef) (ids []gangID) {
 	g.mu.Lock()

@@ -24,7 +24,6 @@ import (
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/internal/upstream"
-	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -184,7 +183,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		executor: s.executor(), gangs: s.gangs, nominations: s.nominations, profiles: s.profiles, leading: s.leader.Leading(),
+		gangs: s.gangs, nominations: s.nominations, profiles: s.profiles, rehearser: s.rehearser, leading: s.leader.Leading(),
 		report: s.server.Report,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(id gangID) { w.act(ctx, id) })
@@ -197,10 +196,6 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		}
 	}()
 	return nil
-}
-
-func (s *Shared) executor() execute.Executor {
-	return execute.Executor{Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all, Rehearse: s.rehearser.Begin, Observe: observe}
 }
 
 func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {

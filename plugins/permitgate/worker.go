@@ -4,24 +4,23 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"zonewise.dev/plugins/permitgate/execute"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
 // worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods
 // for that, and it does so without locks.
 type worker struct {
-	executor    execute.Executor
 	gangs       *gangs
 	nominations *nominations
 	profiles    *profiles
+	rehearser   *rehearse.Rehearser
 	leading     <-chan struct{}
 	// report hears what has become of a gang.
 	report func(ctx context.Context, r serve.Report)
@@ -29,8 +28,11 @@ type worker struct {
 
 // gangWork is what the worker takes out of the lock.
 type gangWork struct {
-	execute.Work
-	report serve.Report
+	report   serve.Report // with what the gang has decided
+	activate []*v1.Pod    // the members to be activated, in this order
+	failure  string       // why members are sent back
+	// pods are those that may wait or are to be sent back, nil if they are gone.
+	pods map[types.UID]*v1.Pod
 	// unnominated are members for which a preemption keeps nothing any more.
 	unnominated []*v1.Pod
 }
@@ -75,13 +77,7 @@ func (w *worker) actOnGang(ctx context.Context, id gangID) {
 	for _, pod := range work.unnominated {
 		w.profiles.any().DeleteNominatedPodIfExists(pod)
 	}
-	w.executor.Do(logger, id, &work.Work, func(ready []types.UID) (released []types.UID) {
-		w.gangs.update(id, func(e *gangEntry, now time.Time) { released = e.gang.Release(ready, now) })
-		if len(released) > 0 {
-			w.gangs.agenda.Add(id)
-		}
-		return released
-	})
+	w.execute(logger, id, &work)
 	w.report(ctx, work.report)
 }
 
@@ -107,12 +103,20 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	w.gangs.settleCycleLocked(e, now)
 	actions := e.gang.Act(now)
 	w.gangs.afterChangeLocked(e)
-	work.Work = execute.NewWork(e.gang, actions, e.podOf)
-	slices.SortFunc(work.Activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
-	if pod := w.gangs.takeWokenLocked(e, now); pod != nil {
-		work.Activate = append(work.Activate, pod)
-	}
 	work.report = serve.Report{ID: id, Actions: actions}
+	work.failure, work.pods = e.gang.LastRollback().Detail, map[types.UID]*v1.Pod{}
+	for _, uid := range slices.Concat(actions.Probe, actions.Reject) {
+		work.pods[uid] = e.podOf(uid)
+	}
+	for _, uid := range actions.Activate {
+		if pod := e.podOf(uid); pod != nil {
+			work.activate = append(work.activate, pod)
+		}
+	}
+	slices.SortFunc(work.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
+	if pod := w.gangs.takeWokenLocked(e, now); pod != nil {
+		work.activate = append(work.activate, pod)
+	}
 	work.report.Labelled = e.takeLabelled(w.leads())
 	if r := actions.Rollback; r != nil {
 		work.report.Member = e.podOf(r.Member)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -30,8 +29,8 @@ const reasonLabelIgnored = "PodGroupLabelIgnored"
 type sentEvents struct {
 	group types.UID // of the PodGroup; empty while there is none
 
-	complaints map[string]string // what is wrong with the PodGroup, by the event's reason
-	failures   events.Failures
+	complaints map[string]string    // what is wrong with the PodGroup, by the event's reason
+	failures   map[string]time.Time // when the last event about a failure was sent, by its cause
 
 	waitsFor   gang.Reason         // what the gang waits for
 	notified   sets.Set[types.UID] // the PodGroup and the pods whose events have said so
@@ -50,6 +49,21 @@ func (t *sentEvents) noteIfNew(reason, complaint string) bool {
 	}
 	t.complaints[reason] = complaint
 	return complaint != ""
+}
+
+// failurePause is the least time between two events about failures of one gang for one cause.
+const failurePause = time.Minute
+
+// noteFailure reports whether an event about a failure is due, and then counts it as sent.
+func (t *sentEvents) noteFailure(cause string, now time.Time) bool {
+	if last, sent := t.failures[cause]; sent && now.Sub(last) < failurePause {
+		return false
+	}
+	if t.failures == nil {
+		t.failures = map[string]time.Time{}
+	}
+	t.failures[cause] = now
+	return true
 }
 
 func (s *Server) sentLocked(id podgroup.ID) *sentEvents {
@@ -74,7 +88,7 @@ func (s *Server) SendEvent(ctx context.Context, id podgroup.ID, pod *v1.Pod, rea
 		}
 		regarding = g.Group.Reference()
 	}
-	events.Send(ctx, s.Handle, id, events.About(regarding, reason, note))
+	s.send(ctx, id, message{regarding, reason, note})
 }
 
 // sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each
@@ -88,11 +102,11 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	if g.Group != nil && g.Group.GetUID() == t.group { // otherwise the report that says so is on its way
 		for _, c := range g.Group.Complaints {
 			if t.noteIfNew(c.Reason, c.Text) {
-				msgs = append(msgs, events.About(g.Group.Reference(), c.Reason, c.Text))
+				msgs = append(msgs, message{g.Group.Reference(), c.Reason, c.Text})
 			}
 		}
-		if g.Phase != gang.Releasing && t.noteIfNew(events.ReasonPartlyBound, kind) { // after a release in vain it is as before
-			msgs = append(msgs, events.About(g.Group.Reference(), events.ReasonPartlyBound, partly))
+		if g.Phase != gang.Releasing && t.noteIfNew(reasonPartlyBound, kind) { // after a release in vain it is as before
+			msgs = append(msgs, message{g.Group.Reference(), reasonPartlyBound, partly})
 		}
 	}
 	due, again := t.noteWaiting(r.ID, g, now)
@@ -101,36 +115,36 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 		msgs = append(msgs, s.waitingMessages(r.ID, g)...)
 	}
 	for _, pod := range r.Labelled {
-		msgs = append(msgs, events.About(pod, reasonLabelIgnored, fmt.Sprintf(
+		msgs = append(msgs, message{pod, reasonLabelIgnored, fmt.Sprintf(
 			"the label %s: %s makes this pod no member of a gang, because its spec.schedulingGroup names a PodGroup of scheduling.k8s.io, which has a basic policy; "+
 				"the pod is bound without waiting for others. A Job that is to be a gang needs spec.scheduling with a gang policy",
-			v1alpha1.PodGroupLabel, pod.Labels[v1alpha1.PodGroupLabel])))
+			v1alpha1.PodGroupLabel, pod.Labels[v1alpha1.PodGroupLabel])})
 	}
-	events.Send(ctx, s.Handle, r.ID, msgs...)
+	s.send(ctx, r.ID, msgs...)
 	if again > 0 {
 		s.agenda.AddAt(job{jobEvents, r.ID}, now.Add(again))
 	}
 }
 
 // failureMessages returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
-func (t *sentEvents) failureMessages(r *Report, g *Gang, now time.Time) (msgs []events.Message) {
+func (t *sentEvents) failureMessages(r *Report, g *Gang, now time.Time) (msgs []message) {
 	add := func(pod *v1.Pod, reason, note string) {
 		if g.Group != nil {
-			msgs = append(msgs, events.About(g.Group.Reference(), reason, note))
+			msgs = append(msgs, message{g.Group.Reference(), reason, note})
 		}
 		if pod != nil {
-			msgs = append(msgs, events.About(pod, reason, note))
+			msgs = append(msgs, message{pod, reason, note})
 		}
 	}
-	if rb := r.Actions.Rollback; rb != nil && t.failures.NoteIfDue(string(rb.Cause), now) {
-		note := events.RollbackNote(rb, r.Member)
+	if rb := r.Actions.Rollback; rb != nil && t.noteFailure(string(rb.Cause), now) {
+		note := rollbackNote(rb, r.Member)
 		if rb.Backoff > 0 {
 			note += fmt.Sprintf("; next attempt in %s or when something changes that may help", rb.Backoff.Round(time.Millisecond))
 		}
-		add(r.Member, events.ReasonRolledBack, note)
+		add(r.Member, reasonRolledBack, note)
 	}
-	if r.BindFailed != nil && t.failures.NoteIfDue(events.ReasonBindFailed, now) {
-		add(r.BindFailed, events.ReasonBindFailed, events.BindFailedNote(r.BindFailed, r.Node))
+	if r.BindFailed != nil && t.noteFailure(reasonBindFailed, now) {
+		add(r.BindFailed, reasonBindFailed, bindFailedNote(r.BindFailed, r.Node))
 	}
 	return msgs
 }
@@ -158,7 +172,7 @@ func (t *sentEvents) noteWaiting(id podgroup.ID, g *Gang, now time.Time) (due bo
 }
 
 // waitingMessages returns the events about a gang whose PodGroup or members are missing.
-func (s *Server) waitingMessages(id podgroup.ID, g *Gang) (msgs []events.Message) {
+func (s *Server) waitingMessages(id podgroup.ID, g *Gang) (msgs []message) {
 	members, detail := s.Gangs.Members(id), g.Detail
 	if n := countPods(s.podsOf(id)).succeeded; n > 0 && g.Reason == gang.ReasonTooFew {
 		detail += fmt.Sprintf("; %d have succeeded, which count as long as their controller has others in the gang", n)
@@ -169,7 +183,7 @@ func (s *Server) waitingMessages(id podgroup.ID, g *Gang) (msgs []events.Message
 	notified := sets.New[types.UID]()
 	add := func(uid types.UID, regarding runtime.Object) {
 		if notified.Insert(uid); !t.notified.Has(uid) {
-			msgs = append(msgs, events.About(regarding, string(g.Reason), detail))
+			msgs = append(msgs, message{regarding, string(g.Reason), detail})
 		}
 	}
 	if g.Group != nil { // the gang's, since a report from before it came may have been the last to note t.group

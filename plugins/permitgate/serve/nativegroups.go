@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -107,11 +106,11 @@ func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition
 	case g.Phase == gang.Whole:
 		add(native.ConditionReleased, metav1.ConditionTrue, "Bound", fmt.Sprintf("%d members or more are bound", g.MinMember))
 	case g.Last.Cause != "" && g.RolledBack:
-		add(native.ConditionReleased, metav1.ConditionFalse, events.ReasonRolledBack, events.RollbackNote(&g.Last, s.memberNamed(id, g)))
+		add(native.ConditionReleased, metav1.ConditionFalse, reasonRolledBack, rollbackNote(&g.Last, s.memberNamed(id, g)))
 	}
 	switch kind, note := s.partlyBoundNote(id, g); {
 	case kind != "":
-		add(native.ConditionPartlyBound, metav1.ConditionTrue, events.ReasonPartlyBound, note)
+		add(native.ConditionPartlyBound, metav1.ConditionTrue, reasonPartlyBound, note)
 	case apimeta.IsStatusConditionTrue(has, native.ConditionPartlyBound) && g.Phase != gang.Releasing:
 		add(native.ConditionPartlyBound, metav1.ConditionFalse, "Bound", "the gang is not bound in part any more")
 	}

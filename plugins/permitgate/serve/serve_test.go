@@ -75,7 +75,7 @@ func TestAPodGroupsEventOutlivesALateReport(t *testing.T) {
 	s.groupSeen(train, nil) // by the late report
 	msgs := s.waitingMessages(train, &Gang{Group: podgroup.Read(group), Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
 	require.Len(t, msgs, 1)
-	require.Equal(t, podgroup.Read(group).Reference(), msgs[0].Regarding)
+	require.Equal(t, podgroup.Read(group).Reference(), msgs[0].regarding)
 }
 
 // TestReportsBesidePods: a gang's PodGroup is replaced while the informer tells of its pods. The race detector says
