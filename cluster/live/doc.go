@@ -8,7 +8,7 @@
 // Everything ends with the context.
 //
 // A kind that is not installed, that the caller may not list, or of which the API server does not answer is in
-// Snapshot.Missing until that changes; see internal/watcher for how each is read. So is a kind that has not been read
+// Snapshot.Missing until that changes; see internal/informer for how each is read. So is a kind that has not been read
 // for half a minute, of which the last known state stays. A kind that the caller may list but not watch is listed again
 // about every half minute. [Live.Lacks] says what of the cluster is not known, [Live.Troubles] what is not current.
 //

@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/message"
-	"zonewise.dev/internal/watcher"
 )
 
 // kind is one kind of a cluster that is followed.
 type kind struct {
-	*watcher.Watcher
+	*informer.Observed
 	resource string
 	needed   bool
 	// otherVersions are those in which the API server serves the kind if it does not as it was asked for; nil while it does. The
-	// watcher's goroutine looks once when the kind is refused.
+	// API server is asked once when the kind is refused.
 	otherVersions atomic.Pointer[string]
 }
 
@@ -30,10 +30,10 @@ func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 		DeleteFunc: func(any) { l.signalChange() },
 	}
 	k := &kind{resource: described.Resource, needed: described.Needed}
-	k.Watcher = watcher.New(watcher.Config{
+	k.Observed = informer.New(informer.Config{
 		Client: c, Example: described.Example(), List: described.List(), Trim: snapshot.Trim, Handler: tell,
 		StateChanged: func() {
-			if k.State().Refused != watcher.NotInstalled {
+			if k.State().Refused != informer.NotInstalled {
 				k.otherVersions.Store(nil)
 			} else if k.otherVersions.Load() == nil {
 				k.otherVersions.Store(ptr.To(snapshot.OtherVersions(c, k.resource)))
@@ -46,7 +46,7 @@ func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 
 // readingState says how the reading of a kind went.
 type readingState struct {
-	watcher.State
+	informer.State
 	// known: the kind has been listed, or need not be since the API server has refused.
 	known bool
 	// missing: it is left out of snapshots, since the API server refuses it.

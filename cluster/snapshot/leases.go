@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/message"
-	"zonewise.dev/internal/watcher"
 )
 
 // SecondScheduler is the name of Zonewise's scheduler, of its profile and of its lease, where it runs beside kube-scheduler.
@@ -77,7 +77,7 @@ func (r *reader) readLeases(ctx context.Context) error {
 
 // missingOf returns what an error about a kind means for a snapshot.
 func missingOf(resource string, err error) Missing {
-	lack := Missing{Resource: resource, Reason: string(watcher.RefusalOf(err))}
+	lack := Missing{Resource: resource, Reason: string(informer.RefusalOf(err))}
 	if lack.Reason == "" {
 		lack.Reason, lack.Detail = Unreadable, message.OneLine(err)
 	}

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/internal/watcher"
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -84,8 +84,8 @@ type Missing struct {
 
 // The reasons why a kind is missing.
 const (
-	NotInstalled = string(watcher.NotInstalled)
-	Forbidden    = string(watcher.Forbidden)
+	NotInstalled = string(informer.NotInstalled)
+	Forbidden    = string(informer.Forbidden)
 	// OtherVersion: the API server serves the kind, in versions that this program does not read.
 	OtherVersion = "OtherVersion"
 	// Unreadable: the API server serves the kind, and does not answer about it.

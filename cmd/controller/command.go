@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/buy"
 	"zonewise.dev/cmd/controller/deletioncosts"
@@ -216,37 +214,15 @@ func (f *flags) run(ctx context.Context) error {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " " + LeaseName
-	h := newHealth()
-	if f.address != "" {
-		prefixes := slices.Clone(processMetrics)
-		for _, p := range f.chosen() {
-			if p.MetricPrefix != "" {
-				prefixes = append(prefixes, p.MetricPrefix)
-			}
-		}
-		stop, err := serve(f.address, h, prefixes)
-		if err != nil {
-			return fmt.Errorf("--address: %w", err)
-		}
-		defer stop()
+	c, err := snapshot.NewClient(config)
+	if err != nil {
+		return err
 	}
-	return lead(ctx, config, f.leaseNamespace, h, func(ctx context.Context) error {
-		cluster, err := live.Start(ctx, config)
-		if err != nil {
-			return err
-		}
-		h.follow(cluster)
-		c, err := snapshot.NewClient(config)
-		if err != nil {
-			return err
-		}
-		shared := parts.Shared{
-			Client: c, Sim: scheduler, CPUFraction: f.cpuFraction, MemoryLimit: parts.LimitMemory(memoryMax),
-		}
-		var running []parts.Part
-		for _, p := range f.chosen() {
-			running = append(running, p.New(shared))
-		}
-		return parts.Run(ctx, cluster, running, f.settle)
+	m, err := f.newManager(config, parts.Shared{
+		Client: c, Sim: scheduler, CPUFraction: f.cpuFraction, MemoryLimit: parts.LimitMemory(memoryMax),
 	})
+	if err != nil {
+		return err
+	}
+	return m.Start(ctx)
 }

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/message"
 	"zonewise.dev/internal/metrics"
-	"zonewise.dev/internal/watcher"
 )
 
 // The limit of all requests, in requests a second: statuses above all.
@@ -72,11 +72,11 @@ func (s *Server) Watch(ctx context.Context, obj client.Object, handler toolscach
 		gauge:  available.WithLabelValues(gvk.Group, gvk.Kind), onChange: onChange,
 	}
 	k.gauge.Set(0)
-	k.watcher = watcher.New(watcher.Config{
+	k.informer = informer.New(informer.Config{
 		Client: s.client, Example: obj, List: list.(client.ObjectList), //nolint:forcetypeassert // lists of a scheme are lists of objects
 		Handler: handler, StateChanged: k.stateChanged,
 	})
-	go k.watcher.Run(ctx)
+	go k.informer.Run(ctx)
 	return k, nil
 }
 
@@ -94,36 +94,36 @@ func (s *Server) Read(ctx context.Context, obj client.Object) error {
 
 // kind is one watched kind.
 type kind struct {
-	watcher  *watcher.Watcher
+	informer *informer.Observed
 	logger   klog.Logger
 	gauge    compbasemetrics.GaugeMetric
 	onChange func(available bool) // may be nil
 
-	// What was last said of the kind, by the watcher's goroutine alone.
+	// What was last said of the kind, by stateChanged, which is called once at a time.
 	available       bool
 	sentence, fault string
 }
 
 // Available implements Kind.
 func (k *kind) Available() bool {
-	state := k.watcher.State()
+	state := k.informer.State()
 	return state.Served()
 }
 
 // HasSynced implements Kind.
 func (k *kind) HasSynced() bool {
-	state := k.watcher.State()
+	state := k.informer.State()
 	return state.Listed && state.Served()
 }
 
 // Settled implements Kind.
 func (k *kind) Settled() bool {
-	return k.HasSynced() || k.watcher.State().Refused == watcher.NotInstalled
+	return k.HasSynced() || k.informer.State().Refused == informer.NotInstalled
 }
 
 // stateChanged says what has changed: to whom it concerns, in the log and in the metric.
 func (k *kind) stateChanged() {
-	state := k.watcher.State()
+	state := k.informer.State()
 	served := state.Served()
 	k.gauge.Set(0)
 	if state.Listed && served {
@@ -134,7 +134,7 @@ func (k *kind) stateChanged() {
 		k.logger.Info(sentence)
 	}
 	fault := ""
-	if state.Err != nil && watcher.RefusalOf(state.Err) != watcher.NotInstalled {
+	if state.Err != nil && informer.RefusalOf(state.Err) != informer.NotInstalled {
 		fault = message.OneLine(state.Err)
 	}
 	if fault != k.fault && fault != "" {
@@ -150,11 +150,11 @@ func (k *kind) stateChanged() {
 }
 
 // sentenceOf says whether the API server serves the kind.
-func sentenceOf(state *watcher.State) string {
+func sentenceOf(state *informer.State) string {
 	switch {
-	case state.Refused == watcher.NotInstalled && state.Listed:
+	case state.Refused == informer.NotInstalled && state.Listed:
 		return "CustomResourceDefinition is gone: the feature that needs it is off until it is back"
-	case state.Refused == watcher.NotInstalled:
+	case state.Refused == informer.NotInstalled:
 		return "CustomResourceDefinition is not installed: the feature that needs it is off until it is"
 	case state.Served():
 		return "Custom resource is served: the feature that needs it is on"

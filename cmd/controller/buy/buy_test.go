@@ -30,12 +30,12 @@ func TestWhatIsNotSeenStays(t *testing.T) {
 		"nodes", "pods", "zonereservations.zonewise.dev", "zonesurvivals.zonewise.dev",
 	} {
 		for _, reason := range []string{snapshot.Forbidden, snapshot.Unreadable} {
-			c := New(parts.Shared{CPUFraction: 1}) // has no client
 			cluster := snapshot.New(start)
 			cluster.Missing = []snapshot.Missing{{Resource: resource, Reason: reason}}
-			next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
+			c := New(parts.Shared{CPUFraction: 1, Read: func() *snapshot.Snapshot { return cluster }}) // has no client
+			result, err := c.Reconcile(t.Context(), parts.Look)
 			require.NoError(t, err)
-			require.Equal(t, lookInterval, next)
+			require.Equal(t, lookInterval, result.RequeueAfter)
 		}
 	}
 	cluster := snapshot.New(start)
@@ -110,12 +110,12 @@ func TestAnotherNamespace(t *testing.T) {
 		refuses: errors.New("namespaces \"new\" not found"), buffers: []unstructured.Unstructured{buffer},
 		templates: []v1.PodTemplate{{ObjectMeta: own}},
 	}
-	c := New(parts.Shared{Client: to, CPUFraction: 1000})
+	c := New(parts.Shared{Client: to, CPUFraction: 1000, Read: func() *snapshot.Snapshot { return cluster }})
 	now := start
 	c.now = func() time.Time { return now }
 	turn := func() {
 		now = now.Add(time.Minute)
-		_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
+		_, err := c.Reconcile(t.Context(), parts.Look)
 		require.NoError(t, err)
 	}
 	turn()
@@ -136,11 +136,11 @@ func TestNothingIsLeft(t *testing.T) {
 		{&meta.NoKindMatchError{}, idleInterval},
 		{nil, idleInterval},
 	} {
-		c := New(parts.Shared{Client: &server{err: tc.err}, CPUFraction: 1})
-		cluster := snapshot.New(start)
-		next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
+		read := func() *snapshot.Snapshot { return snapshot.New(start) }
+		c := New(parts.Shared{Client: &server{err: tc.err}, CPUFraction: 1, Read: read})
+		result, err := c.Reconcile(t.Context(), parts.Look)
 		require.NoError(t, err)
-		require.Equal(t, tc.next, next, tc.err)
+		require.Equal(t, tc.next, result.RequeueAfter, tc.err)
 	}
 }
 

@@ -107,7 +107,7 @@ func (c *Controller) listOwned(ctx context.Context) (*existing, error) {
 		kind := version
 		kind.Kind += "List"
 		list.SetGroupVersionKind(kind)
-		err = c.client.List(ctx, list, client.HasLabels{buy.OwnerLabel})
+		err = c.shared.Client.List(ctx, list, client.HasLabels{buy.OwnerLabel})
 		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			out.version = version
 			break
@@ -121,7 +121,7 @@ func (c *Controller) listOwned(ctx context.Context) (*existing, error) {
 		addByOwner(out.buffers, &list.Items[i])
 	}
 	var templates v1.PodTemplateList
-	if err := c.client.List(ctx, &templates, client.HasLabels{buy.OwnerLabel}); err != nil {
+	if err := c.shared.Client.List(ctx, &templates, client.HasLabels{buy.OwnerLabel}); err != nil {
 		return nil, err
 	}
 	for i := range templates.Items {
@@ -229,7 +229,7 @@ func (c *Controller) applyTemplate(ctx context.Context, wanted, present *v1.PodT
 		last, lastGeneration, _ := strings.Cut(present.Annotations[contentAnnotation], "/")
 		switch {
 		case lastGeneration != strconv.FormatInt(present.Generation, 10):
-			if err := c.client.Delete(ctx, present, client.Preconditions{UID: &present.UID}); client.IgnoreNotFound(err) != nil {
+			if err := c.shared.Client.Delete(ctx, present, client.Preconditions{UID: &present.UID}); client.IgnoreNotFound(err) != nil {
 				return err
 			}
 			present = nil
@@ -250,7 +250,7 @@ func (c *Controller) applyObject(ctx context.Context, u *unstructured.Unstructur
 	if ours {
 		options = append(options, client.ForceOwnership)
 	}
-	return c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
+	return c.shared.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
 }
 
 // digestOf tells whether two contents are equal.
@@ -286,7 +286,7 @@ func (c *Controller) deleteUnplanned(ctx context.Context, has *existing) (left b
 	remove := func(obj client.Object) {
 		left = true
 		uid := obj.GetUID()
-		if err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil &&
+		if err := c.shared.Client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil &&
 			ctx.Err() == nil {
 			klog.FromContext(ctx).Error(
 				err, "Cannot delete an object that is not wanted any more", "object", klog.KObj(obj),
@@ -312,7 +312,7 @@ func (c *Controller) patchStatus(ctx context.Context, before, after client.Objec
 		return
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.client.Status().Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+	if err := c.shared.Client.Status().Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot write the status", "object", klog.KObj(before))
 	}
 }

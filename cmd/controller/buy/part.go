@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/cluster/snapshot"
 	declared "zonewise.dev/cmd/controller/buy/metrics"
@@ -31,7 +30,7 @@ var decidingKinds = []string{
 
 // Controller keeps the CapacityBuffers. Make one with New.
 type Controller struct {
-	client client.Client
+	shared parts.Shared
 	looks  parts.Looks
 	now    func() time.Time
 	// cleaned is when it was last seen that nothing is left, while no object has spec.buy.
@@ -52,19 +51,17 @@ func Describe() parts.Description {
 	return parts.Description{
 		Name: "buy", MetricPrefix: declared.Prefix,
 		Help: "ask an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by CapacityBuffers",
-		New:  func(shared parts.Shared) parts.Part { return New(shared) },
+		New:  func(shared parts.Shared) reconcile.Reconciler { return New(shared) },
 	}
 }
 
 // New returns the part.
 func New(shared parts.Shared) *Controller {
 	return &Controller{
-		client: shared.Client, looks: shared.NewLooks("buy", share, decidingKinds...), now: time.Now,
+		shared: shared, looks: shared.NewLooks(share, decidingKinds...), now: time.Now,
 		asked: map[types.UID]figures{},
 	}
 }
-
-var _ parts.Part = &Controller{}
 
 var collector = metrics.NewCollector((*Controller).collect, declared.Wanted, declared.Asked)
 
@@ -78,18 +75,15 @@ func (c *Controller) collect(send metrics.Send) {
 	}
 }
 
-// Start implements parts.Part.
-func (c *Controller) Start(ctx context.Context, _ *snapshot.Snapshot) {
+// Start implements manager.Runnable: the metrics are exported until ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
 	collector.Export(ctx, c)
-	klog.FromContext(ctx).V(2).Info("An autoscaler is asked for nodes")
+	return nil
 }
 
-// Close implements parts.Part.
-func (c *Controller) Close() {}
-
-// Turn implements parts.Part: it asks for what the cluster makes wanted, and reads what was answered.
-func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.looks.Turn(ctx, c.now(), read, c.look)
+// Reconcile implements reconcile.Reconciler: it asks for what the cluster makes wanted, and reads what was answered.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	return c.looks.Reconcile(ctx, c.now(), c.shared.Read, c.look)
 }
 
 func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unread string) (next time.Duration) {

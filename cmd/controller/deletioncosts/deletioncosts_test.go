@@ -305,9 +305,10 @@ func (w *statusWriter) Patch(_ context.Context, obj client.Object, _ client.Patc
 
 // turn gives a controller its turn, and returns after how long it wants the next one.
 func turn(t *testing.T, c *Controller, cluster *cluster) time.Duration {
-	next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+	c.shared.Read = func() *snapshot.Snapshot { return cluster.Snapshot }
+	result, err := c.Reconcile(t.Context(), parts.Look)
 	require.NoError(t, err)
-	return next
+	return result.RequeueAfter
 }
 
 // newController returns one whose turns are an hour apart.

@@ -5,8 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -28,7 +27,7 @@ var decidingKinds = []string{"nodes", "pods", "zonespreadpolicies.zonewise.dev"}
 
 // Controller keeps the costs. Make one with New.
 type Controller struct {
-	client client.Client
+	shared parts.Shared
 	looks  parts.Looks
 	now    func() time.Time
 	// last is the namespace in which a cost was written last. The next look begins with the one after it.
@@ -41,31 +40,26 @@ func Describe() parts.Description {
 		Name: "deletion-costs", MetricPrefix: declared.Prefix,
 		Help: "give pods deletion costs, so that workloads of ZoneSpreadPolicies with scaleDownPolicy KeepSpread keep " +
 			"their spread when they are made smaller",
-		New: func(shared parts.Shared) parts.Part { return New(shared) },
+		New: func(shared parts.Shared) reconcile.Reconciler { return New(shared) },
 	}
 }
 
 // New returns the part.
 func New(shared parts.Shared) *Controller {
 	return &Controller{
-		client: shared.Client, looks: shared.NewLooks("deletion-costs", share, decidingKinds...), now: time.Now,
+		shared: shared, looks: shared.NewLooks(share, decidingKinds...), now: time.Now,
 	}
 }
 
-var _ parts.Part = &Controller{}
-
-// Start implements parts.Part.
-func (c *Controller) Start(ctx context.Context, _ *snapshot.Snapshot) {
+// Start implements manager.Runnable: the metrics are exported from now on.
+func (c *Controller) Start(context.Context) error {
 	metrics.MustRegister(declared.Pods, declared.Writes)
-	klog.FromContext(ctx).V(2).Info("Pods have deletion costs")
+	return nil
 }
 
-// Close implements parts.Part.
-func (c *Controller) Close() {}
-
-// Turn implements parts.Part: it makes the costs of the pods what the policies ask for.
-func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.looks.Turn(ctx, c.now(), read, c.look)
+// Reconcile implements reconcile.Reconciler: it makes the costs of the pods what the policies ask for.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	return c.looks.Reconcile(ctx, c.now(), c.shared.Read, c.look)
 }
 
 func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unread string) (next time.Duration) {

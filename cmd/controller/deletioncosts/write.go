@@ -51,7 +51,7 @@ func (c *Controller) writeCost(ctx context.Context, change *change) bool {
 	if change.cost != 0 {
 		applied.WithAnnotations(map[string]string{v1.PodDeletionCost: strconv.Itoa(int(change.cost))})
 	}
-	if err := client.IgnoreNotFound(c.client.Apply(ctx, applied, client.FieldOwner(fieldManager))); err != nil {
+	if err := client.IgnoreNotFound(c.shared.Client.Apply(ctx, applied, client.FieldOwner(fieldManager))); err != nil {
 		declared.Writes.WithLabelValues("refused").Inc()
 		klog.FromContext(ctx).Error(err, "Cannot write a deletion cost", "pod", klog.KObj(pod))
 		if change.keeper != nil && !apierrors.IsConflict(err) { // a conflict: the next look shows the other manager
@@ -77,7 +77,7 @@ func (c *Controller) writeCondition(
 	if !meta.SetStatusCondition(&changed.Status.Conditions, condition) {
 		return true
 	}
-	err := client.IgnoreNotFound(c.client.Status().Patch(
+	err := client.IgnoreNotFound(c.shared.Client.Status().Patch(
 		ctx, changed, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}),
 	))
 	if err != nil && !apierrors.IsConflict(err) {

@@ -175,9 +175,10 @@ func TestTurn(t *testing.T) {
 	to := &server{}
 	c := New(parts.Shared{Client: to, CPUFraction: 1000})
 	turn := func(cluster *clitest.Cluster) time.Duration {
-		next, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+		c.shared.Read = func() *snapshot.Snapshot { return cluster.Snapshot }
+		result, err := c.Reconcile(t.Context(), parts.Look)
 		require.NoError(t, err)
-		return next
+		return result.RequeueAfter
 	}
 	whole, _ := gang(3)
 	to.fails = true

@@ -95,14 +95,6 @@ func TestNativePlan(t *testing.T) {
 				c.Add(budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"}))
 			},
 		},
-		{
-			name: "a PodGroup of the other API has the name", minCount: 3, nodes: nodes,
-			change: func(c *clitest.Cluster) {
-				c.Gang("train", 1)
-				snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0].Annotations = annotated
-			},
-			refusal: "a PodGroup of the other API with this name asks for a budget as well",
-		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clitest.New()
@@ -132,6 +124,30 @@ func TestNativePlan(t *testing.T) {
 			require.Equal(t, tc.refusal, p.refusals[0].message)
 		})
 	}
+}
+
+// TestOneNameInBothAPIs: of two gangs with one name the one of scheduling.x-k8s.io has the budget as soon as it is whole. Until
+// then the native one keeps its own.
+func TestOneNameInBothAPIs(t *testing.T) {
+	c := clitest.New()
+	c.Node("a", "a", "8", "32Gi")
+	native := c.NativeGang("train", 3, "1", "a", "a", "a")
+	ofJob("1", c.Pods()...)
+	c.Gang("train", 1)
+	g := snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0]
+	native.Annotations = map[string]string{podgroup.DisruptionBudgetAnnotation: podgroup.BudgetOfMinMember}
+	g.Annotations, g.UID = native.Annotations, "other"
+	p := planFor(c.Snapshot)
+	require.Equal(t, native.UID, p.create[0].OwnerReferences[0].UID)
+	require.Empty(t, p.refusals)
+
+	c.Add(p.create[0])
+	c.Pod("old", "a", clitest.Plain("1", "1Gi"), map[string]string{schedulingv1alpha1.PodGroupLabel: "train"})
+	p = planFor(c.Snapshot)
+	require.Equal(t, g.UID, p.create[0].OwnerReferences[0].UID)
+	require.Equal(t, native.UID, p.remove[0].OwnerReferences[0].UID)
+	require.Len(t, p.refusals, 1)
+	require.Equal(t, "PodDisruptionBudget train exists and is not of this PodGroup", p.refusals[0].message)
 }
 
 // TestMovedGang: while a workload moves to native PodGroups, whose members may keep the label of the other API, no pod has

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
@@ -35,7 +36,7 @@ var decidingKinds = []string{
 
 // Controller keeps the budgets. Make one with New.
 type Controller struct {
-	client client.Client
+	shared parts.Shared
 	looks  parts.Looks
 	now    func() time.Time
 	// told is the message of the last event about each PodGroup that is refused a budget.
@@ -46,31 +47,21 @@ type Controller struct {
 func Describe() parts.Description {
 	return parts.Description{
 		Name: "gang-budgets", Help: "keep a PodDisruptionBudget for each whole gang whose PodGroup asks for it",
-		New: func(shared parts.Shared) parts.Part { return New(shared) },
+		New: func(shared parts.Shared) reconcile.Reconciler { return New(shared) },
 	}
 }
 
 // New returns the part.
 func New(shared parts.Shared) *Controller {
 	return &Controller{
-		client: shared.Client, looks: shared.NewLooks("gang-budgets", share, decidingKinds...), now: time.Now,
+		shared: shared, looks: shared.NewLooks(share, decidingKinds...), now: time.Now,
 		told: map[types.UID]string{},
 	}
 }
 
-var _ parts.Part = &Controller{}
-
-// Start implements parts.Part.
-func (c *Controller) Start(ctx context.Context, _ *snapshot.Snapshot) {
-	klog.FromContext(ctx).V(2).Info("Gangs have disruption budgets")
-}
-
-// Close implements parts.Part.
-func (c *Controller) Close() {}
-
-// Turn implements parts.Part: it makes the budgets what the PodGroups ask for.
-func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.looks.Turn(ctx, c.now(), read, c.look)
+// Reconcile implements reconcile.Reconciler: it makes the budgets what the PodGroups ask for.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	return c.looks.Reconcile(ctx, c.now(), c.shared.Read, c.look)
 }
 
 func (c *Controller) look(ctx context.Context, cluster *snapshot.Snapshot, unread string) (next time.Duration) {
@@ -90,13 +81,13 @@ func (c *Controller) write(ctx context.Context, p *plan) bool {
 		}
 	}
 	for _, b := range p.remove { // one with another owner may have the name of one that is to be created
-		note(b, client.IgnoreNotFound(c.client.Delete(ctx, b, client.Preconditions{UID: &b.UID})))
+		note(b, client.IgnoreNotFound(c.shared.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID})))
 	}
 	for _, b := range p.update {
-		note(b, client.IgnoreNotFound(c.client.Update(ctx, b)))
+		note(b, client.IgnoreNotFound(c.shared.Client.Update(ctx, b)))
 	}
 	for _, b := range p.create {
-		note(b, c.client.Create(ctx, b))
+		note(b, c.shared.Client.Create(ctx, b))
 	}
 	told := map[types.UID]string{}
 	for _, r := range p.refusals {
@@ -104,7 +95,7 @@ func (c *Controller) write(ctx context.Context, p *plan) bool {
 		if c.told[r.group.GetUID()] == r.message {
 			continue
 		}
-		if err := c.client.Create(ctx, eventOf(&r, c.now())); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := c.shared.Client.Create(ctx, eventOf(&r, c.now())); err != nil && !apierrors.IsAlreadyExists(err) {
 			all = false
 			delete(told, r.group.GetUID())
 			klog.FromContext(ctx).Error(err, "Cannot write an event", "podgroup", klog.KObj(r.group))

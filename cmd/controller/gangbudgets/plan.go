@@ -1,7 +1,6 @@
 package gangbudgets
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,57 +45,6 @@ const nativeGroupLabel = "zonewise.dev/native-pod-group"
 type plan struct {
 	create, update, remove []*policyv1.PodDisruptionBudget
 	refusals               []refusal
-	// named are the PodGroups that have been planned for.
-	named map[types.NamespacedName]bool
-}
-
-// group is a PodGroup of either API.
-type group struct {
-	client.Object
-	apiVersion string
-	// minMember is how many members have to stay, and minField where the PodGroup says so.
-	minMember int32
-	minField  string
-	native    bool
-}
-
-// groupsOf returns the PodGroups of a cluster. Native ones without a gang policy are none.
-func groupsOf(cluster *snapshot.Snapshot) []*group {
-	var out []*group
-	for _, g := range snapshot.List[*schedulingv1alpha1.PodGroup](cluster) {
-		out = append(out, &group{
-			Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember,
-			minField: "spec.minMember",
-		})
-	}
-	for _, g := range snapshot.List[*kinds.NativePodGroup](cluster) {
-		if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
-			_, kind := kinds.ResourceOf(g)
-			out = append(out, &group{
-				Object: g, apiVersion: kind.GroupVersion().String(), minMember: gang.MinCount,
-				minField: "spec.schedulingPolicy.gang.minCount", native: true,
-			})
-		}
-	}
-	return out
-}
-
-// key tells the groups of a cluster apart: one of each API may have the same name.
-type key struct {
-	types.NamespacedName
-	native bool
-}
-
-func (g *group) key() key { return key{client.ObjectKeyFromObject(g), g.native} }
-
-// keyOf is the key of a pod's group.
-func keyOf(pod *v1.Pod) key {
-	if id, named := podgroup.NativeOf(pod); named {
-		return key{id.NamespacedName, true}
-	}
-	return key{
-		types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[schedulingv1alpha1.PodGroupLabel]}, false,
-	}
 }
 
 // refusal says why a PodGroup that asks for a budget has none.
@@ -106,102 +53,131 @@ type refusal struct {
 	reason, message string
 }
 
-// planFor returns what makes the budgets of the cluster what its PodGroups ask for.
+// group is a PodGroup of either API that asks for a budget.
+type group struct {
+	client.Object
+	id         podgroup.ID
+	apiVersion string
+	// minMember is how many members have to stay, and minField where the PodGroup says so.
+	minMember int32
+	minField  string
+	// members are the live ones, and bound those that have a node.
+	members, bound []*v1.Pod
+}
+
+// podSelector is a label by which the budget of a gang selects pods of its namespace.
+type podSelector struct{ namespace, label, value string }
+
+// groupsOf returns the PodGroups that ask for a budget. Native ones without a gang policy are none.
+func groupsOf(cluster *snapshot.Snapshot) (out []*group) {
+	add := func(object client.Object, native bool, minMember int32, minField string) {
+		if _, asks := object.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; asks && object.GetDeletionTimestamp() == nil {
+			_, kind := kinds.ResourceOf(object)
+			out = append(out, &group{
+				Object: object, id: podgroup.ID{NamespacedName: client.ObjectKeyFromObject(object), Native: native},
+				apiVersion: kind.GroupVersion().String(), minMember: minMember, minField: minField,
+			})
+		}
+	}
+	for _, g := range snapshot.List[*schedulingv1alpha1.PodGroup](cluster) {
+		add(g, false, g.Spec.MinMember, "spec.minMember")
+	}
+	for _, g := range snapshot.List[*kinds.NativePodGroup](cluster) {
+		if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
+			add(g, true, gang.MinCount, "spec.schedulingPolicy.gang.minCount")
+		}
+	}
+	return out
+}
+
+// addMembers gives groups their members, sorted by name, and counts all pods by what budgets of gangs select by.
+func addMembers(groups []*group, cluster *snapshot.Snapshot) (selected map[podSelector]int) {
+	selected = map[podSelector]int{}
+	byID := map[podgroup.ID]*group{}
+	for _, g := range groups {
+		byID[g.id] = g
+	}
+	for _, pod := range snapshot.Sorted[*v1.Pod](cluster, "") {
+		if !pods.Live(pod) {
+			continue
+		}
+		if id, is := podgroup.IDOf(pod); is && byID[id] != nil {
+			g := byID[id]
+			g.members = append(g.members, pod)
+			if pod.Spec.NodeName != "" {
+				g.bound = append(g.bound, pod)
+			}
+		}
+		for _, label := range []string{schedulingv1alpha1.PodGroupLabel, nativeGroupLabel, batchv1.ControllerUidLabel} {
+			if value := pod.Labels[label]; value != "" {
+				selected[podSelector{pod.Namespace, label, value}]++
+			}
+		}
+	}
+	return selected
+}
+
+// planFor returns what makes the budgets of the cluster what its PodGroups ask for. The budgets of the part are known by
+// their label and their owner.
 func planFor(cluster *snapshot.Snapshot) *plan {
-	p := &plan{named: map[types.NamespacedName]bool{}}
-	groups := groupsOf(cluster)
-	budgets := map[string][]*policyv1.PodDisruptionBudget{} // by namespace
-	own := map[types.UID]*policyv1.PodDisruptionBudget{}    // by PodGroup
+	p := &plan{}
+	others, own := map[string][]*policyv1.PodDisruptionBudget{}, map[types.UID]*policyv1.PodDisruptionBudget{}
 	for _, b := range snapshot.List[*policyv1.PodDisruptionBudget](cluster) {
-		if uid := ownerOf(b); uid != "" {
-			own[uid] = b
+		if owner := metav1.GetControllerOfNoCopy(b); b.Labels[managedByLabel] == managedBy && owner != nil && owner.Kind == podGroupKind {
+			own[owner.UID] = b
 		} else {
-			budgets[b.Namespace] = append(budgets[b.Namespace], b)
+			others[b.Namespace] = append(others[b.Namespace], b)
 		}
 	}
-	asking := map[key]bool{}
-	for _, g := range groups {
-		if _, asks := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; asks && g.GetDeletionTimestamp() == nil {
-			asking[g.key()] = true
+	groups := groupsOf(cluster)
+	if len(groups) > 0 {
+		selected := addMembers(groups, cluster)
+		for _, g := range groups {
+			if kept := p.planGroup(g, own[g.GetUID()], selected, others[g.GetNamespace()]); kept != nil {
+				others[g.GetNamespace()] = append(others[g.GetNamespace()], kept) // to a PodGroup of the other API with the name
+				delete(own, g.GetUID())
+			}
 		}
 	}
-	members, selected := livePods(cluster, asking)
-	for _, g := range groups {
-		if k := g.key(); asking[k] {
-			p.planGroup(g, own[g.GetUID()], members[k], selected, budgets[g.GetNamespace()])
-			delete(own, g.GetUID())
-		}
-	}
-	for _, uid := range slices.Sorted(maps.Keys(own)) { // they are not asked for any more
+	for _, uid := range slices.Sorted(maps.Keys(own)) { // they are not asked for, or not to be
 		p.remove = append(p.remove, own[uid])
 	}
 	return p
 }
 
-// planGroup plans for a PodGroup that asks for a budget. own is what it has, nil if none; selected counts the pods by what
-// budgets select by.
+// planGroup plans for a PodGroup, and returns the budget that it keeps or gets; nil if it is to have none. own is what it
+// has, nil if none; selected counts the pods by what budgets select by.
 func (p *plan) planGroup(
-	g *group, own *policyv1.PodDisruptionBudget, members []*v1.Pod, selected map[podSelector]int,
-	others []*policyv1.PodDisruptionBudget,
-) {
-	bound := slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
-	reason, message := refusalOf(g, bound, others)
-	if p.named[client.ObjectKeyFromObject(g)] {
-		reason, message = reasonOtherBudget, "a PodGroup of the other API with this name asks for a budget as well"
-	}
-	p.named[client.ObjectKeyFromObject(g)] = true
+	g *group, own *policyv1.PodDisruptionBudget, selected map[podSelector]int, others []*policyv1.PodDisruptionBudget,
+) (kept *policyv1.PodDisruptionBudget) {
+	reason, message := g.refusal(others)
 	var selector podSelector
-	if reason == "" && len(bound) > 0 {
-		selector, message = selectorOf(g, members, selected)
-		if message != "" {
+	if reason == "" && len(g.bound) > 0 {
+		if selector, message = g.selector(selected); message != "" {
 			reason = reasonNoSelector
 		}
 	}
 	if reason != "" {
 		p.refusals = append(p.refusals, refusal{group: g, reason: reason, message: message})
 	}
-	whole := len(bound) >= int(g.minMember)
-	switch wanted := budgetOf(g, selector); {
-	case reason != "" || len(bound) == 0:
-		if own != nil {
-			p.remove = append(p.remove, own)
-		}
-	case own != nil && !equality.Semantic.DeepEqual(own.Spec, wanted.Spec):
+	if reason != "" || len(g.bound) == 0 {
+		return nil
+	}
+	wanted := budgetOf(g, selector)
+	switch {
+	case own == nil && len(g.bound) < int(g.minMember):
+		return nil
+	case own == nil:
+		p.create = append(p.create, wanted)
+	case !equality.Semantic.DeepEqual(own.Spec, wanted.Spec):
 		wanted.ObjectMeta = *own.ObjectMeta.DeepCopy() // others may have added to it
 		p.update = append(p.update, wanted)
-	case own == nil && whole:
-		p.create = append(p.create, wanted)
 	}
+	return wanted
 }
 
-// podSelector is a label by which the budget of a gang selects pods of its namespace.
-type podSelector struct{ namespace, label, value string }
-
-// selectorOf returns the label that all members of a gang have and no other pod: that of its PodGroup, or of the Job of a
-// native gang. message says why there is none; empty if there is.
-func selectorOf(g *group, members []*v1.Pod, selected map[podSelector]int) (selector podSelector, message string) {
-	candidates := []podSelector{{g.GetNamespace(), schedulingv1alpha1.PodGroupLabel, g.GetName()}}
-	if g.native {
-		candidates = []podSelector{
-			{g.GetNamespace(), nativeGroupLabel, g.GetName()},
-			{g.GetNamespace(), batchv1.ControllerUidLabel, members[0].Labels[batchv1.ControllerUidLabel]},
-		}
-	}
-	for _, selector := range candidates {
-		switch {
-		case slices.ContainsFunc(members, func(pod *v1.Pod) bool { return pod.Labels[selector.label] != selector.value }):
-		case selector.value == "":
-		case selected[selector] > len(members):
-			message = fmt.Sprintf("pods that are no members have label %s=%s too: a budget selects by labels", selector.label, selector.value)
-		default:
-			return selector, ""
-		}
-	}
-	return podSelector{}, cmp.Or(message, "the members are not pods of one Job, and not all have label "+nativeGroupLabel+": a budget selects by labels")
-}
-
-// refusalOf returns why a PodGroup that asks for a budget is not to have one; empty if it may.
-func refusalOf(g *group, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget) (reason, message string) {
+// refusal returns why a PodGroup is not to have a budget; empty if it may.
+func (g *group) refusal(others []*policyv1.PodDisruptionBudget) (reason, message string) {
 	if value := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
 		return reasonInvalid, fmt.Sprintf(
 			"annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember,
@@ -218,16 +194,37 @@ func refusalOf(g *group, bound []*v1.Pod, others []*policyv1.PodDisruptionBudget
 		if err != nil {
 			continue // it selects nothing
 		}
-		for _, pod := range bound {
+		for _, pod := range g.bound {
 			if selector.Matches(labels.Set(pod.Labels)) {
 				return reasonOtherBudget, fmt.Sprintf(
-					"PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", b.Name,
-					pod.Name,
+					"PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", b.Name, pod.Name,
 				)
 			}
 		}
 	}
 	return "", ""
+}
+
+// selector returns the label that all members of a gang have and no other pod: that of its PodGroup, or of the Job of a
+// native gang. message says why there is none; empty if there is.
+func (g *group) selector(selected map[podSelector]int) (selector podSelector, message string) {
+	candidates := []podSelector{{g.GetNamespace(), schedulingv1alpha1.PodGroupLabel, g.GetName()}}
+	if g.id.Native {
+		job := g.members[0].Labels[batchv1.ControllerUidLabel]
+		candidates = []podSelector{{g.GetNamespace(), nativeGroupLabel, g.GetName()}, {g.GetNamespace(), batchv1.ControllerUidLabel, job}}
+	}
+	message = "the members are not pods of one Job, and not all have label " + nativeGroupLabel + ": a budget selects by labels"
+	for _, c := range candidates {
+		other := func(pod *v1.Pod) bool { return pod.Labels[c.label] != c.value }
+		switch {
+		case c.value == "" || slices.ContainsFunc(g.members, other):
+		case selected[c] > len(g.members):
+			message = fmt.Sprintf("pods that are no members have label %s=%s too: a budget selects by labels", c.label, c.value)
+		default:
+			return c, ""
+		}
+	}
+	return podSelector{}, message
 }
 
 // budgetOf returns the budget of a PodGroup. A member that is not ready may be evicted: it does none of the gang's
@@ -246,40 +243,4 @@ func budgetOf(g *group, selector podSelector) *policyv1.PodDisruptionBudget {
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
-}
-
-// ownerOf returns the UID of the PodGroup to which a budget of the part belongs; empty if it is none of the part.
-func ownerOf(b *policyv1.PodDisruptionBudget) types.UID {
-	owner := metav1.GetControllerOfNoCopy(b)
-	if b.Labels[managedByLabel] != managedBy || owner == nil || owner.Kind != podGroupKind {
-		return ""
-	}
-	_, nativeKind := kinds.ResourceOf(&kinds.NativePodGroup{})
-	switch version, _ := schema.ParseGroupVersion(owner.APIVersion); version.Group {
-	case schedulingv1alpha1.SchemeGroupVersion.Group, nativeKind.Group:
-		return owner.UID
-	}
-	return ""
-}
-
-// livePods returns the members of some PodGroups, sorted by name, and counts all pods by what budgets of gangs select by.
-func livePods(cluster *snapshot.Snapshot, groups map[key]bool) (members map[key][]*v1.Pod, selected map[podSelector]int) {
-	members, selected = map[key][]*v1.Pod{}, map[podSelector]int{}
-	if len(groups) == 0 {
-		return members, selected
-	}
-	for _, pod := range snapshot.Sorted[*v1.Pod](cluster, "") {
-		if !pods.Live(pod) {
-			continue
-		}
-		if k := keyOf(pod); groups[k] {
-			members[k] = append(members[k], pod)
-		}
-		for _, label := range []string{schedulingv1alpha1.PodGroupLabel, nativeGroupLabel, batchv1.ControllerUidLabel} {
-			if value := pod.Labels[label]; value != "" {
-				selected[podSelector{pod.Namespace, label, value}]++
-			}
-		}
-	}
-	return members, selected
 }

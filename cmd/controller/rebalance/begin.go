@@ -231,7 +231,7 @@ func (l *look) evictAll(ctx context.Context, s *subject, moves []rebalance.Move,
 // readAgain reads the namespaces of a ZoneRebalance and the zones once more, and says why moves are not to be made after
 // all; empty if they are.
 func (l *look) readAgain(s *subject, moves []rebalance.Move) (fresh rebalance.Standing, why string) {
-	cluster := l.read()
+	cluster := l.shared.Read()
 	if unknown := l.shared.Unknown(cluster); len(unknown) > 0 {
 		return fresh, unknown[0]
 	}

@@ -43,10 +43,10 @@ func TestTheEndOfAProcessLosesNoEvent(t *testing.T) {
 	w.now = w.now.Add(6 * time.Minute)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	w.controller = New(parts.Shared{Client: &endingServer{w.server, cancel}, CPUFraction: 1000}, 1)
+	w.controller = New(parts.Shared{Client: &endingServer{w.server, cancel}, CPUFraction: 1000, Read: w.readCluster}, 1)
 	w.controller.now = func() time.Time { return w.now }
-	_, err := w.controller.Turn(ctx, w.readCluster)
-	require.ErrorIs(t, err, context.Canceled)
+	_, err := w.controller.Reconcile(ctx, parts.Look)
+	require.NoError(t, err)
 	require.Equal(t, v1alpha1.MoveEvicting, w.stored.Status.Moves[0].State)
 	require.Equal(t, []string{"MoveEvicting"}, w.events)
 	require.Empty(t, w.evicted)

@@ -24,17 +24,15 @@ type look struct {
 	cluster *snapshot.Snapshot
 	census  *census.Census
 	all     []*v1alpha1.ZoneRebalance
-	// read reads the cluster once more.
-	read func() *snapshot.Snapshot
 	// missing says what is not known of the cluster; empty if all is known.
 	missing string
 	// searched: the time of this look is used up.
 	searched bool
 }
 
-func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneRebalance, read func() *snapshot.Snapshot) *look {
+func (c *Controller) newLook(cluster *snapshot.Snapshot, all []*v1alpha1.ZoneRebalance) *look {
 	return &look{
-		Controller: c, cluster: cluster, census: census.Take(cluster), all: all, read: read,
+		Controller: c, cluster: cluster, census: census.Take(cluster), all: all,
 		missing: strings.Join(c.shared.Unknown(cluster), "; "),
 	}
 }

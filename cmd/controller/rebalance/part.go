@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -58,7 +58,7 @@ type Controller struct {
 func New(shared parts.Shared, seeds int) *Controller {
 	return &Controller{
 		shared: shared, seeds: seeds, searches: shared.NewMeter(searchShare),
-		looks: shared.NewLooks("rebalance", lookShare), now: time.Now,
+		looks: shared.NewLooks(lookShare), now: time.Now,
 		refused: map[types.UID]map[rebalance.Refused]time.Time{}, replaced: map[types.UID]map[string]bool{},
 		status: map[string]v1alpha1.ZoneRebalance{},
 	}
@@ -82,11 +82,9 @@ func Describe() parts.Description {
 			}
 			return nil
 		},
-		New: func(shared parts.Shared) parts.Part { return New(shared, seeds) },
+		New: func(shared parts.Shared) reconcile.Reconciler { return New(shared, seeds) },
 	}
 }
-
-var _ parts.Worker = &Controller{}
 
 var collector = metrics.NewCollector((*Controller).collect, declared.Excess, declared.Moves, declared.Stopped)
 
@@ -120,12 +118,11 @@ func (c *Controller) collect(send metrics.Send) {
 	}
 }
 
-// Start implements parts.Part.
-func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
-	c.show(snapshot.List[*v1alpha1.ZoneRebalance](cluster))
+// Start implements manager.Runnable: the metrics are exported until ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
 	metrics.MustRegister(declared.Evictions, declared.SearchDuration)
 	collector.Export(ctx, c)
-	klog.FromContext(ctx).V(2).Info("ZoneRebalances are looked after")
+	return nil
 }
 
 // show makes the statuses those that the metrics are about, and forgets what there is no more.
@@ -144,15 +141,28 @@ func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
 	maps.DeleteFunc(c.replaced, func(uid types.UID, _ map[string]bool) bool { return !known[uid] })
 }
 
-// Turn implements parts.Part: it looks at the cluster.
-func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.looks.Turn(ctx, c.now(), read, func(ctx context.Context, cluster *snapshot.Snapshot, _ string) time.Duration {
-		return c.serveAll(ctx, cluster, read)
+// Reconcile implements reconcile.Reconciler. A look does the next thing about each ZoneRebalance, a step is one of the
+// search of a whole plan.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request == parts.Step {
+		more, err := c.step(ctx)
+		if more {
+			return reconcile.Result{RequeueAfter: parts.Soon}, err
+		}
+		c.shared.Wake(parts.Look) // there may be something to write
+		return reconcile.Result{}, err
+	}
+	result, err := c.looks.Reconcile(ctx, c.now(), c.shared.Read, func(ctx context.Context, cluster *snapshot.Snapshot, _ string) time.Duration {
+		return c.serveAll(ctx, cluster)
 	})
+	if c.planning.isUnderWay() {
+		c.shared.Wake(parts.Step)
+	}
+	return result, err
 }
 
 // serveAll does the next thing about each ZoneRebalance, and returns after how long to look again.
-func (c *Controller) serveAll(ctx context.Context, cluster *snapshot.Snapshot, read func() *snapshot.Snapshot) (next time.Duration) {
+func (c *Controller) serveAll(ctx context.Context, cluster *snapshot.Snapshot) (next time.Duration) {
 	all := snapshot.List[*v1alpha1.ZoneRebalance](cluster)
 	c.show(all)
 	all = slices.DeleteFunc(all, func(r *v1alpha1.ZoneRebalance) bool { return r.DeletionTimestamp != nil })
@@ -163,7 +173,7 @@ func (c *Controller) serveAll(ctx context.Context, cluster *snapshot.Snapshot, r
 	slices.SortFunc(all, func(a, b *v1alpha1.ZoneRebalance) int {
 		return cmp.Or(a.Status.SearchedAt.Compare(b.Status.SearchedAt.Time), strings.Compare(a.Name, b.Name))
 	})
-	l := c.newLook(cluster, all, read)
+	l := c.newLook(cluster, all)
 	for i := range all {
 		all[i] = all[i].DeepCopy() // those that come after it see what it does
 		next = min(next, l.serve(ctx, all[i]))

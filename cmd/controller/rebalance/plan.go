@@ -2,7 +2,6 @@ package rebalance
 
 import (
 	"context"
-	"math"
 	"strings"
 	"time"
 
@@ -87,16 +86,16 @@ func (l *look) adopt(s *subject, p *planning) {
 	}
 }
 
-// Work implements parts.Worker: it does a step of the search of a whole plan.
-func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, err error) {
+// step does a step of the search of a whole plan, and reports whether there is another one.
+func (c *Controller) step(ctx context.Context) (more bool, err error) {
 	p := c.planning
 	if !p.isUnderWay() {
-		return math.MaxInt64, false, nil
+		return false, nil
 	}
 	over, err := p.Step(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return 0, false, ctx.Err()
+		return false, err
 	case err != nil:
 		p.err = err
 	case over:
@@ -107,10 +106,10 @@ func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, e
 			"Planned moves", "zonerebalance", p.of, "moves", len(p.found.Moves), "excess", p.found.Before.Excess, "took", took,
 		)
 	default:
-		return 0, false, nil
+		return true, nil
 	}
 	c.searches.End()
-	return math.MaxInt64, true, nil
+	return false, nil
 }
 
 // isUnderWay reports whether there is something left to search.
@@ -123,7 +122,7 @@ func (c *Controller) endPlanning(of types.UID) {
 	}
 }
 
-// Close implements parts.Part.
+// Close ends the search of a plan.
 func (c *Controller) Close() {
 	if c.planning == nil {
 		return

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -120,6 +121,7 @@ type world struct {
 	controller *Controller
 	now        time.Time
 	lags       *v1alpha1.ZoneRebalance // what is read of the first one, if not what is stored
+	missing    []snapshot.Missing      // what cannot be read
 }
 
 func newWorld(t *testing.T) *world {
@@ -135,7 +137,7 @@ func newWorld(t *testing.T) *world {
 		add(node)
 	}
 	w.server = &server{stored: newRebalance("web")}
-	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000}, 1)
+	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000, Read: w.readCluster, Wake: func(reconcile.Request) {}}, 1)
 	w.controller.now = func() time.Time { return w.now }
 	return w
 }
@@ -156,17 +158,15 @@ func newRebalance(apps ...string) *v1alpha1.ZoneRebalance {
 func (w *world) turn(after time.Duration, missing ...snapshot.Missing) time.Duration {
 	w.t.Helper()
 	w.now = w.now.Add(after)
-	next, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
-		s := w.readCluster()
-		s.Missing = missing
-		return s
-	})
+	w.missing = missing
+	result, err := w.controller.Reconcile(w.t.Context(), parts.Look)
 	require.NoError(w.t, err)
-	return next
+	return result.RequeueAfter
 }
 
 func (w *world) readCluster() *snapshot.Snapshot {
 	s := snapshot.New(w.now)
+	s.Missing = w.missing
 	s.Add(w.cluster.Objects()...)
 	for _, r := range []*v1alpha1.ZoneRebalance{cmp.Or(w.lags, w.stored), w.second} {
 		if r != nil {
@@ -187,16 +187,15 @@ func (s *server) reason(condition string) string {
 func (w *world) plan(after time.Duration) {
 	w.t.Helper()
 	w.turn(after)
-	for {
-		next, done, err := w.controller.Work(w.t.Context())
-		require.NoError(w.t, err)
-		if done {
-			w.turn(time.Second)
-		}
-		if next > 0 {
-			return
-		}
+	if !w.controller.planning.isUnderWay() {
+		return
 	}
+	for more := true; more; {
+		var err error
+		more, err = w.controller.step(w.t.Context())
+		require.NoError(w.t, err)
+	}
+	w.turn(time.Second)
 }
 
 // states are those of the moves, the oldest first.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -44,7 +45,7 @@ func run(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance) *running {
 func (w *running) restart() { w.controller = w.newController() }
 
 func (w *running) newController() *Controller {
-	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9}, 2)
+	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9, Read: w.readCluster, Wake: func(reconcile.Request) {}}, 2)
 	c.now = w.sim.Now
 	return c
 }
@@ -64,14 +65,16 @@ func (w *running) pass(d time.Duration) {
 // turn gives the part a turn, and returns after how long it wants the next one.
 func (w *running) turn() time.Duration {
 	w.t.Helper()
-	next, err := w.controller.Turn(w.t.Context(), func() *snapshot.Snapshot {
-		s := snapshot.New(w.sim.Now())
-		s.Add(w.sim.Objects()...)
-		s.Add(cmp.Or(w.lags, w.stored).DeepCopy())
-		return s
-	})
+	result, err := w.controller.Reconcile(w.t.Context(), parts.Look)
 	require.NoError(w.t, err)
-	return next
+	return result.RequeueAfter
+}
+
+func (w *running) readCluster() *snapshot.Snapshot {
+	s := snapshot.New(w.sim.Now())
+	s.Add(w.sim.Objects()...)
+	s.Add(cmp.Or(w.lags, w.stored).DeepCopy())
+	return s
 }
 
 // turns gives the part turns, each when the cluster is at rest and when the part wants it, until a condition holds.

@@ -107,9 +107,9 @@ func TestAPlanIsMadeInSteps(t *testing.T) {
 	w.turn(6 * time.Minute)
 	require.Empty(t, w.stored.Status.Plan, "the turn has only begun it")
 	steps := 0
-	for done := false; !done; steps++ {
+	for more := true; more; steps++ {
 		var err error
-		_, done, err = w.controller.Work(t.Context())
+		more, err = w.controller.step(t.Context())
 		require.NoError(t, err)
 	}
 	require.Equal(t, 3, steps, "two moves, and that there is no other")

@@ -52,7 +52,7 @@ type Controller struct {
 	fullRoundAt   time.Time
 	fullRoundTook time.Duration
 
-	// seen is when a zone last had a node for the pods of a reservation, or was in that when the process started.
+	// seen is when a zone last had a node for the pods of a reservation, or was in that at the first look; nil before it.
 	seen map[reservedZone]time.Time
 
 	mu      sync.Mutex // guards answers
@@ -63,7 +63,7 @@ type Controller struct {
 func New(shared parts.Shared, options Options) *Controller {
 	c := &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
-		answers: map[types.UID]*answer{}, seen: map[reservedZone]time.Time{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
+		answers: map[types.UID]*answer{}, fullBudget: shared.NewMeter(1), followBudget: shared.NewMeter(0.5),
 	}
 	c.certify.Scheduler = schedulerHash(&c.certify)
 	return c
@@ -72,19 +72,20 @@ func New(shared parts.Shared, options Options) *Controller {
 // renewAnswers looks at the cluster: it brings the reservations and all statuses up to date, and begins a full round if
 // the cluster has changed, or if the answers are old, and the budget allows it. It returns after how long it wants to be
 // called again if nothing changes.
-func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Snapshot) (wait time.Duration, err error) {
+func (c *Controller) renewAnswers(ctx context.Context) (wait time.Duration, err error) {
 	began := time.Now()
 	if until := c.untilBudget(began); until > 0 {
 		return until, nil // to read the cluster costs CPU, too
 	}
 	c.followBudget.Begin(began)
 	defer c.followBudget.End()
-	cluster := read()
+	cluster := c.shared.Read()
 	r := c.newRound(cluster)
 	if len(r.options.Missing) > 0 {
 		r.writeStatuses(ctx)
-		return c.options.RefreshInterval, ctx.Err()
+		return c.options.RefreshInterval, nil
 	}
+	c.noteReservedZones(cluster)
 	wait = c.options.RefreshInterval
 	question := r.questionHash()
 	age := cluster.TakenAt.Sub(c.fullRoundAt)
@@ -108,7 +109,7 @@ func (c *Controller) renewAnswers(ctx context.Context, read func() *snapshot.Sna
 	}
 	r.holdRoom(ctx)
 	r.writeStatuses(ctx)
-	return wait, ctx.Err()
+	return wait, nil
 }
 
 // untilBudget is for how long neither budget allows anything.

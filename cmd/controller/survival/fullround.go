@@ -3,19 +3,15 @@ package survival
 import (
 	"context"
 	"iter"
-	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/sim"
 )
-
-var _ parts.Worker = &Controller{}
 
 // fullRound replays all losses in steps of a fraction of a second, between which other parts get their turns. What
 // happens to the cluster meanwhile is shown at the part's own turns, and is no part of the round.
@@ -62,18 +58,19 @@ func (c *Controller) beginRound(ctx context.Context, r *round, question string) 
 	c.running = f
 }
 
-// Work implements parts.Worker: it does a step of the full round that runs.
-func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, err error) {
+// step does a step of the full round that runs, and reports whether there is another one. An error is that of the round,
+// which is over: the next look begins another one.
+func (c *Controller) step(ctx context.Context) (more bool, err error) {
 	f := c.running
 	if f == nil {
-		return math.MaxInt64, false, nil
+		return false, nil
 	}
 	if _, more := f.step(); more {
-		return 0, false, ctx.Err()
+		return true, nil
 	}
 	c.running = nil
 	if f.err != nil {
-		return 0, false, f.err
+		return false, f.err
 	}
 	c.lastRound, c.answered, c.fullRoundAt, c.fullRoundTook = f.question, f.question, f.readAt, time.Since(f.began)
 	for uid, status := range f.answers {
@@ -85,5 +82,5 @@ func (c *Controller) Work(ctx context.Context) (next time.Duration, done bool, e
 		)
 		declared.RoundDuration.Observe(c.fullRoundTook.Seconds())
 	}
-	return 0, true, nil
+	return false, nil
 }

@@ -48,9 +48,13 @@ func (c *Controller) noteZones(zones map[string][]string, now time.Time) {
 	}
 }
 
-// noteReservedZones notes the zones of the reservations that there are when the process starts: one of them may have
-// failed before.
+// noteReservedZones notes the zones of the reservations that there are at the first look: one of them may have failed
+// before. At later looks it does nothing.
 func (c *Controller) noteReservedZones(cluster *snapshot.Snapshot) {
+	if c.seen != nil {
+		return
+	}
+	c.seen = map[reservedZone]time.Time{}
 	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](cluster) {
 		if owner := metav1.GetControllerOf(r); owner != nil && owner.Kind == "ZoneSurvival" {
 			for i := range r.Spec.Zones {

@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/metrics"
@@ -41,27 +40,38 @@ func Describe() parts.Description {
 			}
 			return nil
 		},
-		New: func(shared parts.Shared) parts.Part {
+		New: func(shared parts.Shared) reconcile.Reconciler {
 			return New(shared, Options{Replays: replays, RefreshInterval: refresh})
 		},
 	}
 }
 
-// Start implements parts.Part.
-func (c *Controller) Start(ctx context.Context, cluster *snapshot.Snapshot) {
-	c.noteReservedZones(cluster)
-	c.newRound(cluster)
+// Start implements manager.Runnable: the metrics are exported until ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
 	metrics.MustRegister(declared.RoundDuration)
 	collector.Export(ctx, c)
-	klog.FromContext(ctx).V(2).Info("ZoneSurvivals are answered")
+	return nil
 }
 
-// Turn implements parts.Part: it renews the answers if the cluster has changed, or if they are old.
-func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
-	return c.renewAnswers(ctx, read)
+// Reconcile implements reconcile.Reconciler. A look renews the answers if the cluster has changed, or if they are old; a
+// step is one of the full round that runs.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request == parts.Step {
+		more, err := c.step(ctx)
+		if more {
+			return reconcile.Result{RequeueAfter: parts.Soon}, err
+		}
+		c.shared.Wake(parts.Look) // there may be something to write
+		return reconcile.Result{}, err
+	}
+	next, err := c.renewAnswers(ctx)
+	if c.running != nil {
+		c.shared.Wake(parts.Step)
+	}
+	return reconcile.Result{RequeueAfter: next}, err
 }
 
-// Close implements parts.Part.
+// Close ends the copies.
 func (c *Controller) Close() {
 	if c.running != nil {
 		c.running.stop()

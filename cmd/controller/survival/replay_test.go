@@ -21,6 +21,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -127,7 +128,7 @@ func (s *server) read(objects []client.Object, asked ...*v1alpha1.ZoneSurvival) 
 // unlimited is a part with so large a budget that each look and each round may be at once.
 func unlimited(t *testing.T, to client.Client) *Controller {
 	t.Helper()
-	c := New(parts.Shared{Client: to, CPUFraction: 1e9}, Options{RefreshInterval: time.Hour})
+	c := New(parts.Shared{Client: to, CPUFraction: 1e9, Wake: func(reconcile.Request) {}}, Options{RefreshInterval: time.Hour})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -135,19 +136,18 @@ func unlimited(t *testing.T, to client.Client) *Controller {
 // look has the part look at a cluster.
 func look(t *testing.T, c *Controller, cluster *snapshot.Snapshot) {
 	t.Helper()
-	_, err := c.Turn(t.Context(), func() *snapshot.Snapshot { return cluster })
+	c.shared.Read = func() *snapshot.Snapshot { return cluster }
+	_, err := c.Reconcile(t.Context(), parts.Look)
 	require.NoError(t, err)
 }
 
 // endRound ends the full round that runs, and returns how many steps it took.
 func endRound(t *testing.T, c *Controller) (steps int) {
 	t.Helper()
-	for done := false; !done; steps++ {
-		var next time.Duration
+	for more := true; more; steps++ {
 		var err error
-		next, done, err = c.Work(t.Context())
+		more, err = c.step(t.Context())
 		require.NoError(t, err)
-		require.Zero(t, next)
 	}
 	return steps
 }
@@ -276,9 +276,9 @@ func TestAChangeShowsWhileARoundRuns(t *testing.T) {
 		c.fullRoundAt = clitest.Now.Add(-2 * time.Hour) // so that the next round begins
 		look(t, c, to.read(before, asked...))
 		require.NotNil(t, c.running)
-		_, done, err := c.Work(t.Context())
+		more, err := c.step(t.Context())
 		require.NoError(t, err)
-		require.False(t, done)
+		require.True(t, more)
 		require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 		look(t, c, to.read(cordoned(before, "c"), asked...))
 		require.Equal(t, tc.want, to.says("web", v1alpha1.ConditionSurvives), "the round before took %s", tc.took)
@@ -373,7 +373,7 @@ profiles:
 - schedulerName: another-scheduler
 `))
 	require.NoError(t, err)
-	c := New(parts.Shared{Client: to, CPUFraction: 1e9, Sim: sim.Options{Config: config}}, Options{RefreshInterval: time.Hour})
+	c := New(parts.Shared{Client: to, CPUFraction: 1e9, Wake: func(reconcile.Request) {}, Sim: sim.Options{Config: config}}, Options{RefreshInterval: time.Hour})
 	t.Cleanup(c.Close)
 	look(t, c, to.read(objects, protecting("web", false)))
 	require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
@@ -394,21 +394,18 @@ profiles:
 func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
 	c := answered(t, to, before, protecting("web", false), protecting("big", false))
-	partial := func(asked ...*v1alpha1.ZoneSurvival) func() *snapshot.Snapshot {
-		return func() *snapshot.Snapshot {
-			s := snapshot.New(clitest.Now.Add(time.Minute))
-			s.Add(before...)
-			for _, a := range asked {
-				a.ResourceVersion, a.Status = strconv.Itoa(to.versions[a.Name]), to.statuses[a.Name]
-				s.Add(a)
-			}
-			s.Missing = []snapshot.Missing{{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.Outdated, Detail: "12:00:00 UTC: starting"}}
-			return s
+	partial := func(asked ...*v1alpha1.ZoneSurvival) *snapshot.Snapshot {
+		s := snapshot.New(clitest.Now.Add(time.Minute))
+		s.Add(before...)
+		for _, a := range asked {
+			a.ResourceVersion, a.Status = strconv.Itoa(to.versions[a.Name]), to.statuses[a.Name]
+			s.Add(a)
 		}
+		s.Missing = []snapshot.Missing{{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.Outdated, Detail: "12:00:00 UTC: starting"}}
+		return s
 	}
 	for range 2 {
-		_, err := c.Turn(t.Context(), partial(protecting("web", false), protecting("big", false), protecting("new", false)))
-		require.NoError(t, err)
+		look(t, c, partial(protecting("web", false), protecting("big", false), protecting("new", false)))
 		require.Equal(t, []string{"web", "new"}, to.wrote)
 	}
 	for _, name := range []string{"web", "new"} {

@@ -65,12 +65,12 @@ func TestNativeGangIsShown(t *testing.T) {
 
 		client, err := snapshot.NewClient(c.config)
 		require.NoError(c.t, err)
-		part := gangbudgets.New(parts.Shared{Client: client, CPUFraction: 1000})
-		_, err = part.Turn(c.t.Context(), func() *snapshot.Snapshot {
+		part := gangbudgets.New(parts.Shared{Client: client, CPUFraction: 1000, Read: func() *snapshot.Snapshot {
 			read, err := snapshot.Read(c.t.Context(), client, nil)
 			require.NoError(c.t, err)
 			return read
-		})
+		}})
+		_, err = part.Reconcile(c.t.Context(), parts.Look)
 		require.NoError(c.t, err)
 		budget, err := c.admin.PolicyV1().PodDisruptionBudgets(c.namespace).Get(c.t.Context(), "n", metav1.GetOptions{})
 		require.NoError(c.t, err)

@@ -1,4 +1,4 @@
-package watcher
+package informer
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ func RefusalOf(err error) Refusal {
 type State struct {
 	// Listed: there has been a whole list, which the handler has seen.
 	Listed bool
-	// Refused is what the API server has refused since the last list; empty if nothing.
+	// Refused is what the API server has refused since it last answered about the kind; empty if nothing.
 	Refused Refusal
 	// Err is the last error of listing or watching, a refusal included. It is nil after a success.
 	Err error
@@ -78,7 +78,7 @@ func (s *State) record(err error, now time.Time) {
 		s.Since = now
 	}
 	s.Err = err
-	if refusal := RefusalOf(err); refusal != "" {
+	if refusal := RefusalOf(err); err == nil || refusal != "" {
 		s.Refused = refusal
 	}
 }
