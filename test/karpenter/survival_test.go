@@ -14,7 +14,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestKarpenterAndSurvival: with buy, Karpenter buys the room that a ZoneSurvival is to hold.
+// TestKarpenterAndSurvival: with buy, Karpenter buys the room that a ZoneSurvival is to hold, and no more because that room is used when a
+// zone is lost.
 func TestKarpenterAndSurvival(t *testing.T) {
 	c := start(t)
 	t.Run("not bought", func(t *testing.T) { c.in(t).testRoomNotBought() })
@@ -65,4 +66,38 @@ func (c *cluster) testRoomBought() {
 		c.waitStays(&nodes[i], "Unconsolidatable", "has buffer pods")
 	}
 	c.waitSurvives(v1alpha1.ReasonRoomHeld, metav1.ConditionTrue)
+	c.testLostZone()
+}
+
+// testLostZone: the replicas of a zone that is lost take the room that is held for them. Neither they nor the buffers, of which they take up
+// what they use, bring a node in another zone. When the zone is back, what was bought before is enough.
+func (c *cluster) testLostZone() {
+	require.Equal(c.t, "a 1, b 1", c.bought())
+	lost := c.nodesIn("a")
+	for _, node := range lost { // the taint is the node lifecycle controller's, which does not run
+		c.Kubectl(c.t, "cordon", node)
+		c.Kubectl(c.t, "taint", "node", node, corev1.TaintNodeUnschedulable+":NoSchedule")
+	}
+	c.Kubectl(c.t, "delete", "pods", "--namespace="+namespace, "--field-selector=spec.nodeName=node-a", "--selector=app=web")
+	c.waitRunning("web", "b 4")
+	c.waitLooked()
+	require.Regexp(c.t, "^a [12], b 1$", c.bought()) // in zone a for what was asked for there before
+	for _, node := range lost {
+		c.Kubectl(c.t, "taint", "node", node, corev1.TaintNodeUnschedulable+"-")
+		c.Kubectl(c.t, "uncordon", node)
+	}
+	c.waitSurvives(v1alpha1.ReasonRoomHeld, metav1.ConditionTrue)
+	c.waitBought("a 1, b 1")
+}
+
+// nodesIn are the names of the nodes of a zone.
+func (c *cluster) nodesIn(zone string) []string {
+	c.t.Helper()
+	var out []string
+	for name, in := range c.nodes() {
+		if in == zone {
+			out = append(out, name)
+		}
+	}
+	return out
 }
