@@ -394,8 +394,8 @@ func TestPodsOfDaemonSetsStay(t *testing.T) {
 	})
 }
 
-// TestPreemptionThatIsOvertaken: room appears elsewhere, and the gang takes it.
-func TestPreemptionThatIsOvertaken(t *testing.T) {
+// TestQuorumIsLostInAPreemption: the gang gives up the room at once.
+func TestQuorumIsLostInAPreemption(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2)
 		c.server.Graceful.Store(true)
