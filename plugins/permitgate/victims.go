@@ -56,7 +56,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		Handle: v.handle, FilterRunner: v.runner, State: state, Nodes: result.view.nodes, Request: req.proposal, Budgets: budgets,
 		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(req, pod) },
 		OnItsWay: func(pod *v1.Pod) bool { return req.pods[pod.UID] != nil },
-		Stays:    func(pod *v1.Pod) bool { return v.preemptor.Barred(pod.UID) },
+		Stays:    v.preemptor.Stays,
 		GangOf:   v.gangOf(),
 		Now:      v.gangs.clock.Now,
 	}

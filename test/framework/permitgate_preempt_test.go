@@ -363,7 +363,7 @@ func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 		c.requireEvent("PodGroup urgent GangPreemptionFailed", "1 victims had not left their nodes in time")
 		c.create(member("", "other").Priority(1))
 		c.requireBound("other")
-		c.pass(2 * time.Minute)
+		c.pass(30 * time.Minute) // however long it stays
 		c.quiet()
 		other, err := c.client.CoreV1().Pods("default").Get(t.Context(), "other", metav1.GetOptions{})
 		require.NoError(t, err)

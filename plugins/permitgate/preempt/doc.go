@@ -16,8 +16,9 @@
 // looks at a part of the nodes, works on copies of these, and takes a pod off only when its node is tried.
 //
 // A bound gang keeps minMember members, or is evicted as a whole. Pods of DaemonSets stay, since they would come back.
-// Terminating pods count as gone; the gang waits for their end. What a search looks at is limited by number, and by time only what it does
-// for a better answer than it has, and what filters have refused many times.
+// Terminating pods count as gone; the gang waits for their end. One that has had its time and does not leave counts as a pod that may not
+// go. What a search looks at is limited by number, and by time only what it does for a better answer than it has, and what filters have
+// refused many times.
 //
 // # The preemption
 //

@@ -165,11 +165,16 @@ func (p *Preemptor) IsVictim(uid types.UID) bool {
 	return p.barredLocked(uid)
 }
 
-// Barred reports whether a pod recently could not be evicted, or was and did not leave.
-func (p *Preemptor) Barred(uid types.UID) bool {
+// Stays reports whether a pod that terminates cannot be expected to leave: its time for that is over, which its deletionTimestamp tells
+// after any eviction, or a preemption has waited for it without success.
+func (p *Preemptor) Stays(pod *v1.Pod) bool {
+	now := p.Clock.Now()
+	if pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(timeLimit)) {
+		return true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.barredLocked(uid)
+	return p.barredLocked(pod.UID)
 }
 
 func (p *Preemptor) barredLocked(uid types.UID) bool { return p.Clock.Now().Before(p.barred[uid]) }

@@ -42,11 +42,11 @@ func TestPodsAreBarredForATime(t *testing.T) {
 		pod.UID = types.UID(pod.Name)
 		p.Begin(t.Context(), id, &Result{Victims: []*v1.Pod{pod}})
 		require.True(t, p.IsVictim(pod.UID))
-		require.False(t, p.Barred(pod.UID))
+		require.False(t, p.Stays(pod))
 		clock.Step(2 * time.Minute) // beyond the deadline
 		p.advance(t.Context(), id)
 		require.True(t, p.IsVictim(pod.UID))
-		require.True(t, p.Barred(pod.UID))
+		require.True(t, p.Stays(pod))
 		clock.Step(barTime)
 		require.False(t, p.IsVictim(pod.UID))
 	}

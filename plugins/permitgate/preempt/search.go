@@ -59,7 +59,7 @@ type Search struct {
 	Request proposal.Request
 	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member of the preempting gang that is about to lose its node.
 	MayEvict, OnItsWay func(pod *v1.Pod) bool
-	// Stays reports whether a pod that was evicted did not leave in time: others are not evicted for room that waits for it.
+	// Stays reports whether a pod that terminates cannot be expected to leave: others are not evicted for room that waits for it.
 	Stays func(pod *v1.Pod) bool
 	// GangOf returns a pod's gang, the same for all of its members; nil if it is in none that keeps members.
 	GangOf  func(pod *v1.Pod) *Gang
