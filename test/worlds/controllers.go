@@ -189,6 +189,7 @@ func (p *player) actAsKubelets() {
 			if w != nil && w.Runs > 0 && now.Sub(p.boundAt[pod.UID]) >= w.Runs {
 				w.done++
 				w.disturbed = true
+				p.succeeded = now
 				if err := p.server.EditPod(pod.Namespace, pod.Name, func(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded }); err != nil {
 					panic(fmt.Sprintf("worlds: %v", err))
 				}

@@ -15,9 +15,12 @@
 //
 // # Seeds
 //
-// "make worlds SEED=1 N=1000" plays any seeds and shrinks what fails. The lists in seeds_test.go, which "make test" and "make test-all" play, are of
-// seeds that pass: a seed that is missing there breaks an invariant that this tree is known to break, or does so in some runs. The lists grow as those
-// faults are mended; an invariant is not made weaker for them.
+// "make worlds SEED=1 N=1000" plays any seeds and shrinks what fails. With the flag -trace a world writes what happens in it:
+//
+//	go test ./test/worlds -run '^TestWorlds$' -args -seed 7 -worlds 1 -patience 0 -trace
+//
+// The lists in seeds_test.go, which "make test" and "make test-all" play, are of seeds that pass: a seed that is missing there breaks an invariant that
+// this tree is known to break, or does so in some runs. The lists grow as those faults are mended; an invariant is not made weaker for them.
 //
 // Goroutines that outlive a world end the test, since the bubble waits for them. A world is not quite the same each time it is played: the order in
 // which goroutines run at one instant is Go's.

@@ -32,6 +32,26 @@ var faults = map[string]World{
 		Wait{time.Second},
 		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
 	}},
+	// Others were evicted for room that waited for it, again and again: EvictionsEnd.
+	"a victim does not go, and pods come": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 6}},
+		Run{Workload{Name: "stays", Kind: Gang, Replicas: 2, CPU: 3}},
+		Stick{"stays", 0},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 4, CPU: 1, Priority: 100}},
+		Run{Workload{Name: "small", Kind: Gang, Replicas: 2, CPU: 1}},
+		Wait{6 * time.Minute},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 2, CPU: 1}},
+	}},
+	// It waited for the pod that does not go: VictimsGo.
+	"a victim does not go, and there is another": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 2}},
+		Add{Node{Name: "b1", Zone: "b", CPU: 2}},
+		Run{Workload{Name: "fill", Kind: StatefulSet, Replicas: 2, CPU: 2}},
+		Wait{10 * time.Second},
+		Stick{"fill", 0},
+		Wait{time.Second},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1, Priority: 100}},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

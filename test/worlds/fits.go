@@ -216,6 +216,18 @@ func (c *view) boundOf(w *workload) (bound int) {
 	return bound
 }
 
+// membersOf names the pods of a workload that do not terminate.
+func (c *view) membersOf(w *workload) string {
+	var uids []string
+	for i := range c.pods {
+		if c.pods[i].Labels[workloadLabel] == w.Name && c.pods[i].DeletionTimestamp == nil {
+			uids = append(uids, string(c.pods[i].UID))
+		}
+	}
+	slices.Sort(uids)
+	return strings.Join(uids, " ")
+}
+
 // limit is how long the unit may wait once it fits.
 func (u unit) limit(p *player) time.Duration {
 	switch {

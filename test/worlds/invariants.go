@@ -28,6 +28,7 @@ const (
 	GangsHoldNothing   = "GangsHoldNothing"   // a gang that waits holds nothing for more than a tenth of the time
 	WhatFitsIsBound    = "WhatFitsIsBound"    // a pod or a gang that fits does not wait
 	VictimsGo          = "VictimsGo"          // a pod or a gang that would fit without pods of a lower priority does not wait
+	EvictionsEnd       = "EvictionsEnd"       // a cluster at rest stays as it is: what has found its place is not evicted
 	LedgerIsCluster    = "LedgerIsCluster"    // once events have settled, the ledger has the pods and the sums of the scheduler's own cache
 	SpreadHolds        = "SpreadHolds"        // a pod is bound only where its own hard constraint admits it
 	RestChangesNothing = "RestChangesNothing" // a restart at rest changes no decision
@@ -44,6 +45,8 @@ const (
 	gangWaits = 13 * time.Minute
 	// victimsGo is for what needs victims: grace periods, and five minutes for those that did not go.
 	victimsGo = 15 * time.Minute
+	// evictionsEnd is how long pods may be evicted in a cluster at rest: for gangs that wait for long, too.
+	evictionsEnd = 12 * time.Minute
 	// shortFor is how long a reservation must have been short before its room counts as owed.
 	shortFor = 15 * time.Second
 	// idleFor is how long room may be idle while a reservation is short.
@@ -55,9 +58,11 @@ type invariants struct {
 	reservations map[string]Reservation
 	policies     map[string]Policy
 	atRest       bool
+	restsFrom    time.Time            // when that began
 	collects     *atomic.Bool         // some gang has begun to collect room
 	made         map[string]time.Time // when reservations were made
 	debts        []debt
+	nominated    map[string]bool                 // nodes to which pods were nominated at the last look
 	spread       spreadLook                      // at the last look
 	short        map[string]map[string]time.Time // since when a reservation is short, by zone
 	idle         map[string]time.Time            // since when it is short although there is room, by reservation and zone
@@ -67,7 +72,7 @@ type invariants struct {
 
 func newInvariants() invariants {
 	return invariants{
-		reservations: map[string]Reservation{}, policies: map[string]Policy{}, made: map[string]time.Time{}, collects: &atomic.Bool{},
+		nominated: map[string]bool{}, reservations: map[string]Reservation{}, policies: map[string]Policy{}, made: map[string]time.Time{}, collects: &atomic.Bool{},
 		short: map[string]map[string]time.Time{}, idle: map[string]time.Time{}, fits: map[string]time.Time{}, preempts: map[string]time.Time{},
 	}
 }
@@ -75,11 +80,12 @@ func newInvariants() invariants {
 // check checks what must be true whenever there is nothing left to do at this time.
 func (p *player) check() {
 	c := p.view()
+	p.noteNominations(c)
 	p.checkNodes(c)
 	p.checkShort(c)
 	p.checkGangs(c)
 	p.checkFits(c)
-	p.checkHoldings()
+	p.checkHoldings(c)
 	p.checkDebts()
 	if p.atRest {
 		p.checkHeld(c)
@@ -183,26 +189,44 @@ func (p *player) checkBind(podName string) {
 	if n == nil || !n.usable() || n.Pool != "" {
 		return
 	}
+	decided, known := p.decisionsSoFar()[pod.UID]
+	if !known {
+		return
+	}
 	// The oldest reservation that is short in the zone is to have a slot there now, or as soon as its status is written. What younger ones are
 	// owed depends on that, and is not asked.
 	for _, r := range p.byAge() {
 		since, short := p.short[r.Name][n.Zone]
 		status, known := zoneOf(p.status(r.Name), n.Zone)
 		if !short || !known || status.Held >= status.Desired {
+			if !known || p.lacksSlots(r.Name) {
+				return // it may be given slots here that it lacks elsewhere
+			}
 			continue
 		}
-		free := n.CPU - n.used + requestOf(pod) - n.heldFrom(minPriority, "")
+		free := decided.free - n.heldFrom(minPriority, "")
 		switch {
 		case time.Since(since) < shortFor, r.SlotsPerNode > 0, p.ownerOf(pod) != "", priorityOf(pod) > r.Priority:
-		case c.fractionReached(n.Zone, r.CPU), pod.Status.NominatedNodeName == n.Name, free < r.CPU: // a node that was kept for it is its own
+		case c.fractionReached(n.Zone, r.CPU), free < r.CPU:
+		case pod.Status.NominatedNodeName == n.Name, n.nominated > 0, p.nominated[n.Name]: // room that is kept for pods, which comes and goes while cycles run
 			// Nor is it asked of owners, which may use slots of their own whose status is not written yet.
 		default:
 			p.debts = append(p.debts, debt{
-				reservation: r.Name, zone: n.Zone, missing: status.Desired - status.Held, until: time.Now().Add(statusDelay),
+				reservation: r.Name, zone: n.Zone, missing: status.Desired - status.Held, since: decided.at, until: time.Now().Add(statusDelay),
 				message: fmt.Sprintf("pod %s of priority %d took room on %s, of which %s had been short for %v", podName, priorityOf(pod), n.Name, r.Name, time.Since(since)),
 			})
 		}
 		return
+	}
+}
+
+// noteNominations notes to which nodes pods are nominated.
+func (p *player) noteNominations(c *view) {
+	clear(p.nominated)
+	for _, n := range c.nodes {
+		if n.nominated > 0 {
+			p.nominated[n.Name] = true
+		}
 	}
 }
 
@@ -230,7 +254,8 @@ func (p *player) ownerOf(pod *v1.Pod) string {
 // debt is room that a reservation may not have been given.
 type debt struct {
 	reservation, zone string
-	missing           int64 // slots, when a pod took the room
+	missing           int64     // slots, when a pod took the room
+	since             time.Time // when it was given the room
 	until             time.Time
 	message           string
 }
@@ -238,11 +263,24 @@ type debt struct {
 // statusDelay is how old a status may be.
 const statusDelay = 12 * time.Second
 
-// checkDebts: a reservation that was short when a pod took room of its zone is less short soon after.
+// takenSince returns how many slots of a reservation may have been taken since a time by pods that may use them, its owners and those that outrank it:
+// in any zone, since what one has no room for is held in others.
+func (p *player) takenSince(d *debt) (slots int64) {
+	r := p.reservations[d.reservation]
+	for _, given := range p.decisionsSoFar() {
+		if !given.at.Before(d.since) && (p.ownerOf(given.pod) == r.Name || priorityOf(given.pod) > r.Priority) {
+			slots += int64((requestOf(given.pod) + r.CPU - 1) / r.CPU)
+		}
+	}
+	return slots
+}
+
+// checkDebts: a reservation that was short when a pod took room of its zone is less short soon after, but for the slots that pods have taken meanwhile
+// which may: slots come and go between two looks at a status.
 func (p *player) checkDebts() {
 	p.debts = slices.DeleteFunc(p.debts, func(d debt) bool {
 		status, ok := zoneOf(p.status(d.reservation), d.zone)
-		if !ok || status.Desired-status.Held < d.missing {
+		if !ok || status.Desired-status.Held < d.missing+p.takenSince(&d) {
 			return true
 		}
 		if time.Now().After(d.until) {
@@ -278,7 +316,7 @@ func (p *player) noteVictims() {
 	victims := p.victims
 	p.mu.Unlock()
 	for _, w := range p.workloads {
-		if w.gang() && slices.ContainsFunc(victims, func(pod string) bool { return strings.HasPrefix(pod, w.Name+"-") }) {
+		if w.gang() && slices.ContainsFunc(victims, func(v victim) bool { return strings.HasPrefix(v.pod, w.Name+"-") }) {
 			w.disturbed = true
 		}
 	}
@@ -294,12 +332,16 @@ func (p *player) checkGangs(*view) {
 	}
 }
 
-// checkHoldings: what gangs hold and do not use is at most a tenth of the time, but for one time that may be the last.
-func (p *player) checkHoldings() {
+// checkHoldings: what a gang that waits holds and does not use is at most a tenth of the time, but for one time that may be the last. Members beyond a
+// quorum that is bound are scheduled as other pods. Whoever changes a gang's members has it tried again, so that begins the account again.
+func (p *player) checkHoldings(c *view) {
 	p.probe.mu.Lock()
 	defer p.probe.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(p.probe.held)) {
 		h := p.probe.held[name]
+		if w := p.workloads[name]; w != nil {
+			h.note(c.boundOf(w) >= w.quorum(), c.membersOf(w))
+		}
 		age := time.Since(h.began)
 		if inVain := h.inVain - h.longest; age > 20*time.Minute && inVain > age/10 {
 			p.fail(GangsHoldNothing, "gang %s has held room for %v of %v without a bind, and once for %v beside that", name, inVain, age, h.longest)
@@ -335,16 +377,38 @@ func (p *player) checkFits(c *view) {
 	}
 }
 
+// checkVictims: the scheduler evicts no pod of a cluster in which nothing has happened for long, but for what it evicts itself and what comes back.
+func (p *player) checkVictims() {
+	p.mu.Lock()
+	victims := p.victims
+	p.mu.Unlock()
+	from := p.restsFrom
+	if p.succeeded.After(from) {
+		from = p.succeeded
+	}
+	for _, v := range victims {
+		if rested := v.at.Sub(from); rested > evictionsEnd {
+			p.fail(EvictionsEnd, "pod %s was evicted after nothing had happened for %v", v.pod, rested)
+			return
+		}
+	}
+}
+
 // checkAttempts: a cluster at rest has few cycles.
 func (p *player) checkAttempts(before map[string]int, rest time.Duration) {
 	if time.Since(p.changedAt) < rest {
 		return
 	}
-	// The queue's flush comes every five minutes, and the backoff of a gang that waits for time and not for events is at most 30 s.
-	limit := 4 * int(rest/(30*time.Second))
-	for pod, cycles := range p.cyclesSoFar() {
-		if n := cycles - before[pod]; n > limit {
-			p.fail(AttemptsAreBounded, "pod %s has had %d cycles within %v in which nothing happened", pod, n, rest)
+	after := p.cyclesSoFar()
+	for _, pod := range p.listPods() {
+		// The queue's flush comes every five minutes, and the backoff of a gang that waits for time and not for events is at most 30 s.
+		limit := 4 * int(rest/(30*time.Second))
+		if pod.Spec.SchedulingGroup != nil {
+			// A native gang that failed is in kube-scheduler's backoff, of at most 10 s. Then its cycle runs twice: without some pods, too.
+			limit = 2*int(rest/(10*time.Second)) + 10
+		}
+		if n := after[pod.Name] - before[pod.Name]; n > limit {
+			p.fail(AttemptsAreBounded, "pod %s has had %d cycles within %v in which nothing happened", pod.Name, n, rest)
 		}
 	}
 }

@@ -89,6 +89,7 @@ func Play(t *testing.T, w World) (report Report) {
 			if p.failed() {
 				return
 			}
+			p.traceStep(step)
 			step.apply(p)
 			p.observe()
 		}
@@ -126,14 +127,23 @@ type player struct {
 	boundAt   map[types.UID]time.Time
 	created   int
 	changedAt time.Time // when the last step was carried out that was no wait
+	succeeded time.Time // when the last pod did
+	traced    tracer
 	invariants
 
 	mu        sync.Mutex // guards everything below
 	refusals  map[string]int
 	bindsTake map[string]time.Duration // how long binds of a workload's pods take
-	victims   []string                 // pods that the scheduler has deleted
+	victims   []victim                 // pods that the scheduler has deleted
+	decisions map[types.UID]decision
 	breaks    map[string]time.Duration // pods that fail to be prepared, and after which time
 	found     []Failure
+}
+
+// victim is a pod that the scheduler has deleted.
+type victim struct {
+	pod string
+	at  time.Time
 }
 
 // node is a node and what it is like when it answers.
@@ -149,6 +159,7 @@ func newPlayer(t *testing.T, w World) *player {
 		t: t, world: w, began: time.Now(), server: fakeapi.New(), custom: crdtest.New(),
 		nodes: map[string]*node{}, workloads: map[string]*workload{}, stuck: map[types.UID]bool{},
 		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{}, bindsTake: map[string]time.Duration{}, breaks: map[string]time.Duration{},
+		decisions: map[types.UID]decision{},
 	}
 	p.invariants = newInvariants()
 	p.server.Graceful.Store(true)
@@ -199,6 +210,7 @@ func (p *player) observe() {
 		synctest.Wait()
 	}
 	synctest.Wait()
+	p.traceChanges()
 	p.check()
 }
 
@@ -216,7 +228,7 @@ func (p *player) rest() {
 	Watches{}.apply(p)
 	p.changedAt = time.Now()
 	p.wait(settling)
-	p.atRest = true
+	p.atRest, p.restsFrom = true, time.Now()
 	before := p.cyclesSoFar()
 	if p.fallsBackForLong() {
 		p.wait(restingLong)
@@ -224,6 +236,7 @@ func (p *player) rest() {
 		p.wait(resting)
 		if !p.failsForEver() {
 			p.checkAttempts(before, resting)
+			p.checkVictims()
 		}
 	}
 	if p.failed() || p.failsForEver() {

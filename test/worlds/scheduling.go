@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -118,7 +119,7 @@ func (p *player) newScheduling() *scheduling {
 func (p *player) noteVictim(pod string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.victims = append(p.victims, pod)
+	p.victims = append(p.victims, victim{pod, time.Now()})
 	return nil
 }
 
@@ -190,6 +191,18 @@ type holding struct {
 	inVain  time.Duration // in all, of times that ended without a bind
 	longest time.Duration // the longest of these times
 	began   time.Time     // the first of all
+	// whole and members are what the gang was like at the last look: whether its quorum was bound, and which members it had.
+	whole   bool
+	members string
+}
+
+// note takes in what the gang is like now. A change of its members ends its pause, so what is held is counted from then on.
+func (h *holding) note(whole bool, members string) {
+	h.whole = whole
+	if h.members != "" && h.members != members {
+		h.inVain, h.longest, h.began = 0, 0, time.Now()
+	}
+	h.members = members
 }
 
 // probe is a plugin behind all others that counts cycles, measures how long gangs hold room, and fails pods as the history says.
@@ -201,6 +214,13 @@ type probe struct {
 	mu       sync.Mutex // guards everything below
 	attempts map[string]int
 	held     map[string]*holding // by gang
+}
+
+// decision is that a pod was given a node. It stands until the pod is unreserved.
+type decision struct {
+	at   time.Time
+	pod  *v1.Pod
+	free int // CPUs that pods left of the node in the cycle, without this one
 }
 
 var (
@@ -245,7 +265,8 @@ func gangOf(pod *v1.Pod) string {
 	return ""
 }
 
-func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	m.player.noteDecision(pod.UID, &decision{at: time.Now(), pod: pod, free: m.freeOn(node, pod)})
 	gang := gangOf(pod)
 	if gang == "" {
 		return nil
@@ -264,6 +285,21 @@ func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	return nil
 }
 
+// freeOn returns how many CPUs pods leave of a node in this cycle, without one of them.
+func (m *probe) freeOn(node string, but *v1.Pod) int {
+	info, err := m.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return 0 // it has just gone
+	}
+	free := info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU()
+	for _, there := range info.GetPods() {
+		if there.GetPod().UID == but.UID {
+			free += there.CalculateResource().Resource.GetMilliCPU()
+		}
+	}
+	return int(free / 1000)
+}
+
 func (m *probe) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	m.release(pod, false)
 }
@@ -273,6 +309,9 @@ func (m *probe) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ str
 }
 
 func (m *probe) release(pod *v1.Pod, bound bool) {
+	if !bound {
+		m.player.noteDecision(pod.UID, nil)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.held[gangOf(pod)]
@@ -281,8 +320,8 @@ func (m *probe) release(pod *v1.Pod, bound bool) {
 	}
 	delete(h.pods, pod.Name)
 	h.bound = h.bound || bound
-	if len(h.pods) == 0 && !h.bound {
-		lasted := time.Since(h.since)
+	if len(h.pods) == 0 && !h.bound && !h.whole {
+		lasted := min(time.Since(h.since), time.Since(h.began)) // the account may have begun again meanwhile
 		h.inVain += lasted
 		h.longest = max(h.longest, lasted)
 	}
@@ -315,6 +354,24 @@ func (p *player) failureOf(pod string) (after time.Duration, fails bool) {
 	defer p.mu.Unlock()
 	after, fails = p.breaks[pod]
 	return after, fails
+}
+
+// noteDecision notes which node a pod was given, or with nil that it has none any more.
+func (p *player) noteDecision(pod types.UID, d *decision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d == nil {
+		delete(p.decisions, pod)
+	} else {
+		p.decisions[pod] = *d
+	}
+}
+
+// decisionsSoFar returns what the schedulers of the world have decided about pods.
+func (p *player) decisionsSoFar() map[types.UID]decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.decisions)
 }
 
 // cyclesSoFar returns how many cycles each pod has had of this scheduler.

@@ -25,6 +25,7 @@ var (
 	firstSeed  = flag.Uint64("seed", 1, "the first seed of TestSeeds")
 	worldCount = flag.Int("worlds", 0, "how many worlds TestSeeds plays")
 	patience   = flag.Duration("patience", time.Minute, "how long TestSeeds looks for a smaller world that fails, 0 for not at all")
+	trace      = flag.Bool("trace", false, "whether all worlds write what happens in them to the standard output")
 	reports    = flag.Bool("report", false, "whether TestSeeds says what became of each world")
 )
 
@@ -39,6 +40,9 @@ func init() {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *trace {
+		Trace = os.Stdout
+	}
 	if !testing.Verbose() {
 		klog.SetLogger(logr.Discard())
 	}
