@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -35,7 +36,7 @@ type viewNode struct {
 // heldRoom is what a reservation holds on a node beside the pods that are there.
 type heldRoom struct {
 	Reservation
-	cpu int
+	cpu, slots int // a slot is of one pod
 }
 
 func (p *player) view() *view {
@@ -69,16 +70,20 @@ func (p *player) view() *view {
 // owners on the node ask for is taken off.
 func (p *player) addHeld(c *view) {
 	for name, r := range p.reservations {
-		status, cpus := p.status(name), map[string]int{}
+		status, held := p.status(name), map[string]heldRoom{}
+		add := func(node string, slots int64, size *resource.Quantity) {
+			h := held[node]
+			held[node] = heldRoom{r, h.cpu + int(slots*size.Value()), h.slots + int(slots)}
+		}
 		for _, former := range status.Former {
-			cpus[former.Node] += int(former.Slots * former.Requests.Cpu().Value())
+			add(former.Node, former.Slots, former.Requests.Cpu())
 		}
 		for _, zone := range status.Zones {
 			for _, at := range zone.Nodes {
-				cpus[at.Name] += int(at.Slots * status.Requests.Cpu().Value())
+				add(at.Name, at.Slots, status.Requests.Cpu())
 			}
 		}
-		for node, cpu := range cpus {
+		for node, h := range held {
 			n := c.byName[node]
 			if n == nil {
 				continue
@@ -86,12 +91,13 @@ func (p *player) addHeld(c *view) {
 			if r.Guarantee || r.Required {
 				for _, pod := range n.pods {
 					if pod.Spec.NodeName != "" && p.ownerOf(pod) == name {
-						cpu -= requestOf(pod)
+						h.cpu -= requestOf(pod)
+						h.slots--
 					}
 				}
 			}
-			if cpu > 0 {
-				n.held = append(n.held, heldRoom{r, cpu})
+			if h.cpu > 0 {
+				n.held = append(n.held, h)
 			}
 		}
 	}
@@ -308,7 +314,7 @@ func (n *viewNode) roomFor(u unit, above *int32) int {
 	inSlots := 0
 	for _, h := range n.held {
 		if h.Name == reservation {
-			inSlots = h.cpu - h.cpu%requestOf(pod)
+			inSlots = max(min(h.cpu/requestOf(pod), h.slots), 0) * requestOf(pod)
 		}
 	}
 	return min(room, inSlots)
