@@ -24,7 +24,7 @@ func New(seed uint64) World {
 	return g.world
 }
 
-// addMishaps adds what befalls the scheduler itself to some worlds: slow binds, late and repeated events, and a fail-over. It draws from numbers of its
+// addMishaps adds what befalls the scheduler itself to some worlds: slow binds and preparations, late and repeated events, and a fail-over. It draws from numbers of its
 // own, so that a world is the same without it.
 func (g *generator) addMishaps(seed uint64) {
 	own := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
@@ -41,6 +41,9 @@ func (g *generator) addMishaps(seed uint64) {
 	}
 	if own.chance(25) {
 		insert(insert(0, StandBy{}), FailOver{})
+	}
+	if w, ok := among(own, g.workloads); ok && own.chance(20) {
+		insert(0, SlowPreBinds{w.Name, pick(own, time.Millisecond, time.Second, 20*time.Second)})
 	}
 }
 

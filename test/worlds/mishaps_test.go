@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMishaps: slow binds, late and repeated events and a fail-over break no invariant, and everything is bound in the end.
+// TestMishaps: slow preparations and binds, late and repeated events and a fail-over break no invariant, and everything is bound in the end.
 func TestMishaps(t *testing.T) {
 	gang := Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1}}
 	web := Run{Workload{Name: "web", Kind: Deployment, Replicas: 4, CPU: 1, Spread: OverZones}}
@@ -21,6 +21,8 @@ func TestMishaps(t *testing.T) {
 	for name, steps := range map[string][]Step{
 		"binds take 20 s":                 {SlowBinds{"gang", 20 * time.Second}, SlowBinds{"web", time.Second}, gang, web},
 		"binds take 20 s, and a restart":  {SlowBinds{"web", 20 * time.Second}, web, Wait{time.Second}, Restart{}, gang},
+		"preparations take 20 s":          {SlowPreBinds{"gang", 20 * time.Second}, SlowPreBinds{"web", time.Second}, gang, web},
+		"they do, and a restart":          {SlowPreBinds{"gang", 20 * time.Second}, gang, Wait{time.Second}, Restart{}, web},
 		"a bind is refused, late":         {SlowBinds{"web", time.Second}, web, RefuseBinds{"web", 1}, gang},
 		"events are late":                 {Watches{Late: 3 * time.Second}, gang, web, Wait{time.Minute}},
 		"events come late and twice":      {Watches{Late: time.Second, Twice: true}, gang, web, Wait{time.Minute}},

@@ -131,13 +131,14 @@ type player struct {
 	traced    tracer
 	invariants
 
-	mu        sync.Mutex // guards everything below
-	refusals  map[string]int
-	bindsTake map[string]time.Duration // how long binds of a workload's pods take
-	victims   []victim                 // pods that the scheduler has deleted
-	decisions map[types.UID]decision
-	breaks    map[string]time.Duration // pods that fail to be prepared, and after which time
-	found     []Failure
+	mu       sync.Mutex // guards everything below
+	refusals map[string]int
+	// bindsTake and preBindsTake are how long binds of a workload's pods take, and what comes before.
+	bindsTake, preBindsTake map[string]time.Duration
+	victims                 []victim // pods that the scheduler has deleted
+	decisions               map[types.UID]decision
+	breaks                  map[string]time.Duration // pods that fail to be prepared, and after which time
+	found                   []Failure
 }
 
 // victim is a pod that the scheduler has deleted.
@@ -158,7 +159,7 @@ func newPlayer(t *testing.T, w World) *player {
 	p := &player{
 		t: t, world: w, began: time.Now(), server: fakeapi.New(), custom: crdtest.New(),
 		nodes: map[string]*node{}, workloads: map[string]*workload{}, stuck: map[types.UID]bool{},
-		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{}, bindsTake: map[string]time.Duration{}, breaks: map[string]time.Duration{},
+		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{}, bindsTake: map[string]time.Duration{}, preBindsTake: map[string]time.Duration{}, breaks: map[string]time.Duration{},
 		decisions: map[types.UID]decision{},
 	}
 	p.invariants = newInvariants()

@@ -329,7 +329,7 @@ func (m *probe) release(pod *v1.Pod, bound bool) {
 
 // PreBindPreFlight says that there is nothing to prepare for pods that the history has nothing for.
 func (m *probe) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if _, fails := m.player.failureOf(pod.Name); !fails {
+	if take, fails := m.player.preBindOf(pod.Name); take == 0 && !fails {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -337,23 +337,26 @@ func (m *probe) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Po
 
 // PreBind comes before PermitGate's.
 func (m *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
-	after, fails := m.player.failureOf(pod.Name)
-	if !fails {
-		return nil
-	}
+	take, fails := m.player.preBindOf(pod.Name)
 	select {
-	case <-time.After(after):
+	case <-time.After(take):
 	case <-ctx.Done():
+		return fwk.AsStatus(ctx.Err())
 	}
-	return fwk.NewStatus(fwk.Error, "the history has it fail")
+	if fails {
+		return fwk.NewStatus(fwk.Error, "the history has it fail")
+	}
+	return nil
 }
 
-// failureOf returns after which time a pod fails to be prepared.
-func (p *player) failureOf(pod string) (after time.Duration, fails bool) {
+// preBindOf returns how long a pod takes to be prepared, and whether that fails then.
+func (p *player) preBindOf(pod string) (take time.Duration, fails bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	after, fails = p.breaks[pod]
-	return after, fails
+	if take, fails = p.breaks[pod]; !fails {
+		take = takes(p.preBindsTake, pod)
+	}
+	return take, fails
 }
 
 // noteDecision notes which node a pod was given, or with nil that it has none any more.

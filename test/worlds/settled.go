@@ -127,7 +127,7 @@ func (l spreadLook) lacks(before spreadLook) bool {
 func (p *player) bindsAreSlow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.breaks)+len(p.refusals)+len(p.bindsTake) > 0
+	return len(p.breaks)+len(p.refusals)+len(p.bindsTake)+len(p.preBindsTake) > 0
 }
 
 // sharesApp reports whether a gang has pods of the workload's app.

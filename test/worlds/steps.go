@@ -86,6 +86,12 @@ type FailPreBind struct {
 	After    time.Duration
 }
 
+// SlowPreBinds has each pod of a workload take so long to be prepared, as one whose volume is attached; 0 is at once. The workload may come later.
+type SlowPreBinds struct {
+	Workload string
+	Take     time.Duration
+}
+
 // SlowBinds has each bind of a workload's pods take so long to reach the API server; 0 is at once. The workload may come later.
 type SlowBinds struct {
 	Workload string
@@ -120,6 +126,12 @@ func (s Stop) apply(p *player)      { p.stopWorkload(s.Workload) }
 func (Restart) apply(p *player)     { p.restart() }
 func (StandBy) apply(p *player)     { p.startStandby() }
 func (FailOver) apply(p *player)    { p.failOver() }
+
+func (s SlowPreBinds) apply(p *player) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.preBindsTake[s.Workload] = s.Take
+}
 
 func (s SlowBinds) apply(p *player) {
 	p.mu.Lock()
@@ -226,12 +238,17 @@ func (p *player) refusesBind(pod string) error {
 // delayBind has a bind take as long as the history says.
 func (p *player) delayBind(pod string) {
 	p.mu.Lock()
-	var take time.Duration
-	for workload, d := range p.bindsTake {
+	take := takes(p.bindsTake, pod)
+	p.mu.Unlock()
+	time.Sleep(take)
+}
+
+// takes returns how long something takes of a pod, by its workload.
+func takes(byWorkload map[string]time.Duration, pod string) (take time.Duration) {
+	for workload, d := range byWorkload {
 		if strings.HasPrefix(pod, workload+"-") {
 			take = d
 		}
 	}
-	p.mu.Unlock()
-	time.Sleep(take)
+	return take
 }
