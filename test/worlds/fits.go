@@ -31,6 +31,8 @@ type viewNode struct {
 	used           int       // by pods that are bound
 	nominated      int       // for others
 	held           []heldRoom
+	// covered are the owners in slots that are held again when these leave.
+	covered map[types.UID]Reservation
 }
 
 // heldRoom is what a reservation holds on a node beside the pods that are there.
@@ -42,7 +44,7 @@ type heldRoom struct {
 func (p *player) view() *view {
 	c := &view{byName: map[string]*viewNode{}, pods: p.listPods(), zones: map[string][2]int{}}
 	for _, n := range p.allNodes() {
-		vn := &viewNode{Node: n.Node, lost: n.lost, cordoned: n.cordoned}
+		vn := &viewNode{Node: n.Node, lost: n.lost, cordoned: n.cordoned, covered: map[types.UID]Reservation{}}
 		c.nodes, c.byName[n.Name] = append(c.nodes, vn), vn
 	}
 	for i := range c.pods {
@@ -93,6 +95,7 @@ func (p *player) addHeld(c *view) {
 					if pod.Spec.NodeName != "" && p.ownerOf(pod) == name {
 						h.cpu -= requestOf(pod)
 						h.slots--
+						n.covered[pod.UID] = r
 					}
 				}
 			}
@@ -293,8 +296,8 @@ func (n *viewNode) takes(pod *v1.Pod) bool {
 	return n.usable() && n.Pool == pod.Spec.NodeSelector[poolLabel]
 }
 
-// roomFor returns how many CPUs the unit may have on the node; with a priority, as if the pods of a lower one were gone that do not terminate. Owners
-// that run in their slots alone may have what those have, and no victim makes that more.
+// roomFor returns how many CPUs the unit may have on the node; with a priority, as if the pods of a lower one were gone that do not terminate. Those in
+// guaranteed slots leave it nothing. Owners that run in their slots alone may have what those have, and no victim makes that more.
 func (n *viewNode) roomFor(u unit, above *int32) int {
 	pod, own, reservation := u.pods[0], u.own(), ""
 	if u.owner != nil {
@@ -303,6 +306,9 @@ func (n *viewNode) roomFor(u unit, above *int32) int {
 	free := n.CPU
 	for _, other := range n.pods {
 		leaves := above != nil && priorityOf(other) < *above && other.DeletionTimestamp == nil && other.Spec.NodeName != ""
+		if r, covered := n.covered[other.UID]; covered && r.Name != reservation && priorityOf(pod) <= r.Priority {
+			leaves = false
+		}
 		if !own[other.UID] && !leaves {
 			free -= requestOf(other)
 		}
