@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,15 +38,15 @@ func (p *player) traceChanges() {
 		now["node "+n.Name] = fmt.Sprintf("zone %s, %d CPUs, cordoned %v, lost %v", n.Zone, n.CPU, n.cordoned, n.lost)
 	}
 	for name := range p.reservations {
-		text := ""
+		var text strings.Builder
 		for _, zone := range p.status(name).Zones {
-			text += fmt.Sprintf("%s %d of %d", zone.Name, zone.Held, zone.Desired)
+			fmt.Fprintf(&text, "%s %d of %d", zone.Name, zone.Held, zone.Desired)
 			for _, n := range zone.Nodes {
-				text += fmt.Sprintf(" %s=%d", n.Name, n.Slots)
+				fmt.Fprintf(&text, " %s=%d", n.Name, n.Slots)
 			}
-			text += "; "
+			text.WriteString("; ")
 		}
-		now["reservation "+name] = text
+		now["reservation "+name] = text.String()
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if before, known := p.traced[name]; !known || before != now[name] {
@@ -68,10 +69,9 @@ func podState(pod *v1.Pod) string {
 	case pod.Status.NominatedNodeName != "":
 		text += ", nominated to " + pod.Status.NominatedNodeName
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			text += ", " + c.Reason + ": " + c.Message
-		}
+	scheduled := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse })
+	if scheduled >= 0 {
+		text += ", " + pod.Status.Conditions[scheduled].Reason + ": " + pod.Status.Conditions[scheduled].Message
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
