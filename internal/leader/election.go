@@ -118,6 +118,17 @@ type observedLock struct {
 	resourcelock.Interface
 
 	election *Election
+	// holder is who held the lease when the elector last read it. An elector reads and writes from one goroutine.
+	holder string
+}
+
+// Get implements resourcelock.Interface.
+func (l *observedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil {
+		l.holder = record.HolderIdentity
+	}
+	return record, raw, err
 }
 
 // Create implements resourcelock.Interface.
@@ -135,6 +146,11 @@ func (l *observedLock) write(ctx context.Context, record resourcelock.LeaderElec
 	held := record.HolderIdentity == l.Identity()
 	if !held {
 		l.election.ended.Store(true) // before others can take it
+		// An elector that was stopped takes itself for the holder until its next attempt, and gives back what it reads then
+		// (tryRelease of client-go): a lease that another process holds.
+		if l.holder != "" && l.holder != l.Identity() {
+			return fmt.Errorf("the lease is not given back: %s holds it", l.holder)
+		}
 	}
 	began := l.election.clock.Now()
 	err := write(ctx, record)

@@ -23,12 +23,17 @@ import (
 // lock is the API server's side of a lease: what it does to a write.
 type lock struct {
 	clock  *clocktesting.FakePassiveClock
-	fails  error         // the write is refused
+	fails  error  // the write is refused
+	holder string // of the lease, when it is read; empty if it cannot be read
+	writes int
 	during time.Duration // how long the process is stopped while the answer is on its way
 }
 
 func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	return nil, nil, errors.New("not asked here")
+	if l.holder == "" {
+		return nil, nil, errors.New("not asked here")
+	}
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, nil, nil
 }
 
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
@@ -37,6 +42,7 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 func (l *lock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
 	l.clock.SetTime(l.clock.Now().Add(l.during))
+	l.writes++
 	return l.fails
 }
 func (l *lock) RecordEvent(string) {}
@@ -242,4 +248,20 @@ func TestFence(t *testing.T) {
 
 func TestFenceNeedsAnAPIServer(t *testing.T) {
 	Fence(t.Context(), clientHandle{handle: newHandle()}, NewElection())
+}
+
+// TestLeaseOfAnotherIsNotGivenBack: a process that was stopped, and ends because its lease has run out, leaves the lease to the one that
+// holds it now. client-go's elector reads it, does not look at who holds it, and would write it without a holder.
+func TestLeaseOfAnotherIsNotGivenBack(t *testing.T) {
+	for holder, writes := range map[string]int{"me": 1, "other": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProcess(t)
+			p.server.holder = holder
+			_, _, err := p.lock.Get(t.Context())
+			require.NoError(t, err)
+			err = p.lock.Update(t.Context(), resourcelock.LeaderElectionRecord{})
+			require.Equal(t, writes, p.server.writes, holder)
+			require.Equal(t, writes == 0, err != nil, holder)
+		})
+	}
 }
