@@ -45,6 +45,9 @@ const nativeGroupLabel = "zonewise.dev/native-pod-group"
 type plan struct {
 	create, update, remove []*policyv1.PodDisruptionBudget
 	refusals               []refusal
+	// kept has the names of the budgets that PodGroups keep or get by what they select, and named these names.
+	kept  map[podSelector]string
+	named map[types.NamespacedName]bool
 }
 
 // refusal says why a PodGroup that asks for a budget has none.
@@ -67,6 +70,16 @@ type group struct {
 
 // podSelector is a label by which the budget of a gang selects pods of its namespace.
 type podSelector struct{ namespace, label, value string }
+
+// selectorsOf returns those that select a pod.
+func selectorsOf(pod *v1.Pod) (selectors []podSelector) {
+	for _, label := range []string{schedulingv1alpha1.PodGroupLabel, nativeGroupLabel, batchv1.ControllerUidLabel} {
+		if value := pod.Labels[label]; value != "" {
+			selectors = append(selectors, podSelector{pod.Namespace, label, value})
+		}
+	}
+	return selectors
+}
 
 // groupsOf returns the PodGroups that ask for a budget. Native ones without a gang policy are none.
 func groupsOf(cluster *snapshot.Snapshot) (out []*group) {
@@ -108,10 +121,8 @@ func addMembers(groups []*group, cluster *snapshot.Snapshot) (selected map[podSe
 				g.bound = append(g.bound, pod)
 			}
 		}
-		for _, label := range []string{schedulingv1alpha1.PodGroupLabel, nativeGroupLabel, batchv1.ControllerUidLabel} {
-			if value := pod.Labels[label]; value != "" {
-				selected[podSelector{pod.Namespace, label, value}]++
-			}
+		for _, selector := range selectorsOf(pod) {
+			selected[selector]++
 		}
 	}
 	return selected
@@ -120,7 +131,7 @@ func addMembers(groups []*group, cluster *snapshot.Snapshot) (selected map[podSe
 // planFor returns what makes the budgets of the cluster what its PodGroups ask for. The budgets of the part are known by
 // their label and their owner.
 func planFor(cluster *snapshot.Snapshot) *plan {
-	p := &plan{}
+	p := &plan{kept: map[podSelector]string{}, named: map[types.NamespacedName]bool{}}
 	others, own := map[string][]*policyv1.PodDisruptionBudget{}, map[types.UID]*policyv1.PodDisruptionBudget{}
 	for _, b := range snapshot.List[*policyv1.PodDisruptionBudget](cluster) {
 		if owner := metav1.GetControllerOfNoCopy(b); b.Labels[managedByLabel] == managedBy && owner != nil && owner.Kind == podGroupKind {
@@ -133,8 +144,7 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	if len(groups) > 0 {
 		selected := addMembers(groups, cluster)
 		for _, g := range groups {
-			if kept := p.planGroup(g, own[g.GetUID()], selected, others[g.GetNamespace()]); kept != nil {
-				others[g.GetNamespace()] = append(others[g.GetNamespace()], kept) // to a PodGroup of the other API with the name
+			if p.planGroup(g, own[g.GetUID()], selected, others[g.GetNamespace()]) {
 				delete(own, g.GetUID())
 			}
 		}
@@ -145,12 +155,12 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	return p
 }
 
-// planGroup plans for a PodGroup, and returns the budget that it keeps or gets; nil if it is to have none. own is what it
-// has, nil if none; selected counts the pods by what budgets select by.
+// planGroup plans for a PodGroup, and reports whether it keeps or gets a budget. own is what it has, nil if none; selected
+// counts the pods by what budgets select by.
 func (p *plan) planGroup(
 	g *group, own *policyv1.PodDisruptionBudget, selected map[podSelector]int, others []*policyv1.PodDisruptionBudget,
-) (kept *policyv1.PodDisruptionBudget) {
-	reason, message := g.refusal(others)
+) (kept bool) {
+	reason, message := p.refusal(g, others)
 	var selector podSelector
 	if reason == "" && len(g.bound) > 0 {
 		if selector, message = g.selector(selected); message != "" {
@@ -161,23 +171,25 @@ func (p *plan) planGroup(
 		p.refusals = append(p.refusals, refusal{group: g, reason: reason, message: message})
 	}
 	if reason != "" || len(g.bound) == 0 {
-		return nil
+		return false
 	}
 	wanted := budgetOf(g, selector)
 	switch {
 	case own == nil && len(g.bound) < int(g.minMember):
-		return nil
+		return false
 	case own == nil:
 		p.create = append(p.create, wanted)
 	case !equality.Semantic.DeepEqual(own.Spec, wanted.Spec):
 		wanted.ObjectMeta = *own.ObjectMeta.DeepCopy() // others may have added to it
 		p.update = append(p.update, wanted)
 	}
-	return wanted
+	p.kept[selector], p.named[client.ObjectKeyFromObject(wanted)] = wanted.Name, true
+	return true
 }
 
-// refusal returns why a PodGroup is not to have a budget; empty if it may.
-func (g *group) refusal(others []*policyv1.PodDisruptionBudget) (reason, message string) {
+// refusal returns why a PodGroup is not to have a budget beside those of PodGroups before it; empty if it may. others are the
+// budgets that are not the part's.
+func (p *plan) refusal(g *group, others []*policyv1.PodDisruptionBudget) (reason, message string) {
 	if value := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
 		return reasonInvalid, fmt.Sprintf(
 			"annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember,
@@ -186,9 +198,12 @@ func (g *group) refusal(others []*policyv1.PodDisruptionBudget) (reason, message
 	if g.minMember < 1 {
 		return reasonInvalid, fmt.Sprintf("%s is %d: no member has to stay", g.minField, g.minMember)
 	}
+	if p.named[client.ObjectKeyFromObject(g)] { // by one of the other API with the same name
+		return reasonOtherBudget, otherOwnerText(g.GetName())
+	}
 	for _, b := range others {
 		if b.Name == g.GetName() {
-			return reasonOtherBudget, fmt.Sprintf("PodDisruptionBudget %s exists and is not of this PodGroup", b.Name)
+			return reasonOtherBudget, otherOwnerText(b.Name)
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
@@ -196,13 +211,26 @@ func (g *group) refusal(others []*policyv1.PodDisruptionBudget) (reason, message
 		}
 		for _, pod := range g.bound {
 			if selector.Matches(labels.Set(pod.Labels)) {
-				return reasonOtherBudget, fmt.Sprintf(
-					"PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", b.Name, pod.Name,
-				)
+				return reasonOtherBudget, twoBudgetsText(b.Name, pod)
+			}
+		}
+	}
+	for _, pod := range g.bound {
+		for _, selector := range selectorsOf(pod) {
+			if name, selects := p.kept[selector]; selects {
+				return reasonOtherBudget, twoBudgetsText(name, pod)
 			}
 		}
 	}
 	return "", ""
+}
+
+func otherOwnerText(budget string) string {
+	return fmt.Sprintf("PodDisruptionBudget %s exists and is not of this PodGroup", budget)
+}
+
+func twoBudgetsText(budget string, pod *v1.Pod) string {
+	return fmt.Sprintf("PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", budget, pod.Name)
 }
 
 // selector returns the label that all members of a gang have and no other pod: that of its PodGroup, or of the Job of a
