@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -213,10 +214,8 @@ func withPrefix(from prometheus.Gatherer, prefixes []string) prometheus.Gatherer
 		all, err := from.Gather()
 		var out []*dto.MetricFamily
 		for _, family := range all {
-			for _, prefix := range prefixes {
-				if strings.HasPrefix(family.GetName(), prefix) {
-					out = append(out, family)
-				}
+			if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(family.GetName(), prefix) }) {
+				out = append(out, family)
 			}
 		}
 		return out, err

@@ -145,12 +145,7 @@ func (c *Controller) show(all []*v1alpha1.ZoneRebalance) {
 // search of a whole plan.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request == parts.Step {
-		more, err := c.step(ctx)
-		if more {
-			return reconcile.Result{RequeueAfter: parts.Soon}, err
-		}
-		c.shared.Wake(parts.Look) // there may be something to write
-		return reconcile.Result{}, err
+		return c.shared.AfterStep(c.step(ctx))
 	}
 	result, err := c.looks.Reconcile(ctx, c.now(), c.shared.Read, func(ctx context.Context, cluster *snapshot.Snapshot, _ string) time.Duration {
 		return c.serveAll(ctx, cluster)

@@ -54,7 +54,7 @@ func (l *look) plan(ctx context.Context, s *subject) {
 
 func (l *look) beginPlanning(ctx context.Context, s *subject) {
 	p := &planning{of: s.UID, generation: s.Generation, readAt: l.cluster.TakenAt, began: l.now()}
-	l.Close() // one that is over, of another ZoneRebalance
+	l.dropPlanning() // one that is over, of another ZoneRebalance
 	l.planning = p
 	options := l.searchOptions(s)
 	options.Limit, options.TryLast, options.AnyAge = planLimit, nil, true
@@ -118,12 +118,12 @@ func (p *planning) isUnderWay() bool { return p != nil && p.found == nil && p.er
 // endPlanning forgets the search of the plan of a ZoneRebalance, if there is one.
 func (c *Controller) endPlanning(of types.UID) {
 	if c.planning != nil && c.planning.of == of {
-		c.Close()
+		c.dropPlanning()
 	}
 }
 
-// Close ends the search of a plan.
-func (c *Controller) Close() {
+// dropPlanning ends the search of a plan.
+func (c *Controller) dropPlanning() {
 	if c.planning == nil {
 		return
 	}

@@ -57,27 +57,11 @@ func (c *Controller) Start(ctx context.Context) error {
 // step is one of the full round that runs.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request == parts.Step {
-		more, err := c.step(ctx)
-		if more {
-			return reconcile.Result{RequeueAfter: parts.Soon}, err
-		}
-		c.shared.Wake(parts.Look) // there may be something to write
-		return reconcile.Result{}, err
+		return c.shared.AfterStep(c.step(ctx))
 	}
 	next, err := c.renewAnswers(ctx)
 	if c.running != nil {
 		c.shared.Wake(parts.Step)
 	}
 	return reconcile.Result{RequeueAfter: next}, err
-}
-
-// Close ends the copies.
-func (c *Controller) Close() {
-	if c.running != nil {
-		c.running.stop()
-	}
-	c.certifier.Close()
-	if c.endCopies != nil {
-		c.endCopies()
-	}
 }

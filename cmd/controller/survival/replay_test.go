@@ -125,11 +125,22 @@ func (s *server) read(objects []client.Object, asked ...*v1alpha1.ZoneSurvival) 
 	return cluster
 }
 
+// endAll ends the copies, which in a controller end with the process.
+func (c *Controller) endAll() {
+	if c.running != nil {
+		c.running.stop()
+	}
+	c.certifier.Close()
+	if c.endCopies != nil {
+		c.endCopies()
+	}
+}
+
 // unlimited is a part with so large a budget that each look and each round may be at once.
 func unlimited(t *testing.T, to client.Client) *Controller {
 	t.Helper()
 	c := New(parts.Shared{Client: to, CPUFraction: 1e9, Wake: func(reconcile.Request) {}}, Options{RefreshInterval: time.Hour})
-	t.Cleanup(c.Close)
+	t.Cleanup(c.endAll)
 	return c
 }
 
@@ -365,7 +376,7 @@ func TestARefusedWriteIsRepeated(t *testing.T) {
 // TestAnotherScheduler: a process with another profile does not show the answers of the one before as its own.
 func TestAnotherScheduler(t *testing.T) {
 	to, objects := newServer(), webAndBig().Objects()
-	answered(t, to, objects, protecting("web", false)).Close()
+	answered(t, to, objects, protecting("web", false)).endAll()
 	config, err := sim.ParseConfig([]byte(`
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -374,7 +385,7 @@ profiles:
 `))
 	require.NoError(t, err)
 	c := New(parts.Shared{Client: to, CPUFraction: 1e9, Wake: func(reconcile.Request) {}, Sim: sim.Options{Config: config}}, Options{RefreshInterval: time.Hour})
-	t.Cleanup(c.Close)
+	t.Cleanup(c.endAll)
 	look(t, c, to.read(objects, protecting("web", false)))
 	require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
 	require.Contains(t, to.statuses["web"].Conditions[0].Message, "the scheduler's configuration or version has changed since")
