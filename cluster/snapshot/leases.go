@@ -16,8 +16,8 @@ import (
 // SecondScheduler is the name of Zonewise's scheduler, of its profile and of its lease, where it runs beside kube-scheduler.
 const SecondScheduler = "zonewise-scheduler"
 
-// leaseResource is how Missing calls the leases.
-const leaseResource = "leases.coordination.k8s.io"
+// LeaseResource is how Missing calls the leases.
+const LeaseResource = "leases.coordination.k8s.io"
 
 // Lease is the lease of a scheduler that the cluster has, or had.
 type Lease struct {
@@ -64,7 +64,7 @@ func (r *reader) readLeases(ctx context.Context) error {
 			return ctx.Err()
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			r.addMissing(missingOf(leaseResource, err))
+			r.addMissing(missingOf(LeaseResource, err))
 			return nil
 		case lease.Spec.RenewTime != nil:
 			r.mu.Lock()

@@ -211,25 +211,25 @@ func isWorkload(kind string) bool {
 
 // explainWorkload explains a pod of a workload: the one that has waited longest, or else the first that runs.
 func (x *explanation) explainWorkload(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
-	var of []*census.Pod
+	var owned []*census.Pod
 	for _, p := range x.Census.PodsIn(namespace) {
 		over := metav1.GetControllerOfNoCopy(p.Pod)
 		if over != nil && over.Kind == kind && over.Name == name || x.Census.Workload(p.Pod) == kind+" "+namespace+"/"+name {
-			of = append(of, p)
+			owned = append(owned, p)
 		}
 	}
-	if len(of) == 0 {
+	if len(owned) == 0 {
 		return nil, fmt.Errorf("there is no pod of %s %s in namespace %s", kind, name, namespace)
 	}
-	waiting := slices.DeleteFunc(slices.Clone(of), func(p *census.Pod) bool { return !p.Waits() })
-	chosen, which := of[0], "no pod of it waits, this is one of them"
+	waiting := slices.DeleteFunc(slices.Clone(owned), func(p *census.Pod) bool { return !p.Waits() })
+	chosen, which := owned[0], "no pod of it waits, this is one of them"
 	if len(waiting) > 0 {
 		chosen = slices.MinFunc(waiting, func(a, b *census.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		which = "this is the one that has waited longest"
 	}
 	report, err := x.explainSubject(ctx, "pod", namespace, chosen.Name)
 	if err == nil {
-		report.Gaps = append([]string{fmt.Sprintf("%s %s/%s: %d of %s without a node; %s", kind, namespace, name, len(waiting), show.Plural(len(of), "pod"), which)}, report.Gaps...)
+		report.Gaps = append([]string{fmt.Sprintf("%s %s/%s: %d of %s without a node; %s", kind, namespace, name, len(waiting), show.Plural(len(owned), "pod"), which)}, report.Gaps...)
 	}
 	return report, err
 }

@@ -82,19 +82,19 @@ type Explainer struct {
 
 // Pod explains a pod, which may be bound.
 func (x *Explainer) Pod(ctx context.Context, p *census.Pod, events []eventsv1.Event) (*Report, error) {
-	c, options := x.Census, x.Options
+	c := x.Census
+	var s *sim.Sim
+	var err error
 	if p.Waits() {
-		options.Pods = func(pod *corev1.Pod) *corev1.Pod {
-			switch {
-			case pod.UID == p.UID:
+		s, err = x.copyWith(ctx, func(pod *corev1.Pod) *corev1.Pod {
+			if pod.UID == p.UID {
 				return withoutGang(pod)
-			case pod.Status.NominatedNodeName != "":
-				return pod
 			}
 			return nil
-		}
+		})
+	} else {
+		s, err = sim.Of(ctx, c.Snapshot, x.Options)
 	}
-	s, err := sim.Of(ctx, c.Snapshot, options)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +138,19 @@ func (x *Explainer) Pod(ctx context.Context, p *census.Pod, events []eventsv1.Ev
 		return r, x.placePod(ctx, s, pod, r)
 	}
 	return r, nil
+}
+
+// copyWith copies the cluster. Of the pods that wait, the copy has what subjects returns for them, and those with a
+// nomination for which it returns nil.
+func (x *Explainer) copyWith(ctx context.Context, subjects func(*corev1.Pod) *corev1.Pod) (*sim.Sim, error) {
+	options := x.Options
+	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
+		if subject := subjects(pod); subject != nil || pod.Status.NominatedNodeName == "" {
+			return subject
+		}
+		return pod
+	}
+	return sim.Of(ctx, x.Census.Snapshot, options)
 }
 
 func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {

@@ -99,17 +99,12 @@ func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 func (e *gangExamination) placeMembers(
 	ctx context.Context, as func(*corev1.Pod) *corev1.Pod, bought map[string]int,
 ) (s *sim.Sim, missing int, err error) {
-	options := e.Options
-	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
-		switch {
-		case e.Census.GangOf(pod) == e.gang.Key:
+	s, err = e.copyWith(ctx, func(pod *corev1.Pod) *corev1.Pod {
+		if e.Census.GangOf(pod) == e.gang.Key {
 			return as(pod)
-		case pod.Status.NominatedNodeName != "":
-			return pod
 		}
 		return nil
-	}
-	s, err = sim.Of(ctx, e.Census.Snapshot, options)
+	})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -37,7 +37,7 @@ type Report struct {
 func NotRead(s *snapshot.Snapshot, withFile bool) []string {
 	survivals, _ := kinds.ResourceOf(&v1alpha1.ZoneSurvival{}) // the scheduler does not look at these
 	rebalances, _ := kinds.ResourceOf(&v1alpha1.ZoneRebalance{})
-	own := []string{survivals.String(), rebalances.String(), "leases.coordination.k8s.io"}
+	own := []string{survivals.String(), rebalances.String(), snapshot.LeaseResource}
 	var out []string
 	for _, m := range s.Missing {
 		admits := slices.ContainsFunc(snapshot.AdmissionKinds(), func(k snapshot.Kind) bool { return k.Resource == m.Resource })
