@@ -207,13 +207,8 @@ func (g *gangs) admitNext() (again time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	var woken []dueTime
-	id, found, again := g.queue.next(now, func(id gangID) time.Time {
-		if woken == nil {
-			woken = g.wokenLocked()
-		}
-		return g.byID[id].yieldsUntil(woken, now)
-	})
+	woken := sync.OnceValue(g.wokenLocked)
+	id, found, again := g.queue.next(now, func(id gangID) time.Time { return g.byID[id].yieldsUntil(woken, now) })
 	if found {
 		e := g.byID[id]
 		e.gang.Admit(now)
@@ -263,17 +258,18 @@ func (g *gangs) wokenLocked() (due []dueTime) {
 }
 
 // yieldsUntil returns until when a gang waits because another of a higher priority is looked at first that has been woken;
-// zero if it does not.
-func (e *gangEntry) yieldsUntil(woken []dueTime, now time.Time) (until time.Time) {
+// zero if it does not. woken lists the due times, see wokenLocked; it is called if the gang may have to wait.
+func (e *gangEntry) yieldsUntil(woken func() []dueTime, now time.Time) (until time.Time) {
 	if !now.Before(e.yieldLimit) {
 		return until
 	}
-	higher, _ := slices.BinarySearchFunc(woken, e.lowestPriority(), func(d dueTime, priority int32) int { return cmp.Compare(priority, d.priority) })
+	due := woken()
+	higher, _ := slices.BinarySearchFunc(due, e.lowestPriority(), func(d dueTime, priority int32) int { return cmp.Compare(priority, d.priority) })
 	switch {
-	case higher == 0 || !woken[higher-1].at.Before(e.yieldLimit):
+	case higher == 0 || !due[higher-1].at.Before(e.yieldLimit):
 		return until
-	case now.Before(woken[higher-1].at):
-		return woken[higher-1].at
+	case now.Before(due[higher-1].at):
+		return due[higher-1].at
 	}
 	return now.Add(yieldStep) // its turn has come, but has not been taken yet
 }

@@ -216,7 +216,7 @@ func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
 		g.agenda.AddAt(e.id, v.notBefore)
 		return nil
 	}
-	if until := e.yieldsUntil(g.wokenLocked(), now); !until.IsZero() {
+	if until := e.yieldsUntil(g.wokenLocked, now); !until.IsZero() {
 		g.agenda.AddAt(e.id, until)
 		return nil
 	}

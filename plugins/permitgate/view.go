@@ -114,15 +114,17 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 				promised[node] = append(promised[node], m.promise())
 			}
 		}
+		if len(e.plan.hints) > 0 {
+			for uid := range e.pods {
+				known[uid] = true // its nomination, too, is a part of the plan
+			}
+		}
 		for _, h := range e.plan.hints {
 			for _, node := range h.nodes[:h.members] {
 				if e.id != req.gangID {
 					promised[node] = append(promised[node], h.promise)
 				}
 			}
-		}
-		for uid := range e.pods {
-			known[uid] = known[uid] || len(e.plan.hints) > 0 // its nomination, too, is a part of the plan
 		}
 		if e.preempting != nil {
 			for uid, node := range e.preempting.nodes {

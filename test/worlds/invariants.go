@@ -333,7 +333,7 @@ func (p *player) checkGangs(*view) {
 }
 
 // checkHoldings: what a gang that waits holds and does not use is at most a tenth of the time, but for one time that may be the last. Members beyond a
-// quorum that is bound are scheduled as other pods. Whoever changes a gang's members has it tried again, so that begins the account again.
+// quorum that is bound are scheduled as other pods. A change of a gang's members has it tried again, so that begins the account again.
 func (p *player) checkHoldings(c *view) {
 	p.probe.mu.Lock()
 	defer p.probe.mu.Unlock()
