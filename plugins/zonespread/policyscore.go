@@ -55,7 +55,7 @@ func (p policyScores) scoreOf(node *v1.Node) int64 {
 }
 
 // policyShare is the weight of policies beside soft constraints, out of 4. Policies decide about zones, and the
-// constraints still distinguish the nodes of a zone (ADR 0009).
+// constraints still distinguish the nodes of a zone (ADR 0008).
 const policyShare = 3
 
 // policyBits are those bits of a raw score that have the score by policies, since the framework takes one number per
