@@ -40,8 +40,11 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	if pod.Spec.NodeName != "" {
 		return nil, fwk.NewStatus(fwk.Skip) // preemption for an in-place resize: the pod has its node, and its kubelet decides
 	}
+	if len(claims.List) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
 	asked, owner, ignores := r.floorPod(claims, pod)
-	if ignores || len(claims.List) == 0 {
+	if ignores {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if !owner.NeedsSlot() && r.floor.floor.Empty() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 )
 
 // floorRounds is how often BenchmarkFloors measures each case, the others in between.
-const floorRounds = 5
+const floorRounds = 11
 
 // The sizes of upstream's cases, but for the measured pods: between 2,000 and 50,000 there.
 const (
@@ -94,8 +95,15 @@ func (c *floorCase) objects() *scaleObjects {
 	return o
 }
 
-// rate has a scheduler place the pods of a case, all of which wait from the start, and returns how many it binds in a second.
-func (c *floorCase) rate(b *testing.B, cfg *config.KubeSchedulerConfiguration, pack *plugins.Pack) float64 {
+// pace is how fast a scheduler places pods.
+type pace struct {
+	// perSecond is how many it binds in a second, cpu the processor time of each, in microseconds: of the whole process, the API server and
+	// the garbage collector among it.
+	perSecond, cpu float64
+}
+
+// pace has a scheduler place the pods of a case, all of which wait from the start.
+func (c *floorCase) pace(b *testing.B, cfg *config.KubeSchedulerConfiguration, pack *plugins.Pack) pace {
 	b.Helper()
 	o := c.objects()
 	api, send, bound := o.serve()
@@ -121,7 +129,8 @@ func (c *floorCase) rate(b *testing.B, cfg *config.KubeSchedulerConfiguration, p
 	if pack != nil {
 		require.Eventually(b, pack.Idle, time.Hour, 10*time.Millisecond)
 	}
-	start := time.Now()
+	runtime.GC() // of what the start has left
+	start, used := time.Now(), cpuTime(b)
 	for _, pod := range o.waiting[1:] {
 		send(pod)
 	}
@@ -129,15 +138,18 @@ func (c *floorCase) rate(b *testing.B, cfg *config.KubeSchedulerConfiguration, p
 		<-bound
 	}
 	took := time.Since(start)
+	used = cpuTime(b) - used
 	cancel()
 	<-ended
-	return float64(len(o.waiting)-1) / took.Seconds()
+	measured := float64(len(o.waiting) - 1)
+	return pace{perSecond: measured / took.Seconds(), cpu: us(used) / measured}
 }
 
 // BenchmarkFloors has kube-scheduler's plugins alone, and the shipped profile, place the pods of scheduler_perf's four cases with spreading and of
 // SchedulingBasic. The API server is in memory: what is measured is the scheduler. The cases take turns; rates and ratios are medians.
 //
 //	*-pods/s          the rate
+//	of-intree         our rate against kube-scheduler's of the same round; cpu-of-intree is the same of the processor time for a pod
 //	*-of-basic        against the same scheduler's rate of SchedulingBasic; 1 is the ceiling
 //	floor-of-basic    the same of the rates that upstream's continuous integration accepts
 func BenchmarkFloors(b *testing.B) {
@@ -146,11 +158,11 @@ func BenchmarkFloors(b *testing.B) {
 	shipped, err := sim.DefaultConfig()
 	require.NoError(b, err)
 	cases := floorCases()
-	theirs, ours := make([][]float64, len(cases)), make([][]float64, len(cases))
+	theirs, ours := make([][]pace, len(cases)), make([][]pace, len(cases))
 	for range floorRounds {
 		for i := range cases {
-			theirs[i] = append(theirs[i], cases[i].rate(b, inTree, nil))
-			ours[i] = append(ours[i], cases[i].rate(b, shipped, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New()))))
+			theirs[i] = append(theirs[i], cases[i].pace(b, inTree, nil))
+			ours[i] = append(ours[i], cases[i].pace(b, shipped, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New()))))
 		}
 	}
 	for i, c := range cases {
@@ -158,15 +170,31 @@ func BenchmarkFloors(b *testing.B) {
 			for b.Loop() { // it is measured already
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(middle(theirs[i]), "intree-pods/s")
-			b.ReportMetric(middle(ours[i]), "zonewise-pods/s")
+			b.ReportMetric(middle(rates(theirs[i])), "intree-pods/s")
+			b.ReportMetric(middle(rates(ours[i])), "zonewise-pods/s")
+			b.ReportMetric(middle(ratios(rates(ours[i]), rates(theirs[i]))), "of-intree")
+			b.ReportMetric(middle(ratios(cpus(ours[i]), cpus(theirs[i]))), "cpu-of-intree")
 			if c.floor > 0 {
-				b.ReportMetric(middle(ratios(theirs[i], theirs[0])), "intree-of-basic")
-				b.ReportMetric(middle(ratios(ours[i], ours[0])), "zonewise-of-basic")
+				b.ReportMetric(middle(ratios(rates(theirs[i]), rates(theirs[0]))), "intree-of-basic")
+				b.ReportMetric(middle(ratios(rates(ours[i]), rates(ours[0]))), "zonewise-of-basic")
 				b.ReportMetric(c.floor, "floor-of-basic")
 			}
 		})
 	}
+}
+
+func rates(paces []pace) (values []float64) {
+	for _, p := range paces {
+		values = append(values, p.perSecond)
+	}
+	return values
+}
+
+func cpus(paces []pace) (values []float64) {
+	for _, p := range paces {
+		values = append(values, p.cpu)
+	}
+	return values
 }
 
 // ratios divides the values of each round.
