@@ -71,6 +71,53 @@ func TestComparisonSaysWhereTestsAre(t *testing.T) {
 	}
 }
 
+// TestPromisesAreShown: the table of docs/reliability.md has each judge of "make chaos" and each invariant of "make worlds" once, and no other.
+func TestPromisesAreShown(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var judges, invariants []string
+	for row := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(row, "|\n"), "|")
+		require.Len(t, cells, 3, row)
+		for i, names := range []*[]string{&judges, &invariants} {
+			for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(cells[i+1], -1) {
+				*names = append(*names, name[1])
+			}
+		}
+	}
+	declared := func(pattern string, file ...string) (out []string) {
+		source, err := os.ReadFile(filepath.Join(append([]string{root, "test"}, file...)...))
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(source), -1) {
+			out = append(out, name[1])
+		}
+		require.NotEmpty(t, out)
+		return out
+	}
+	require.ElementsMatch(t, declared(`(?m)^\t\{"([A-Z]\w+)", \w+\},$`, "chaos", "judge", "judge.go"), judges)
+	require.ElementsMatch(t, declared(`(?m)^\t[A-Z]\w+ += "([A-Z]\w+)"`, "worlds", "invariants.go"), invariants)
+}
+
+// TestOneDocumentNamesTests: for readers a name of a test is noise, so that only docs/comparison.md, which is about what is tested, and
+// documents for contributors have any, beside commands that run one.
+func TestOneDocumentNamesTests(t *testing.T) {
+	documents, err := docs.Read(root)
+	require.NoError(t, err)
+	for _, d := range documents {
+		if d.Path == "docs/comparison.md" || d.Path == "CONTRIBUTING.md" || d.Path == "RELEASE.md" {
+			continue
+		}
+		for line := range strings.Lines(d.Text) {
+			if !strings.Contains(line, "go test ") && !strings.Contains(line, "make ") {
+				require.NotRegexp(t, `\bTest[A-Z]\w+`, line, d.Path)
+			}
+		}
+	}
+}
+
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	// code is inline, such as a regular expression that looks like a link.
