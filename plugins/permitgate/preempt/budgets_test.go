@@ -27,12 +27,17 @@ func TestBudgetsCoverTheirOwnPods(t *testing.T) {
 	web, job := map[string]string{"app": "web"}, map[string]string{"app": "job"}
 	charged := disruptionBudget("shop", "charged", web, 1)
 	charged.Status.DisruptedPods = map[string]metav1.Time{"web-0": {}}
+	none := disruptionBudget("shop", "none", nil, 0)
+	none.Spec.Selector = nil
 	b := newBudgets([]*policyv1.PodDisruptionBudget{
-		disruptionBudget("shop", "web", web, 1), disruptionBudget("shop", "all", nil, 0), disruptionBudget("other", "web", web, 0), charged,
+		disruptionBudget("shop", "web", web, 1), none, disruptionBudget("other", "web", web, 0), charged,
 	})
 	require.Len(t, b.covering(labelled("web-0", web)), 1)
 	require.Len(t, b.covering(labelled("web-1", web)), 2)
-	require.Empty(t, b.covering(labelled("job-0", job)))
+	require.Empty(t, b.covering(labelled("job-0", job)), "a budget without a selector has no pods")
+
+	b = newBudgets([]*policyv1.PodDisruptionBudget{disruptionBudget("shop", "all", nil, 0)})
+	require.Len(t, b.covering(labelled("job-0", job)), 1, "an empty selector matches every pod of the namespace, for the API server too")
 }
 
 // TestBudgetsAreUsedUp by evictions, which may be taken back.
