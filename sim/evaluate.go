@@ -159,7 +159,7 @@ func (s *Sim) evaluate(ctx context.Context, pod *v1.Pod, scored bool) (*Evaluati
 			a.Refusal = refusalOf(f.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]))
 		}
 	}, "Ask")
-	if err := s.runExtenders(pod, nodes, out); err != nil {
+	if err := runExtenders(f, pod, nodes, out); err != nil {
 		return nil, err
 	}
 	if scored {
@@ -203,8 +203,8 @@ func scoreNodes(ctx context.Context, f framework.Framework, state fwk.CycleState
 }
 
 // runExtenders runs the extenders of the configuration, one after the other, for the remaining nodes.
-func (s *Sim) runExtenders(pod *v1.Pod, nodes []fwk.NodeInfo, out *Evaluation) error {
-	for _, extender := range s.scheduler.Extenders {
+func runExtenders(f framework.Framework, pod *v1.Pod, nodes []fwk.NodeInfo, out *Evaluation) error {
+	for _, extender := range f.Extenders() {
 		if !extender.IsFilter() || !extender.IsInterested(pod) {
 			continue
 		}

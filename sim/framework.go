@@ -49,7 +49,7 @@ func (s *Sim) wrapFramework(f framework.Framework) *profile {
 // inFlightWork counts what a scheduler has under way outside of its scheduling cycle: binding cycles, which end with a
 // binding or in the failure handler, and preemptions.
 type inFlightWork struct {
-	preemption []*preemption.Executor
+	preemption []interface{ IsPodRunningPreemption(uid types.UID) bool }
 
 	mu         sync.Mutex // guards everything below
 	binding    map[types.UID]bool
@@ -275,7 +275,7 @@ func (p *seededPreemption) PodEligibleToPreemptOthers(
 
 // CandidatesToVictimsMap implements preemption.Interface. For candidates that are otherwise equal, the last criterion
 // is the victims' start time, in whole seconds as in the API server; this adds a fraction of a second.
-func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemption.Candidate) map[string]*extenderv1.Victims {
+func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemptionCandidate) map[string]*extenderv1.Victims {
 	const fractions = uint64(time.Second) - 1
 	out := p.Interface.CandidatesToVictimsMap(candidates)
 	for node, victims := range out {

@@ -33,6 +33,7 @@ func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInform
 			return &informerView{k.informer, k}
 		})
 	}
+	viewSlices(factory, s)
 	return factory
 }
 

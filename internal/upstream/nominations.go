@@ -7,3 +7,8 @@ import (
 
 // KeepNomination has the scheduler keep a node for the pod that is nominated to it in the API. It does so by itself.
 func KeepNomination(klog.Logger, fwk.PodNominator, fwk.PodInfo) {}
+
+// NominatedTo returns the pods that are nominated to a node.
+func NominatedTo(nominator fwk.PodNominator, node string) []fwk.PodInfo {
+	return nominator.NominatedPodsForNode(node)
+}

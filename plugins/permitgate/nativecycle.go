@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -35,12 +36,12 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 		p.groupNodes = nil
 		return nil, p.skipFilter(pod)
 	}
-	run := state.GetPodGroupSchedulingCycle()
-	data, _ := run.Read(nativePlanKey) // not found is the only error
+	shared := upstream.RunState(state)
+	data, _ := shared.Read(nativePlanKey) // not found is the only error
 	plan, _ := data.(*nativePlan)
 	if plan == nil {
 		plan = p.planNative(ctx, state, pod, nodes)
-		run.Write(nativePlanKey, plan)
+		shared.Write(nativePlanKey, plan)
 	}
 	switch {
 	case plan.refused != nil:
@@ -63,7 +64,7 @@ type groupRun struct {
 }
 
 // beginRun begins a run of a native gang's cycle.
-func (g *gangs) beginRun(id gangID) (run groupRun) {
+func (g *gangs) beginRun(id gangID, state fwk.CycleState) (run groupRun) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.byID[id]
@@ -72,7 +73,7 @@ func (g *gangs) beginRun(id gangID) (run groupRun) {
 	}
 	e.cycle.runs++
 	run.proposes = e.group.Topology.Key != "" || !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())
-	run.preempting = e.cycle.runs > 1
+	run.preempting = upstream.PreemptingRun(state, e.cycle.runs)
 	run.movesOn = run.preempting && e.cycle.plan.domain != ""
 	return run
 }
@@ -81,7 +82,7 @@ func (g *gangs) beginRun(id gangID) (run groupRun) {
 // fits.
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
 	id, _ := podgroup.IDOf(pod)
-	run := p.gangs.beginRun(id)
+	run := p.gangs.beginRun(id, state)
 	if !run.preempting {
 		p.groupNodes = nil
 		if c := p.gangs.keeping.claim.Load(); c != nil && c.concerns(pod) {

@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/agenda"
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
@@ -95,7 +96,7 @@ func (p *PermitGate) ownsHold(pod *v1.Pod, info fwk.NodeInfo) bool {
 // isNominated reports whether a pod is nominated to a node, since it has preempted there, or was about to be bound. The
 // framework knows before the API does.
 func (p *PermitGate) isNominated(pod *v1.Pod, node string) bool {
-	return pod.Status.NominatedNodeName == node || slices.ContainsFunc(p.handle.NominatedPodsForNode(node), func(nominated fwk.PodInfo) bool {
+	return pod.Status.NominatedNodeName == node || slices.ContainsFunc(upstream.NominatedTo(p.handle, node), func(nominated fwk.PodInfo) bool {
 		return nominated.GetPod().UID == pod.UID
 	})
 }

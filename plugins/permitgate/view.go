@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -134,7 +135,7 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 	}
 	g.mu.Unlock()
 	for node := range nominated {
-		for _, p := range nominator.NominatedPodsForNode(node) {
+		for _, p := range upstream.NominatedTo(nominator, node) {
 			if pod := p.GetPod(); !known[pod.UID] {
 				promised[node] = append(promised[node], promise{pod.UID, corev1.PodPriority(pod), proposal.Requests(pod)})
 			}

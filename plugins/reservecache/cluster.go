@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -45,7 +46,7 @@ func podsOf(info fwk.NodeInfo) []*v1.Pod {
 // than the name of the pod that is being scheduled, which may be the very one.
 func nominatedOn(l *ledger.Ledger, pods corelisters.PodLister, nominator fwk.PodNominator, node string) ledger.Resources {
 	var sum ledger.Resources
-	for _, info := range nominator.NominatedPodsForNode(node) {
+	for _, info := range upstream.NominatedTo(nominator, node) {
 		name := info.GetPod()
 		if _, known := l.GetPod(name.UID); known {
 			continue // it waits to be bound, and is counted

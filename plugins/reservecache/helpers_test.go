@@ -43,7 +43,6 @@ func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { retur
 func (h *handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h *handle) KubeConfig() *rest.Config                               { return nil }
 func (h *handle) EventRecorder() events.EventRecorderLogger              { return nil }
-func (h *handle) NominatedPodsForNode(string) []fwk.PodInfo              { return nil }
 func (h *handle) Activate(klog.Logger, map[string]*v1.Pod)               {}
 
 // cycleState is the part of a cycle's state that the plugin uses.
@@ -54,8 +53,6 @@ type cycleState struct {
 	// others have what has other keys than the plugin's own.
 	others map[fwk.StateKey]fwk.StateData
 }
-
-func (s *cycleState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return nil }
 
 func (s *cycleState) IsPodGroupSchedulingCycle() bool { return s.podGroup }
 

@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/hypothetical"
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
@@ -67,7 +68,7 @@ func (*ReserveCache) PreFilterExtensions() fwk.PreFilterExtensions { return nil 
 func (p *ReserveCache) updateFloor(ctx context.Context, state fwk.CycleState, claims *serve.Claims, nodes []fwk.NodeInfo) {
 	r, all := p.running, true
 	if state.IsPodGroupSchedulingCycle() {
-		group := state.GetPodGroupSchedulingCycle()
+		group := upstream.GroupState(state)
 		if group == nil {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/test/build"
 )
 
@@ -56,7 +57,7 @@ func (c *cluster) requireKept(node string, pods int) {
 
 // nominated returns how many pods the scheduler keeps room for on a node.
 func (c *cluster) nominated(node string) int {
-	return len(c.scheduler.Profiles["default-scheduler"].NominatedPodsForNode(node))
+	return len(upstream.NominatedTo(c.scheduler.Profiles["default-scheduler"], node))
 }
 
 func (c *cluster) addNode(name string, cpu int) {

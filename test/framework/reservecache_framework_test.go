@@ -25,6 +25,7 @@ import (
 	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/schedulertest"
 )
 
 // withReserveCache returns the default profile of kube-scheduler with ReserveCache in it.
@@ -134,8 +135,7 @@ func TestCycleThroughTheFramework(t *testing.T) {
 	require.Equal(t, reservecache.Comparison{Count: 1, Differences: []string{}}, shared.Comparison())
 
 	// A pod-group cycle rehearses.
-	rehearsal := framework.NewCycleState()
-	rehearsal.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	rehearsal := schedulertest.GroupCycle()
 	require.True(t, fw.RunReservePluginsReserve(ctx, rehearsal, pod, "n1").IsSuccess())
 	require.False(t, l.IsAssumedPod("p"))
 

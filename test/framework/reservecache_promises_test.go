@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/upstream"
 )
 
 func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
@@ -253,7 +254,7 @@ func TestNominatedPodsKeepTheirRoom(t *testing.T) {
 			require.NoError(t, err)
 			c.settle()
 			c.scheduler.SchedulingQueue.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
-			nominated := c.scheduler.Profiles["default-scheduler"].NominatedPodsForNode("n1")
+			nominated := upstream.NominatedTo(c.scheduler.Profiles["default-scheduler"], "n1")
 			require.Len(t, nominated, 1)
 			require.NotNil(t, nominated[0].GetPod().Spec.Priority, "known and in the queue")
 			return pod

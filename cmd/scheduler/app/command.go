@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apiserver/pkg/server"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -77,7 +76,7 @@ func run(cmd *cobra.Command, opts *options.Options, pack *plugins.Pack, registry
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	signalled := server.SetupSignalHandler()
+	signalled := notifyStop()
 	go func() {
 		<-signalled
 		cancel()
@@ -87,7 +86,7 @@ func run(cmd *cobra.Command, opts *options.Options, pack *plugins.Pack, registry
 		return err
 	}
 	pack.ObserveElection(completed.LeaderElection)
-	gates.(featuregate.MutableFeatureGate).AddMetrics() //nolint:forcetypeassert // upstream's registry has no others.
+	exportGates(gates.(featuregate.MutableFeatureGate)) //nolint:forcetypeassert // upstream's registry has no others.
 	opts.ComponentGlobalsRegistry.AddMetrics()
 	return app.Run(ctx, completed, scheduler)
 }

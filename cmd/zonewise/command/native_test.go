@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -10,17 +11,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/internal/program"
-	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/clitest"
 )
+
+// eventReader lists events as an API server does, by the fields that name an object.
+type eventReader struct {
+	client.Client
+	all []eventsv1.Event
+}
+
+func (r eventReader) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	out := list.(*eventsv1.EventList)
+	for _, e := range r.all {
+		if e.Namespace == o.Namespace && o.FieldSelector.Matches(fields.Set{"regarding.kind": e.Regarding.Kind, "regarding.name": e.Regarding.Name}) {
+			out.Items = append(out.Items, e)
+		}
+	}
+	return nil
+}
 
 // TestPodGroupsOfBothAPIs: where two have one name, explain asks which is meant.
 func TestPodGroupsOfBothAPIs(t *testing.T) {
@@ -53,20 +70,18 @@ func TestEventsOfPodGroupsOfBothAPIs(t *testing.T) {
 	regarding := func(kind, apiVersion string) corev1.ObjectReference {
 		return corev1.ObjectReference{Kind: kind, APIVersion: apiVersion, Namespace: "shop", Name: "train"}
 	}
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme).
-		WithIndex(&eventsv1.Event{}, "regarding.kind", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Kind} }).
-		WithIndex(&eventsv1.Event{}, "regarding.name", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Name} })
+	var events eventReader
 	for i, r := range []corev1.ObjectReference{
 		regarding("PodGroup", "scheduling.x-k8s.io/v1alpha1"), regarding("PodGroup", "scheduling.k8s.io/v1beta1"),
 		regarding("PodGroup", "scheduling.k8s.io/v1"), regarding("PodGroup", "scheduling.volcano.sh/v1beta1"), regarding("Pod", "v1"),
 	} {
-		builder.WithObjects(&eventsv1.Event{
+		events.all = append(events.all, eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("e", i)}, Regarding: r, Reason: "Said", Note: r.Kind + " of " + r.APIVersion,
 		})
 	}
 	c := clitest.Story()
 	c.NativeGang("train", 2, "6", "", "")
-	x := &explanation{Explainer: explain.Explainer{Census: census.Take(c.Snapshot)}, client: builder.Build()}
+	x := &explanation{Explainer: explain.Explainer{Census: census.Take(c.Snapshot)}, client: events}
 	said := func(kind string) (all []string) {
 		r, err := x.explainSubject(t.Context(), kind, "shop", "train")
 		require.NoError(t, err)
@@ -86,16 +101,14 @@ func TestEventsOfAFormerPod(t *testing.T) {
 	c := clitest.New()
 	c.Node("node-a", "a", "8", "8Gi")
 	p := c.Pod("db-0", "", clitest.Plain("9", "1Gi"), nil)
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme).
-		WithIndex(&eventsv1.Event{}, "regarding.kind", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Kind} }).
-		WithIndex(&eventsv1.Event{}, "regarding.name", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Name} })
+	var events eventReader
 	for note, uid := range map[string]types.UID{"of the pod before": "former", "of this pod": p.UID} {
-		builder.WithObjects(&eventsv1.Event{
+		events.all = append(events.all, eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "e-" + string(uid)}, Reason: "Said", Note: note,
 			Regarding: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: uid},
 		})
 	}
-	x := &explanation{Explainer: explain.Explainer{Census: census.Take(c.Snapshot)}, client: builder.Build()}
+	x := &explanation{Explainer: explain.Explainer{Census: census.Take(c.Snapshot)}, client: events}
 	r, err := x.explainSubject(t.Context(), "pod", p.Namespace, p.Name)
 	require.NoError(t, err)
 	require.Len(t, r.Said, 1)

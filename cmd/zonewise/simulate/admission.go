@@ -97,7 +97,7 @@ func (a *admission) admitPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 		}
 	}
 	for _, r := range limits {
-		if err := limitranger.PodValidateLimitFunc(r, internal); err != nil {
+		if err := checkLimits(r, internal); err != nil {
 			return nil, fmt.Errorf("LimitRange %s refuses its pods: %w", r.Name, err)
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-helpers/scheduling/schedulingv1/workloadbuilder"
 	jobutil "k8s.io/kubernetes/pkg/api/job"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/sim/kinds"
@@ -29,7 +27,7 @@ func (p *parser) applyNativeGroup(group *kinds.NativePodGroup) error {
 		return fmt.Errorf("PodGroup %s: %w", group.Name, err)
 	}
 	group.Spec.Priority = priority
-	if policy != nil && utilfeature.DefaultFeatureGate.Enabled(features.PodGroupPreemptionPolicy) {
+	if policy != nil && keepsGroupPreemptionPolicy() {
 		group.Spec.PreemptionPolicy = (*schedulingv1beta1.PreemptionPolicy)(policy)
 	}
 	if p.copies == 1 {

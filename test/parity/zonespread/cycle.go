@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"zonewise.dev/test/schedulertest"
 )
 
 // Outcome is all that a plugin says of one pod in one cycle.
@@ -37,11 +39,7 @@ func Describe(s *fwk.Status) string {
 }
 
 // PodGroupCycle returns the state of a pod's cycle within the cycle of its pod group.
-func PodGroupCycle() fwk.CycleState {
-	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
-	return state
-}
+func PodGroupCycle() fwk.CycleState { return schedulertest.GroupCycle() }
 
 // Start runs PreFilter in a cycle with a new state.
 func Start(ctx context.Context, plugin Plugin, lister fwk.SharedLister, pod *v1.Pod) (*Cycle, *fwk.Status, error) {

@@ -10,3 +10,8 @@ import (
 func KeepNomination(logger klog.Logger, nominator fwk.PodNominator, pod fwk.PodInfo) {
 	nominator.AddNominatedPod(logger, pod, nil)
 }
+
+// NominatedTo returns the pods that are nominated to a node.
+func NominatedTo(nominator fwk.PodNominator, node string) []fwk.PodInfo {
+	return nominator.NominatedPodsForNode(node)
+}

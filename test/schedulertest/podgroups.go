@@ -1,0 +1,10 @@
+package schedulertest
+
+import "k8s.io/kubernetes/pkg/scheduler/framework"
+
+// GroupCycle returns the state of a pod's cycle within the cycle of its pod group.
+func GroupCycle() *framework.CycleState {
+	state := framework.NewCycleState()
+	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	return state
+}
