@@ -19,12 +19,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		return nil
 	}
 	if id.Native {
-		reason, detail := gang.ReasonNone, ""
-		p.gangs.step(pod, func(e *gangEntry, now time.Time) {
-			p.gangs.endCycleLocked(e, now)
-			reason, detail, _ = e.gang.Enqueue(pod.UID, now)
-		})
-		return p.refusal(id, reason, detail)
+		return p.enqueueNative(id, pod)
 	}
 	reason, detail := gang.ReasonNotFound, ""
 	p.gangs.update(id, func(e *gangEntry, now time.Time) {

@@ -87,6 +87,7 @@ func TestNativeBindsAreRefused(t *testing.T) {
 		names := c.createNativeGang("n", 3)
 		c.soon(func() bool { return c.stage.count("") == 4 })
 		require.GreaterOrEqual(t, c.clock.Since(start), 3500*time.Millisecond, "the backoffs, at least half of 1s, 2s and 4s")
+		require.Less(t, c.clock.Since(start), 8*time.Second, "at most 1s, 2s and 4s, and no more than a moment until all are back")
 		require.Empty(t, c.boundAmong(names...))
 		for _, name := range names {
 			require.Equal(t, 4, c.mishap.tried(name), "one cycle for each backoff")

@@ -108,8 +108,6 @@ type member struct {
 	entered bool
 	// refused is true for a member of a native gang that has failed since the gate was open last.
 	refused bool
-	// away is true for a member of a native gang that has not been seen in the queue since the gate was closed.
-	away bool
 	// scouted is how often the member was activated as scout since it was last seen in a cycle.
 	scouted int
 	tasks   [tasks]task

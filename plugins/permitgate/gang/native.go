@@ -11,22 +11,6 @@ import (
 // without a backoff, while their siblings still count as placed for kube-scheduler. So the queue is closed to the gang
 // from then on, until all of them are back in it.
 
-// gate keeps the members of a native gang out of the queue.
-type gate struct {
-	// closed: no member may enter the queue; rolledBack: nor take a node, since the gang's round has failed.
-	closed, rolledBack bool
-	// unasked is true once it has opened with no member to activate: a pod that was kept out before it was known as a
-	// member is asked for as soon as it is.
-	unasked bool
-	// openAt is before when it does not open again.
-	openAt time.Time
-	// probe spaces the activations that show who is back.
-	probe retry
-	// failures counts how often members have come back since the gang was whole last, but for rollbacks, which have a
-	// backoff.
-	failures int
-}
-
 // beginNative begins a round of all members that have no node.
 func (g *Gang) beginNative(now time.Time) {
 	g.rounds++
@@ -69,20 +53,11 @@ func (g *Gang) openGate() {
 	g.gate.closed, g.gate.rolledBack = false, false
 }
 
-// closeGate keeps the members out of the queue until all that have no node have been seen there.
-func (g *Gang) closeGate(now time.Time) {
-	g.gate.closed = true
-	g.gate.probe.start(now)
-	for _, m := range g.members {
-		m.away = m.state == memberIdle
-	}
-}
-
 // cameBack closes the gate after a member has lost its node. Without a rollback, a pause grows with each time, but for a
 // member whose bind alone the gang lacks.
 func (g *Gang) cameBack(m *member, lacksBind bool, now time.Time) {
 	if g.gate.closed {
-		m.away = true
+		g.noteAway(m)
 		return
 	}
 	if lacksBind {
@@ -97,10 +72,7 @@ func (g *Gang) cameBack(m *member, lacksBind bool, now time.Time) {
 // enqueueNative is [Gang.Enqueue] for a member of a native gang. Whether there are enough members for the quorum is
 // kube-scheduler's to say; so is what becomes of a pod that is no member any more.
 func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
-	m, known := g.members[uid]
-	if known && !m.holds {
-		m.away = false
-	}
+	g.noteBack(uid)
 	if g.gate.closed {
 		return ReasonBackoff, g.whyClosed()
 	}
@@ -139,53 +111,6 @@ func (g *Gang) nativeRefusal(uid types.UID) (Reason, string) {
 		return ReasonBackoff, g.last.ConditionMessage()
 	}
 	return ReasonNone, ""
-}
-
-// reopen opens the gate in two steps. An activation of one member has kube-scheduler ask for all that are in the queue;
-// when all have been seen, the gate is open and another activation lets them in. It returns whom to activate, and when
-// to ask again.
-func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
-	switch {
-	case !g.gate.closed && g.gate.unasked:
-		if first, _ := g.firstUnbound(); first != "" {
-			g.gate.unasked = false
-			activate = []types.UID{first}
-		}
-		return activate, time.Time{}
-	case !g.gate.closed || g.holding > 0 || g.phase == Backoff:
-		return nil, time.Time{}
-	case now.Before(g.gate.openAt):
-		return nil, g.gate.openAt
-	case !g.gate.probe.takeDue(now):
-		return nil, g.gate.probe.at
-	}
-	first, away := g.firstUnbound()
-	if !away || !g.valid() || g.gate.probe.tries > maxWakes { // another plugin may keep a member from being seen
-		g.openGate()
-	}
-	if first != "" {
-		activate = []types.UID{first}
-	}
-	g.gate.unasked = !g.gate.closed && first == ""
-	if g.gate.closed {
-		next = g.gate.probe.at
-	}
-	return activate, next
-}
-
-// firstUnbound returns a member without a node, always the same one of several, and whether any has not been seen in
-// the queue.
-func (g *Gang) firstUnbound() (first types.UID, away bool) {
-	for _, m := range g.members {
-		if m.state != memberIdle {
-			continue
-		}
-		away = away || m.away
-		if first == "" || m.uid < first {
-			first = m.uid
-		}
-	}
-	return first, away
 }
 
 // Closed reports whether the members of a native gang are kept out of the queue.

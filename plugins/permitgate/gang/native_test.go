@@ -44,42 +44,28 @@ func requireWaits(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
 	require.True(t, wait, "pod %s waits in Permit", uid)
 }
 
-// TestNativeGateOpensInTwoSteps: after a rollback the queue is closed until the last member is back in it.
-func TestNativeGateOpensInTwoSteps(t *testing.T) {
-	g, now := native(t)
-	requireWaits(t, g, "a", now)
-	requireWaits(t, g, "b", now)
-	g.Unreserved("c", now) // another plugin refuses it
-	require.Equal(t, gang.Backoff, g.Phase())
-	requireKept(t, g, "c", now)
-	_, reason, _ := g.Permit("c", "node", now)
-	require.Equal(t, gang.ReasonBackoff, reason, "no member takes a node of a round that has failed")
-
-	now = now.Add(time.Second / 5)
-	require.ElementsMatch(t, []types.UID{"a", "b"}, g.Act(now).Reject)
-	g.Unreserved("a", now)
-	requireKept(t, g, "a", now)
-	now = now.Add(time.Minute)
-	require.Empty(t, g.Act(now).Activate, "b has not given back its node")
-	g.Unreserved("b", now)
-
-	first := g.Act(now)
-	require.Equal(t, []types.UID{"a"}, first.Activate, "kube-scheduler is to ask for those that are back")
-	requireKept(t, g, "a", now)
-	requireKept(t, g, "c", now)
-	now = first.Next
-	first = g.Act(now)
-	require.Equal(t, []types.UID{"a"}, first.Activate, "b is not back yet")
-	requireKept(t, g, "a", now)
-	requireKept(t, g, "b", now)
-	requireKept(t, g, "c", now)
-
-	now = first.Next
-	require.Equal(t, []types.UID{"a"}, g.Act(now).Activate)
-	for _, uid := range []types.UID{"a", "b", "c"} {
-		requireEnqueued(t, g, uid, now)
+// TestNativeGangComesBackSoon: when the backoff is over, the members are placed again within a second, however kube-scheduler's queue asks them.
+func TestNativeGangComesBackSoon(t *testing.T) {
+	for members := 2; members <= 5; members++ {
+		w := newWorld(t, 10, func() float64 { return 0 })
+		w.config.Native = true
+		w.setGroup("g", &gang.Spec{UID: "group", MinMember: members})
+		for range members {
+			w.createPod("g", false)
+		}
+		for deliver(&w.plugin) || deliver(&w.sched) {
+		}
+		require.True(t, w.pop())
+		for range members - 1 {
+			require.True(t, w.fit(fine) && w.list())
+		}
+		require.True(t, w.fit(lateRefusal), "another plugin refuses the last member")
+		g := w.gang("g")
+		require.Equal(t, gang.Backoff, g.Phase())
+		over := g.RetryAt()
+		require.True(t, w.run(time.Minute, func() bool { return g.Phase() == gang.Whole }))
+		require.Less(t, w.now.Sub(over), time.Second, "%d members, after the backoff", members)
 	}
-	require.Empty(t, g.Act(now.Add(time.Minute)).Activate)
 }
 
 // TestPodThatIsKeptOutBeforeItIsAMember: the gate opens while no member is known that it could ask for.

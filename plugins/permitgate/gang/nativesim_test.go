@@ -19,11 +19,12 @@ type nativeWorld struct {
 
 // unit is the members of a group that are in the queue.
 type unit struct {
-	gang    string
-	place   place // gated, active or backoffQ
-	members []*pod
-	retry   time.Time // for backoffQ
-	refused bool      // the gang's gate keeps it
+	gang     string
+	place    place // gated, active or backoffQ
+	members  []*pod
+	retry    time.Time // for backoffQ
+	refused  bool      // the gang's gate keeps it
+	reopened bool      // the gate has let it in since its last cycle
 }
 
 func (w *world) unit(name string) *unit {
@@ -59,33 +60,54 @@ func (w *world) addUnit(name string, members []*pod, to place) {
 	w.move(u, to)
 }
 
-// move has a group enter a queue, if all of its members may.
+// move has a group enter a queue, if its members may.
 func (w *world) move(u *unit, to place) {
-	g, before := w.gang(u.gang), u.refused
+	before := u.refused
 	u.place, u.refused = to, false
-	for _, p := range u.members {
-		w.inform(p)
-		if reason, _, _ := g.Enqueue(p.uid, w.now); reason != gang.ReasonNone {
-			u.refused = u.refused || g.Closed()
-			u.place = gated
-		} else if p.held {
-			u.place = gated
-		}
-	}
+	w.askMembers(u)
+	u.reopened = u.reopened || before && !u.refused
 	for _, p := range u.members {
 		p.place, p.retry = u.place, u.retry
 	}
-	if u.place == active && before {
-		w.checkAllBack(u)
+}
+
+// ask asks whether a member may enter the queue, and keeps its group out if not.
+func (w *world) ask(u *unit, p *pod) (may bool) {
+	w.inform(p)
+	g := w.gang(u.gang)
+	if reason, _, _ := g.Enqueue(p.uid, w.now); reason != gang.ReasonNone {
+		u.refused = u.refused || g.Closed()
+		u.place = gated
+	} else if p.held {
+		u.place = gated
+	}
+	return u.place != gated
+}
+
+// requeue ends the way of a member that has given back its node: it is in the queue.
+func (w *world) requeue(p *pod) {
+	p.place = nowhere
+	if p.exists && !p.bound {
+		w.enqueueNative(p)
 	}
 }
 
-// checkAllBack is what keeps a rollback from repeating itself: the gate opens when no member is on its way back any
-// more.
+// checkAllBack is what keeps a rollback from repeating itself: the group is placed when no member is on its way back any
+// more. The last step of that way takes the scheduler a moment; the gate does not wait for ever.
 func (w *world) checkAllBack(u *unit) {
 	for _, p := range w.pods {
-		if p.gang == u.gang && (p.place == rejecting || p.place == stopped) {
+		late := p.place == returning && p.exists && w.now.Sub(p.unreserved) < time.Second
+		if p.gang == u.gang && (p.place == rejecting || p.place == stopped || late) {
 			w.check.Fatalf("gang %s comes back without %s", u.gang, p.uid)
+		}
+	}
+}
+
+// noteOpened notes that a gate was opened by an Act. Without a valid PodGroup, of which kube-scheduler places no member, it waits for none.
+func (w *world) noteOpened(name string, valid bool) {
+	for _, p := range w.pods {
+		if p.gang == name && !valid {
+			p.unreserved = time.Time{}
 		}
 	}
 }
@@ -160,9 +182,15 @@ func (w *world) popNative() bool {
 		}
 	}
 	fit := max(0, min(len(u.members), w.capacity-w.used()))
+	if !w.allBack(u) {
+		fit = 0
+	}
 	if spec := w.groups[u.gang]; spec == nil || fit == 0 || scheduled+fit < spec.MinMember {
 		w.addUnit(u.gang, u.members, backoffQ)
 		return true
+	}
+	if u.reopened {
+		w.checkAllBack(u)
 	}
 	w.native.gang, w.native.submit, w.native.pending = u.gang, u.members[:fit], u.members[fit:]
 	for _, p := range w.native.submit {

@@ -164,6 +164,7 @@ func protocolOf(t *rapid.T, native bool) {
 		"unreserve": func(t *rapid.T) {
 			w.unreserve(some(t, "pod", append(append(w.at(rejecting), w.at(stopped)...), w.at(failing)...)))
 		},
+		"requeue": func(t *rapid.T) { w.requeue(some(t, "pod", w.at(returning))) },
 		"prepare": func(t *rapid.T) { w.prepare(some(t, "pod", w.at(preparing)), prepareEnds.Draw(t, "end")) },
 		"preempt": func(t *rapid.T) {
 			some(t, "pod", append(w.at(preparing), w.at(barrier)...)).place = stopped

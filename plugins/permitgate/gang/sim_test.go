@@ -73,6 +73,7 @@ const (
 	stopped                // stopped on its way to the bind; Unreserve has not been called yet
 	binding                // past the barrier
 	failing                // its binding failed; Unreserve has not been called yet
+	returning              // unreserved, and not back in the queue yet
 	postBind               // bound; PostBind has not been called yet
 )
 
@@ -85,6 +86,8 @@ type pod struct {
 	bound  bool // in the API server
 	held   bool
 	retry  time.Time // for backoffQ
+	// unreserved is since when it is on its way back.
+	unreserved time.Time
 	// activated: an activation came while it was in flight.
 	activated bool
 	template  gang.Template

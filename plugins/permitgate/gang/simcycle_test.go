@@ -199,7 +199,11 @@ func (w *world) unreserve(p *pod) {
 	byError := p.place == failing || p.place == stopped
 	p.place = nowhere
 	w.gang(p.gang).Unreserved(p.uid, w.now)
-	w.comeBack(p, byError)
+	if w.config.Native {
+		p.place, p.unreserved = returning, w.now
+	} else {
+		w.comeBack(p, byError)
+	}
 	w.roomOf(p.gang)
 }
 
@@ -282,7 +286,11 @@ func (w *world) act() (did bool, next time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(w.gangs)) {
 		g := w.gangs[name]
 		g.Admit(w.now)
+		valid, closed := g.MinMember() >= 1, g.Closed()
 		a := g.Act(w.now)
+		if closed && !g.Closed() {
+			w.noteOpened(name, valid)
+		}
 		// The gang keeps no order, and a run is to be repeated as it was.
 		slices.Sort(a.Reject)
 		slices.Sort(a.Probe)
@@ -402,6 +410,10 @@ func (w *world) run(limit time.Duration, done func() bool) bool {
 					w.unreserve(p)
 					progress = true
 				}
+			}
+			for _, p := range w.at(returning) {
+				w.requeue(p)
+				progress = true
 			}
 			for w.rehearsed("") {
 				progress = true
