@@ -16,16 +16,14 @@ DEMO_FLAGS ?=
 IMAGE_FLAGS ?=
 RELEASE_FLAGS ?=
 # What "make bench-e2e" measures, as in: make bench-e2e RUNS=1 CASES=TopologySpreading,SpreadPodsBefore
-RUNS ?= 5
+RUNS ?= 1
 CASES ?=
-# How many turns the series of a case take against one another; 0 measures them one after the other.
-TURNS ?= 0
+# How many turns the variants of a case take against one another, on clusters that are new in each of the RUNS.
+TURNS ?= 6
 WORKLOAD ?=
 # How long "make chaos" disturbs the schedulers, and what its faults follow from.
 DURATION ?= 5m
 SEED ?= 1
-# How often "make chaos-blind" restarts the API server.
-RESTARTS ?= 10
 # How many worlds "make worlds" plays, from the one of SEED on.
 N ?= 100
 # What "make chaos-rebalance" makes its clusters from.
@@ -103,16 +101,17 @@ bench: need-go ## Run the benchmarks, with tables of ratios (BENCH_GROUPS='zones
 	@hack/bench.sh $(BENCH_GROUPS)
 
 .PHONY: bench-e2e
-bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=5 TURNS=0 CASES= WORKLOAD=)
+bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=1 TURNS=6 CASES= WORKLOAD=)
 	@cd test/performance/e2e && go run . -runs '$(RUNS)' -turns '$(TURNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
+	@$(MAKE) --no-print-directory bench-e2e-table
+
+.PHONY: bench-e2e-table
+bench-e2e-table: need-go ## Print what "make bench-e2e" has measured so far
+	@go tool -modfile=hack/tools/benchstat/go.mod benchstat -table /set -row .name -col /series .cache/bench-e2e/turns.txt
 
 .PHONY: chaos
 chaos: controlplane ## Kill, stop and cut off two schedulers under load, and judge the recorded history (DURATION=5m SEED=1)
 	@go run ./test/chaos/run -duration '$(DURATION)' -seed '$(SEED)'
-
-.PHONY: chaos-blind
-chaos-blind: controlplane ## Restart the API server under this scheduler and kube-scheduler, and compare what they see (RESTARTS=10)
-	@go run ./test/chaos/run -blind '$(RESTARTS)'
 
 .PHONY: chaos-rebalance
 chaos-rebalance: controlplane ## Kill the controller while it moves pods, and put the descheduler in its place (SEEDS=1,13 TEST_ARGS=)

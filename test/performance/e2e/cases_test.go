@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"text/template"
 
@@ -18,53 +17,11 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	"sigs.k8s.io/yaml"
 	zonewisev1alpha1 "zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/permitgate"
 )
-
-// decodes runs scheduler_perf's own loader on a file of cases and none of the cases.
-func decodes(t *testing.T, content []byte) bool {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "cases.yaml")
-	require.NoError(t, os.WriteFile(file, content, 0o600))
-	perf.PerfSchedulingLabelFilter = "no-case-has-this-label"
-	defer func() { perf.PerfSchedulingLabelFilter = "" }()
-	ok := true
-	testing.Benchmark(func(b *testing.B) {
-		defer func() { ok = !b.Failed() }()
-		b.Chdir(t.TempDir()) // for the file of results, which says that there are none
-		perf.RunBenchmarkPerfScheduling(b, file, "decoding", nil)
-	})
-	return ok
-}
-
-func TestCasesDecodeStrictly(t *testing.T) {
-	for _, variant := range variants {
-		content, err := casesFor(variant, t.TempDir(), 0)
-		require.NoError(t, err)
-		require.True(t, decodes(t, content), variant)
-		typo := bytes.ReplaceAll(content, []byte("countParam"), []byte("countParm"))
-		require.NotEqual(t, content, typo)
-		require.False(t, decodes(t, typo), "a misspelt field must not pass")
-	}
-}
-
-// The cases of a variant are those of the in-tree one but for the path of the scheduler's configuration.
-func TestVariantsRunTheSameCases(t *testing.T) {
-	want, err := casesFor(inTree, t.TempDir(), 0)
-	require.NoError(t, err)
-	path := regexp.MustCompile(`(?m)^(- |  )schedulerConfigPath: .*\n`)
-	require.NotRegexp(t, path, string(want))
-	for _, variant := range variants[1:] {
-		content, err := casesFor(variant, t.TempDir(), 0)
-		require.NoError(t, err)
-		require.Regexp(t, path, string(content))
-		require.YAMLEq(t, string(want), path.ReplaceAllString(string(content), ""))
-	}
-}
 
 // loadConfig returns a configuration as the scheduler loads it, defaults filled in; without a path the
 // defaults alone.
@@ -104,14 +61,11 @@ var replaced = map[string]struct{ added, removed []string }{
 	reserveCache: {added: []string{"ReserveCache"}},
 	permitGate:   {added: []string{"PermitGate"}},
 	neverGate:    {added: []string{"PermitGate"}},
-	zonewise:     {added: []string{"ZoneSpread", "ReserveCache", "PermitGate"}, removed: []string{"PodTopologySpread"}},
 }
 
 func TestVariantsDifferInThePluginOnly(t *testing.T) {
 	base := loadConfig(t, "")
-	for _, variant := range variants {
-		path, err := configOf(variant, t.TempDir())
-		require.NoError(t, err)
+	for variant, path := range schedulerConfigs {
 		c := loadConfig(t, path)
 		require.Equal(t, base.Parallelism, c.Parallelism, variant)
 		require.Equal(t, base.PercentageOfNodesToScore, c.PercentageOfNodesToScore, variant)
@@ -136,34 +90,18 @@ func TestVariantsDifferInThePluginOnly(t *testing.T) {
 
 // neverGate is permitGate but for one argument.
 func TestNeverDiffersInTheRehearsalOnly(t *testing.T) {
-	path, err := configOf(neverGate, t.TempDir())
-	require.NoError(t, err)
-	args := func(c *config.KubeSchedulerConfiguration) map[string]any {
-		for i := range c.Profiles[0].PluginConfig {
-			if p := &c.Profiles[0].PluginConfig[i]; p.Name == permitgate.Name {
-				into := map[string]any{}
-				require.NoError(t, yaml.Unmarshal(p.Args.(*runtime.Unknown).Raw, &into))
-				p.Args = nil
-				return into
+	args := func(variant string) (args map[string]any) {
+		for _, p := range loadConfig(t, schedulerConfigs[variant]).Profiles[0].PluginConfig {
+			if p.Name == permitgate.Name {
+				require.NoError(t, yaml.Unmarshal(p.Args.(*runtime.Unknown).Raw, &args))
 			}
 		}
-		require.Fail(t, "no arguments")
-		return nil
+		return args
 	}
-	auto, never := loadConfig(t, schedulerConfigs[permitGate]), loadConfig(t, path)
-	want, got := args(auto), args(never)
+	want, got := args(permitGate), args(neverGate)
+	require.NotContains(t, want, "bindRehearsal")
 	want["bindRehearsal"] = "Never"
 	require.Equal(t, want, got)
-	require.Equal(t, auto, never)
-}
-
-// templateNames returns the paths of all templates.
-func templateNames(t *testing.T) []string {
-	t.Helper()
-	names, err := fs.Glob(os.DirFS("."), "templates/*.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, names)
-	return names
 }
 
 func TestTemplatesDecodeStrictly(t *testing.T) {
@@ -175,7 +113,10 @@ func TestTemplatesDecodeStrictly(t *testing.T) {
 		"Int":       func(i int) int { return i },
 	}
 	params := map[string]any{"Index": 7, "Count": 10, "nodes": 5, "slots": 3, "members": 4, "owners": 2}
-	for _, name := range templateNames(t) {
+	names, err := fs.Glob(os.DirFS("."), "templates/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
 		tmpl, err := template.New(filepath.Base(name)).Option("missingkey=error").
 			Funcs(functions).ParseFiles(name)
 		require.NoError(t, err)
@@ -198,30 +139,37 @@ func TestTemplatesDecodeStrictly(t *testing.T) {
 
 // Every comparison is of cases, workloads and variants that exist, and every case is compared.
 func TestPlanCoversTheCases(t *testing.T) {
-	var cases []caseSizes
-	require.NoError(t, yaml.Unmarshal(casesYAML, &cases))
-	planned := map[string]bool{}
-	for _, workload := range []string{"", "5Nodes", "500Nodes"} {
-		for _, s := range (selection{workload: workload}).round(0) {
-			require.Contains(t, variants, s.Variant)
-			require.Contains(t, schedulerConfigs, s.Variant)
-			pods, err := measuredPods(s.Case, s.Workload)
-			require.NoError(t, err)
-			require.Positive(t, pods)
-			planned[s.Case] = true
+	var cases []struct {
+		Name      string
+		Workloads []struct {
+			Name   string
+			Params map[string]float64
 		}
 	}
+	require.NoError(t, yaml.Unmarshal(casesYAML, &cases))
+	workloads, planned := map[[2]string]bool{}, map[string]bool{}
 	for _, c := range cases {
-		require.True(t, planned[c.Name], c.Name)
 		for _, w := range c.Workloads {
-			// The last gang must be a whole one.
+			workloads[[2]string{c.Name, w.Name}] = true
+			pods := w.Params["measured"]
+			if turn, ok := podsPerTurn[w.Name]; ok {
+				pods = turn
+			}
 			if members := w.Params["members"]; members > 0 {
-				gangs, ok := w.Params["gangs"]
-				if !ok {
-					gangs = math.Floor(w.Params["measured"] / members)
-				}
-				require.InDelta(t, gangs*members, w.Params["measured"], 0, "%s/%s", c.Name, w.Name)
+				require.Zero(t, math.Mod(pods, members), "%s/%s: the last gang of a turn must be a whole one", c.Name, w.Name)
 			}
 		}
 	}
+	for _, workload := range []string{"", "5Nodes", "500Nodes"} {
+		sets, err := selected(nil, workload)
+		require.NoError(t, err)
+		for _, set := range sets {
+			for _, s := range set.series {
+				require.Contains(t, schedulerConfigs, s.variant)
+				require.True(t, workloads[[2]string{s.name, set.workload}], "%s of %s", set.workload, s.name)
+				planned[s.name] = true
+			}
+		}
+	}
+	require.Len(t, planned, len(cases))
 }
