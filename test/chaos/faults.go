@@ -28,7 +28,6 @@ type faults struct {
 	cluster     *cluster
 	replicas    *replicas
 	controllers *controllers
-	proxy       *proxy // of one of the replicas
 	logf        func(format string, args ...any)
 
 	mu   sync.Mutex // guards what follows
@@ -98,8 +97,6 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 		return f.refuseBinds(ctx)
 	case "webhook times out":
 		return f.hangWebhook(ctx, []admissionv1.FailurePolicyType{admissionv1.Fail, admissionv1.Ignore}[what.a%2])
-	case "clock set":
-		return f.setClock(what)
 	case "custom resources deleted":
 		return &begun{end: f.cluster.installCRDs}, f.cluster.uninstallCRDs(ctx)
 	}
@@ -200,16 +197,6 @@ func (f *faults) hangWebhook(ctx context.Context, policy admissionv1.FailurePoli
 			return err
 		}
 		return f.bindsAreAllowed(ctx)
-	}}, nil
-}
-
-// setClock sets the clock of a replica, as leases show it, by up to two minutes, and then right again.
-func (f *faults) setClock(what fault) (*begun, error) {
-	ahead := time.Duration(what.b%241-120) * time.Second
-	f.proxy.setClock(ahead)
-	return &begun{target: ahead.String(), end: func(context.Context) error {
-		f.proxy.setClock(0)
-		return nil
 	}}, nil
 }
 

@@ -58,7 +58,6 @@ var kinds = [][]kind{
 		{"leader killed", 0, 0},
 		{"leader asked to end", 0, 0},
 		{"leader stopped", 6 * time.Second, 9 * time.Second},
-		{"clock set", time.Second, 6 * time.Second},
 	},
 	{
 		{apiServerRestarted, 0, 10 * time.Second},

@@ -39,7 +39,6 @@ const schedulerQPS = 20
 type replicas struct {
 	program, dir string
 	kubeconfig   string
-	gates        string // for --feature-gates
 
 	mu      sync.Mutex // guards what follows
 	number  int
@@ -56,19 +55,9 @@ type replica struct {
 	cmd     *exec.Cmd
 }
 
-// replicaOptions are what replicas have in common: the program, the directory of their files, how many requests a second each sends,
-// and what is changed in the configuration; nil: nothing.
-type replicaOptions struct {
-	program, dir string
-	qps          int
-	edit         func(*configv1.KubeSchedulerConfiguration)
-	gates        string // for --feature-gates
-}
-
-// startReplicas starts them, until ctx ends and stopped is called. Each goes its own way to the API server: through a proxy, or, where
-// that is nil, directly.
-func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*proxy) (*replicas, error) {
-	rs := &replicas{program: o.program, gates: o.gates, dir: o.dir, kubeconfig: c.kubeconfig, running: map[*replica]bool{}, since: map[string]time.Time{}}
+// startReplicas starts two, until ctx ends and stopped is called. Their files are in dir.
+func startReplicas(ctx context.Context, c *cluster, program, dir string) (*replicas, error) {
+	rs := &replicas{program: program, dir: dir, kubeconfig: c.kubeconfig, running: map[*replica]bool{}, since: map[string]time.Time{}}
 	content, err := config.FS.ReadFile("second-scheduler.yaml")
 	if err != nil {
 		return nil, err
@@ -78,35 +67,23 @@ func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*p
 		return nil, err
 	}
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
-	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = float32(o.qps), int32(o.qps)
+	cfg.ClientConnection.Kubeconfig = c.kubeconfig
+	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = schedulerQPS, schedulerQPS
 	cfg.LeaderElection.LeaderElect = ptr.To(true)
 	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: lease.duration}
 	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: lease.renew}
 	cfg.LeaderElection.RetryPeriod = metav1.Duration{Duration: lease.retry}
-	if o.edit != nil {
-		o.edit(cfg)
+	if content, err = yaml.Marshal(cfg); err != nil {
+		return nil, err
 	}
-	for i, way := range ways {
-		cfg.ClientConnection.Kubeconfig = rs.kubeconfig
-		if way != nil {
-			cfg.ClientConnection.Kubeconfig = way.kubeconfig
-		}
-		if content, err = yaml.Marshal(cfg); err != nil {
-			return nil, err
-		}
-		file := filepath.Join(o.dir, fmt.Sprintf("scheduler-%d.yaml", i+1))
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			return nil, err
-		}
+	file := filepath.Join(dir, "scheduler.yaml")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return nil, err
+	}
+	for range 2 {
 		rs.wait.Go(func() { rs.keep(ctx, file) })
 	}
 	return rs, nil
-}
-
-// keepLease has a scheduler keep its lease while the API server is away or slow: one that loses it ends, and the next one begins with lists.
-func keepLease(cfg *configv1.KubeSchedulerConfiguration) {
-	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: 2 * waitTimeout}
-	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: waitTimeout}
 }
 
 // keep starts a scheduler whenever there is none, as a kubelet does, until ctx ends.
@@ -139,7 +116,7 @@ func (rs *replicas) run(ctx context.Context, config string) error {
 	r.cmd = exec.CommandContext(ctx, rs.program,
 		"--config="+config, "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
 		"--authentication-kubeconfig="+rs.kubeconfig, "--authorization-kubeconfig="+rs.kubeconfig,
-		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/debug/*", "-v=3", "--feature-gates="+rs.gates)
+		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/debug/*", "-v=3", "--feature-gates="+nativeGates)
 	r.cmd.Args[0] = r.name
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {

@@ -45,7 +45,6 @@ type run struct {
 	Options
 	cluster     *cluster
 	recorder    *recorder
-	proxy       *proxy // the way of one of the replicas
 	replicas    *replicas
 	controllers *controllers
 	faults      *faults
@@ -74,11 +73,7 @@ func Run(ctx context.Context, o Options) (_ *history.Record, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if r.proxy, err = startProxy(r.cluster.kubeconfig, o.Dir, "proxy"); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.proxy.stop()) }()
-	if r.replicas, err = startReplicas(ctx, r.cluster, replicaOptions{program: o.Program, dir: o.Dir, qps: schedulerQPS, gates: nativeGates}, nil, r.proxy); err != nil {
+	if r.replicas, err = startReplicas(ctx, r.cluster, o.Program, o.Dir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -131,7 +126,7 @@ func (r *run) prepare(ctx context.Context) error {
 func (r *run) disturb(ctx context.Context) error {
 	p := newPlan(r.Seed, r.Duration, r.Only)
 	r.controllers = &controllers{client: r.cluster.client, demand: newDemand()}
-	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, controllers: r.controllers, proxy: r.proxy, logf: r.Logf}
+	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, controllers: r.controllers, logf: r.Logf}
 	go r.controllers.run(ctx)
 	start := time.Now()
 	group, ctx := errgroup.WithContext(ctx)

@@ -39,11 +39,6 @@ func Example(root, dir, name string) (string, error) {
 	return build(root, filepath.Join(dir, name), "./examples/"+name)
 }
 
-// Unretried builds zonewise-scheduler without plugins.WithRetriedWatches into dir, and returns its path.
-func Unretried(root, dir string) (string, error) {
-	return build(root, filepath.Join(dir, "zonewise-unretried"), "./test/chaos/unretried")
-}
-
 // Checkout writes the tree of a commit to dir, from which Scheduler then builds that commit's program.
 func Checkout(root, dir, commit string) error {
 	if err := Uncached(root); err != nil {
