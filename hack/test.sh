@@ -38,8 +38,8 @@ TEST_CGO=$CGO_ENABLED
 # What only "all" runs, since it tests no promise of the product's, or one that "make verify" tests, or one that changes with a
 # file that hardly ever changes: the table in CONTRIBUTING says why for each.
 LATER_PACKAGES='^test/(board|demo|docs|image|karpenter|rebalance|site)$'
-LATER_TESTS='^TestBlind$|^TestSeeds$/^[23]$'
-LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$|^TestStranger$|^TestUpgrade$|^TestTraceZoneReturns$|^TestADayOfATrace$|^TestManyWorlds$'
+LATER_TESTS='^TestSeeds$/^[23]$'
+LATER_TESTS+='|^TestChart$|^TestStranger$|^TestUpgrade$|^TestTraceZoneReturns$|^TestADayOfATrace$|^TestManyWorlds$'
 
 # Where races have been found, or goroutines of ours share memory. The rest of the tests drive programs that are built
 # without the detector, or run one goroutine at a time.

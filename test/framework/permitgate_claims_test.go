@@ -258,5 +258,6 @@ func TestMembersWithZonalVolumes(t *testing.T) {
 			c.create(pod)
 		}
 		c.requireBound(names...)
+		require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""), "a member whose nodes are in the wrong zone is tried once more in the same round")
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,13 +16,7 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// How a gang's preemption ends: by the last victim, by a refusal, or in the hands of the next scheduler. By time: test/framework.
-
-// patient has gangs come back by themselves so late that only an event brings them back within a test. kube-scheduler's own
-// flush comes after five minutes.
-func patient() schedulerOption {
-	return withGateArgs(`{"initialBackoff": "20m", "maxBackoff": "20m"}`)
-}
+// How a gang's preemption ends: by a refusal of the API server, or in the hands of the next scheduler. All else: test/framework.
 
 // waitQuiet waits until nobody has written to the test's pods for some looks in a row.
 func (w *world) waitQuiet() {
@@ -42,40 +35,6 @@ func (w *world) waitQuiet() {
 		}
 		return same >= looks, now
 	})
-}
-
-// TestLastVictimBindsTheGang: nothing happens in the cluster but that the last victim leaves, and that binds the gang: no flush and no
-// end of a backoff would within the time of the test.
-func TestLastVictimBindsTheGang(t *testing.T) {
-	t.Parallel()
-	for name, victims := range map[string]int{"the only victim": 1, "the last of three": 3} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.addNodes("2", "a1", "b1")
-			s := w.startScheduler(patient())
-			low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-			small := w.createSlow(victims, low)
-			w.waitBound(small...)
-			w.createGroup("train", 4, 0)
-			gang := w.create(newPods(4, "train", "1", build.Member("train"), build.PriorityClass(high))...)
-			w.waitEvicted(small...)
-			last := small[victims-1]
-			w.letEnd(small[:victims-1]...)
-			w.eventually("the others have left", func() (bool, string) {
-				_, ok := s.ledger().GetPod(last.UID)
-				n := s.ledger().Stats().Pods
-				return ok && n == 1, fmt.Sprint(n)
-			})
-			w.waitQuiet()
-			w.requirePending(gang...)
-
-			start := time.Now()
-			w.letEnd(last)
-			w.waitBound(gang...)
-			t.Logf("bound %s after the last victim's end", time.Since(start).Round(time.Millisecond))
-			require.Equal(t, victims, w.evicted(small...))
-		})
-	}
 }
 
 // deletionRefused is what the policy of refuseDeletions says.
@@ -136,23 +95,6 @@ func TestRefusedEvictionEvictsNobody(t *testing.T) {
 	w.deletePod(small[0]) // a person may
 	w.waitBound(gang...)
 	require.Equal(t, len(small), w.evicted(small...))
-}
-
-// TestRefusedEvictionSparesOthers: the pod that would go first is protected, and the next one goes in its place.
-func TestRefusedEvictionSparesOthers(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("1", "a1", "b1", "c1")
-	w.startScheduler(patient()) // the refusal brings the gang back
-	lowest, low, high := w.createPriorityClass(5), w.createPriorityClass(10), w.createPriorityClass(1000)
-	kept := w.create(newPod("kept", "1", build.PriorityClass(lowest)))
-	small := w.create(newPods(2, "small", "1", build.PriorityClass(low))...)
-	w.waitBound(append(small, kept...)...)
-	w.refuseDeletions(kept[0])
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", build.Member("train"), build.PriorityClass(high))...)
-	w.waitBound(gang...)
-	w.requireNotEvicted(kept...)
-	w.waitEvent("PodGroup", "train", "GangPreemptionFailed")
 }
 
 // TestKilledInTheMiddleOfAPreemption: a scheduler is killed when it has evicted a part of a gang's victims. The next one evicts as many

@@ -6,11 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/test/build"
@@ -36,12 +33,6 @@ func (w *world) letEnd(pods ...*v1.Pod) {
 			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		require.NoError(w.t, client.IgnoreNotFound(err))
 	}
-}
-
-// waitEvicted waits until somebody has deleted the pods.
-func (w *world) waitEvicted(pods ...*v1.Pod) {
-	w.t.Helper()
-	w.waitEvictedAmong(len(pods), pods...)
 }
 
 // waitEvictedAmong waits until somebody has deleted so many of the pods.
@@ -137,30 +128,4 @@ func TestGangPreempts(t *testing.T) {
 	w.letEnd(small...)
 	w.waitBound(gang...)
 	require.Equal(t, 3, w.evicted(small...))
-}
-
-// TestGangPreemptionRespectsBudgets: pods that their budget protects are evicted when nothing else will do, and only then.
-func TestGangPreemptionRespectsBudgets(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	w.startScheduler()
-	low, middle, high := w.createPriorityClass(10), w.createPriorityClass(100), w.createPriorityClass(1000)
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "kept"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: labelled("kept")},
-		},
-	}
-	require.NoError(t, w.cp.client.Create(w.ctx, budget))
-	kept := w.create(newPods(2, "kept", "1", build.Label("app", "kept"), build.PriorityClass(low))...)
-	w.waitBound(kept...)
-	others := w.create(newPods(2, "other", "1", build.PriorityClass(middle))...)
-	w.waitBound(others...)
-	w.createGroup("one", 2, 0)
-	w.waitBound(w.create(newPods(2, "one", "1", build.Member("one"), build.PriorityClass(high))...)...)
-	w.requireNotEvicted(kept...)
-	require.Equal(t, 2, w.evicted(others...))
-	w.createGroup("two", 2, 0)
-	w.waitBound(w.create(newPods(2, "two", "1", build.Member("two"), build.PriorityClass(high))...)...)
-	require.Equal(t, 2, w.evicted(kept...))
 }

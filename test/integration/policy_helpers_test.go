@@ -79,15 +79,6 @@ func hasCondition(s *v1alpha1.ZoneSpreadPolicyStatus, kind string, status metav1
 	return meta.IsStatusConditionPresentAndEqual(s.Conditions, kind, status)
 }
 
-func stateOf(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) v1alpha1.ZoneState {
-	for i := range s.Zones {
-		if s.Zones[i].Name == zone {
-			return s.Zones[i].State
-		}
-	}
-	return ""
-}
-
 // deploy creates a Deployment of the app web.
 func (w *policyWorld) deploy(replicas int32, cpu string, edit func(*appsv1.Deployment)) *appsv1.Deployment {
 	w.t.Helper()
@@ -119,22 +110,6 @@ func (w *policyWorld) rollOut(web *appsv1.Deployment) {
 	})
 }
 
-// strike makes nodes unreachable, as the node lifecycle controller does.
-func (w *policyWorld) strike(names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		w.editNode(name, v1.ConditionUnknown, []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}})
-	}
-}
-
-// heal makes nodes ready again.
-func (w *policyWorld) heal(names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		w.editNode(name, v1.ConditionTrue, nil)
-	}
-}
-
 func (w *policyWorld) editNode(name string, ready v1.ConditionStatus, taints []v1.Taint) {
 	w.t.Helper()
 	node := &v1.Node{}
@@ -154,14 +129,6 @@ func (w *policyWorld) placed() int {
 		placed += n
 	}
 	return placed
-}
-
-// waitPlaced waits until n pods of the app web are bound, while others may wait.
-func (w *policyWorld) waitPlaced(n int) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d pods are bound", n), func() (bool, string) {
-		return w.placed() == n, fmt.Sprint(w.byZone(labelled("web")))
-	})
 }
 
 // failover is spec.unavailableZones with short grace periods.
@@ -187,4 +154,20 @@ func (w *policyWorld) waiting() []*v1.Pod {
 		}
 	}
 	return waiting
+}
+
+// strike makes nodes unreachable, as the node lifecycle controller does.
+func (w *policyWorld) strike(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		w.editNode(name, v1.ConditionUnknown, []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}})
+	}
+}
+
+// heal makes nodes ready again.
+func (w *policyWorld) heal(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		w.editNode(name, v1.ConditionTrue, nil)
+	}
 }

@@ -58,22 +58,6 @@ func inZones(slots int32, letters string) func(*v1alpha1.ZoneReservationSpec) {
 	}
 }
 
-// slotOf wants slots of so much cpu.
-func slotOf(cpu string) func(*v1alpha1.ZoneReservationSpec) {
-	return func(s *v1alpha1.ZoneReservationSpec) {
-		s.Slot.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
-	}
-}
-
-// ownedBy names another app than web.
-func ownedBy(app string) func(*v1alpha1.ZoneReservationSpec) {
-	return func(s *v1alpha1.ZoneReservationSpec) { s.Owners[0].PodSelector.MatchLabels = labelled(app) }
-}
-
-func ofMode(mode v1alpha1.ReservationMode) func(*v1alpha1.ZoneReservationSpec) {
-	return func(s *v1alpha1.ZoneReservationSpec) { s.Mode = mode }
-}
-
 // reserve creates a reservation for the app web, with slots that are as large as a pod of newPod with 1 cpu.
 func (w *reservationWorld) reserve(name string, edits ...func(*v1alpha1.ZoneReservationSpec)) *v1alpha1.ZoneReservation {
 	w.t.Helper()
@@ -104,12 +88,6 @@ func owners(n int, name, cpu string, options ...podOption) []*v1.Pod {
 func (w *reservationWorld) patchReservation(r *v1alpha1.ZoneReservation, patch string) {
 	w.t.Helper()
 	require.NoError(w.t, w.policies.Patch(w.ctx, r, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
-// deleteReservation deletes one.
-func (w *reservationWorld) deleteReservation(r *v1alpha1.ZoneReservation) {
-	w.t.Helper()
-	require.NoError(w.t, w.policies.Delete(w.ctx, r))
 }
 
 // reservation reads one again.
@@ -159,35 +137,16 @@ func reservationSays(s *v1alpha1.ZoneReservationStatus, kind, reason, says strin
 	return c != nil && c.Reason == reason && contains(c.Message, says)
 }
 
-// slotsByNode says how many slots are held on each node.
-func slotsByNode(s *v1alpha1.ZoneReservationStatus) map[string]int64 {
-	slots := map[string]int64{}
-	for _, zone := range s.Zones {
-		for _, node := range zone.Nodes {
-			slots[node.Name] += node.Slots
-		}
+// slotOf wants slots of so much cpu.
+func slotOf(cpu string) func(*v1alpha1.ZoneReservationSpec) {
+	return func(s *v1alpha1.ZoneReservationSpec) {
+		s.Slot.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
 	}
-	return slots
 }
 
-// waitSlotsOn waits until the slots are held on exactly these nodes.
-func (w *reservationWorld) waitSlotsOn(r *v1alpha1.ZoneReservation, want map[string]int64) {
-	w.t.Helper()
-	w.waitReservation(r, fmt.Sprintf("slots on %v", want), func(s *v1alpha1.ZoneReservationStatus) bool {
-		return fmt.Sprint(slotsByNode(s)) == fmt.Sprint(want)
-	})
-}
-
-// boundOf counts those of the pods that are bound.
-func (w *world) boundOf(pods []*v1.Pod) int {
-	w.t.Helper()
-	bound := 0
-	for _, pod := range pods {
-		if w.pod(pod).Spec.NodeName != "" {
-			bound++
-		}
-	}
-	return bound
+// ownedBy names another app than web.
+func ownedBy(app string) func(*v1alpha1.ZoneReservationSpec) {
+	return func(s *v1alpha1.ZoneReservationSpec) { s.Owners[0].PodSelector.MatchLabels = labelled(app) }
 }
 
 // waitBoundOf waits until n of the pods are bound and the others have been refused with reason in the message; it returns
@@ -209,4 +168,16 @@ func (w *world) waitBoundOf(n int, reason string, pods []*v1.Pod) (refused []*v1
 		return len(pods)-len(refused) == n && state == "", fmt.Sprintf("%d bound; %s", len(pods)-len(refused), state)
 	})
 	return refused
+}
+
+// boundOf counts those of the pods that are bound.
+func (w *world) boundOf(pods []*v1.Pod) int {
+	w.t.Helper()
+	bound := 0
+	for _, pod := range pods {
+		if w.pod(pod).Spec.NodeName != "" {
+			bound++
+		}
+	}
+	return bound
 }

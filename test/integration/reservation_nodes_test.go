@@ -8,6 +8,26 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
+// TestReservationCRDComesLater: without the CustomResourceDefinition pods are placed as ever; once it is there, reservations
+// hold; when it is taken away, and its objects with it, nothing is held any more.
+func TestReservationCRDComesLater(t *testing.T) {
+	w := newReservationWorldWithout(t)
+	w.installCRD(reservationCRD) // so that there is something to take away, whichever test is first
+	w.uninstallCRD(reservationCRD)
+	w.addNodes("3", "a1")
+	w.startScheduler()
+	w.waitBound(w.create(newPod("before", "1"))...)
+
+	w.installCRD(reservationCRD)
+	r := w.reserve("shop", inZones(2, "a"))
+	w.waitReady(r, 2)
+	after := w.create(newPod("after", "1"))
+	w.waitUnschedulable("shop", after...)
+
+	w.uninstallCRD(reservationCRD)
+	w.waitBound(after...)
+}
+
 // TestReservationBadInput: what the API server can not know. Each case gets a condition, and nothing else is affected.
 func TestReservationBadInput(t *testing.T) {
 	w := newReservationWorld(t)
@@ -36,24 +56,4 @@ func TestReservationBadInput(t *testing.T) {
 		return reservationIs(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue) &&
 			reservationSays(s, v1alpha1.ConditionAccepted, v1alpha1.ReasonOwnersOverlap, "good") && s.Slots.Held == 1
 	})
-}
-
-// TestReservationCRDComesLater: without the CustomResourceDefinition pods are placed as ever; once it is there, reservations
-// hold; when it is taken away, and its objects with it, nothing is held any more.
-func TestReservationCRDComesLater(t *testing.T) {
-	w := newReservationWorldWithout(t)
-	w.installCRD(reservationCRD) // so that there is something to take away, whichever test is first
-	w.uninstallCRD(reservationCRD)
-	w.addNodes("3", "a1")
-	w.startScheduler()
-	w.waitBound(w.create(newPod("before", "1"))...)
-
-	w.installCRD(reservationCRD)
-	r := w.reserve("shop", inZones(2, "a"))
-	w.waitReady(r, 2)
-	after := w.create(newPod("after", "1"))
-	w.waitUnschedulable("shop", after...)
-
-	w.uninstallCRD(reservationCRD)
-	w.waitBound(after...)
 }

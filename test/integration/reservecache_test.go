@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
 )
 
 // TestReserveCacheAlone: the profile with this one plugin schedules, and its ledger follows.
@@ -38,25 +36,4 @@ func TestLedgerAfterARestart(t *testing.T) {
 
 	w.addNodes("1", "c1")
 	w.waitBound(waiting)
-}
-
-// TestPodsThatFinish: a pod that has run to its end takes nothing any more.
-func TestPodsThatFinish(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("1", "a1")
-	s := w.startScheduler()
-	first := w.create(newPod("first", "1"))[0]
-	w.waitBound(first)
-	second := w.create(newPod("second", "1"))[0]
-	w.waitUnschedulable("Insufficient cpu", second)
-
-	w.eventually("the pod has finished", func() (bool, string) {
-		done := w.pod(first)
-		done.Status.Phase = v1.PodSucceeded
-		err := w.cp.client.Status().Update(w.ctx, done) // the kubelets may write at the same time
-		return err == nil, fmt.Sprint(err)
-	})
-	w.waitBound(second)
-	w.assertInvariants()
-	require.Equal(t, 1, s.ledger().Stats().Pods)
 }

@@ -44,9 +44,8 @@ func (s *runningScheduler) ledger() *ledger.Ledger { return s.pack.ReserveCache(
 type schedulerOption func(*schedulerSetup)
 
 type schedulerSetup struct {
-	file    string
-	edits   []func(*configv1.KubeSchedulerConfiguration)
-	plugins map[string]plugins.Factory
+	file  string
+	edits []func(*configv1.KubeSchedulerConfiguration)
 }
 
 // configured takes one of the configurations of zonewise.dev/config; zonewise.yaml without it.
@@ -59,23 +58,10 @@ func edited(edit func(*configv1.KubeSchedulerConfiguration)) schedulerOption {
 	return func(s *schedulerSetup) { s.edits = append(s.edits, edit) }
 }
 
-// withTestPlugin adds a plugin to the registry and, behind all others, to every profile.
-func withTestPlugin(name string, factory plugins.Factory) schedulerOption {
-	return func(s *schedulerSetup) {
-		s.plugins[name] = factory
-		s.edits = append(s.edits, func(c *configv1.KubeSchedulerConfiguration) {
-			for i := range c.Profiles {
-				p := &c.Profiles[i]
-				p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: name})
-			}
-		})
-	}
-}
-
 // startScheduler starts a scheduler and returns when it schedules.
 func (w *world) startScheduler(opts ...schedulerOption) *runningScheduler {
 	w.t.Helper()
-	setup := &schedulerSetup{file: "zonewise.yaml", plugins: map[string]plugins.Factory{}}
+	setup := &schedulerSetup{file: "zonewise.yaml"}
 	for _, option := range opts {
 		option(setup)
 	}
@@ -127,9 +113,6 @@ func (w *world) setUp(ctx context.Context, setup *schedulerSetup) (*plugins.Pack
 	pack := plugins.NewPack()
 	var registry []app.Option
 	for name, factory := range pack.Factories() {
-		registry = append(registry, app.WithPlugin(name, factory))
-	}
-	for name, factory := range setup.plugins {
 		registry = append(registry, app.WithPlugin(name, factory))
 	}
 	o := options.NewOptions()

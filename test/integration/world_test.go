@@ -178,15 +178,6 @@ func (w *world) addNodes(cpu string, names ...string) {
 	}
 }
 
-func (w *world) deletePodsOn(names ...string) {
-	w.t.Helper()
-	for _, pod := range w.pods(nil) {
-		if slices.Contains(names, pod.Spec.NodeName) {
-			w.deletePod(&pod)
-		}
-	}
-}
-
 // deleteNode deletes a node object and nothing else.
 func (w *world) deleteNode(name string) {
 	w.t.Helper()

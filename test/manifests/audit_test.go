@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ func (p permission) kind() permission {
 func (c *cluster) requests(t *testing.T, user string) (asked, refused map[permission]bool) {
 	t.Helper()
 	asked, refused = map[permission]bool{}, map[permission]bool{}
-	c.audited(t, user, 0, func(p permission, event *auditv1.Event) {
+	c.audited(t, user, func(p permission, event *auditv1.Event) {
 		asked[p.kind()] = true
 		if event.Annotations["authorization.k8s.io/decision"] != "allow" {
 			refused[p] = true
@@ -59,14 +58,12 @@ func (c *cluster) requests(t *testing.T, user string) (asked, refused map[permis
 	return asked, refused
 }
 
-// audited calls see for each request of a user that the audit log has from an offset on.
-func (c *cluster) audited(t *testing.T, user string, from int64, see func(permission, *auditv1.Event)) {
+// audited calls see for each request of a user that the audit log has.
+func (c *cluster) audited(t *testing.T, user string, see func(permission, *auditv1.Event)) {
 	t.Helper()
 	f, err := os.Open(c.auditLog)
 	require.NoError(t, err)
 	defer f.Close()
-	_, err = f.Seek(from, io.SeekStart)
-	require.NoError(t, err)
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -87,14 +84,6 @@ func (c *cluster) audited(t *testing.T, user string, from int64, see func(permis
 		see(p, &event)
 	}
 	require.NoError(t, lines.Err())
-}
-
-// auditedSoFar is where the audit log ends now.
-func (c *cluster) auditedSoFar(t *testing.T) int64 {
-	t.Helper()
-	info, err := os.Stat(c.auditLog)
-	require.NoError(t, err)
-	return info.Size()
 }
 
 // granted returns what the rules allow.

@@ -3,10 +3,8 @@ package native
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -152,14 +150,11 @@ func (c *cluster) writeConfig(args string, edit func(*configv1.KubeSchedulerConf
 	return path
 }
 
-// startScheduler starts a scheduler with the shipped profile of PermitGate, these args of it, and what else the edits change.
-func (c *cluster) startScheduler(args string, edits ...func(*configv1.KubeSchedulerConfiguration)) {
+// startScheduler starts a scheduler with the shipped profile of PermitGate and these args of it.
+func (c *cluster) startScheduler(args string) {
 	c.t.Helper()
 	o := options.NewOptions()
 	o.ConfigFile = c.writeConfig(args, func(cfg *configv1.KubeSchedulerConfiguration) {
-		for _, edit := range edits {
-			edit(cfg)
-		}
 		p := cfg.Profiles[0].Plugins
 		p.MultiPoint.Enabled = append(p.MultiPoint.Enabled, configv1.Plugin{Name: probeName})
 		// Ahead of PermitGate.
@@ -260,13 +255,6 @@ func (p *probe) anyCycles() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.tried) > 0
-}
-
-// mostCycles returns how many the pod has had that has had most.
-func (p *probe) mostCycles() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Max(slices.Collect(maps.Values(p.tried)))
 }
 
 // cycles returns how many a pod has had.
