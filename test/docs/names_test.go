@@ -71,7 +71,8 @@ func TestComparisonSaysWhereTestsAre(t *testing.T) {
 	}
 }
 
-// TestPromisesAreShown: the table of docs/reliability.md has each judge of "make chaos" and each invariant of "make worlds" once, and no other.
+// TestPromisesAreShown: the table of docs/reliability.md has each judge of "make chaos" and each invariant of "make
+// worlds" once, and no other.
 func TestPromisesAreShown(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
 	require.NoError(t, err)
@@ -101,8 +102,8 @@ func TestPromisesAreShown(t *testing.T) {
 	require.ElementsMatch(t, declared(`(?m)^\t[A-Z]\w+ += "([A-Z]\w+)"`, "worlds", "invariants.go"), invariants)
 }
 
-// TestOneDocumentNamesTests: for readers a name of a test is noise, so that only docs/comparison.md, which is about what is tested, and
-// documents for contributors have any, beside commands that run one.
+// TestOneDocumentNamesTests: for readers a name of a test is noise. Only docs/comparison.md, which is about what is
+// tested, and documents for contributors name any, and commands that run one.
 func TestOneDocumentNamesTests(t *testing.T) {
 	documents, err := docs.Read(root)
 	require.NoError(t, err)
