@@ -35,6 +35,7 @@ var sections = []struct{ prefix, title string }{
 	{"zonewise_survival_", "The controller of ZoneSurvivals"},
 	{"zonewise_rebalance_", "The controller of ZoneRebalances"},
 	{"zonewise_deletioncosts_", "The controller of deletion costs"},
+	{"zonewise_buy_", "The controller that asks autoscalers"},
 	{"zonewise_build_info", "The version"},
 	{"zonewise_", "All plugins"},
 }
