@@ -29,6 +29,8 @@ type eventHandlers struct {
 	nominatedMember func(id gangID)
 	// keepNomination is called for members of ours that come with a nomination, as after a restart.
 	keepNomination func(pod *v1.Pod)
+	// dropNomination is called for members without a node that are being deleted.
+	dropNomination func(pod *v1.Pod)
 	// gone is called for pods that have left their nodes.
 	gone func(uid types.UID)
 }
@@ -125,6 +127,9 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		return
 	}
 	if !pods.Live(pod) {
+		if pod.Spec.NodeName == "" {
+			f.dropNomination(pod) // no cycle ends it any more, and a finalizer may keep the pod for long
+		}
 		f.memberGone(pod)
 		return
 	}

@@ -149,7 +149,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	factory := h.SharedInformerFactory()
 	s.rehearser = rehearse.New(s.clock, s.gangs)
 	s.server = serve.New(serve.Config{
-		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: s.gangs, Synced: s.hasSynced,
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: s.gangs, Pods: factory.Core().V1().Pods().Lister(), Synced: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
 	s.preemptor = s.newPreemptorLocked(h)
@@ -158,6 +158,10 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		gangs: s.gangs, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.CheckNominations, gone: s.preemptor.Gone,
 		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, preempt.NewPodInfo(pod)) },
+		dropNomination: func(pod *v1.Pod) {
+			h.DeleteNominatedPodIfExists(pod)
+			s.server.PodLeaves(pod)
+		},
 	}
 	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
 		groups, synced, err := native.Watch(factory, f.groupSeen, f.groupGone)

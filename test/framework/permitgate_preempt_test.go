@@ -377,6 +377,41 @@ func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 	})
 }
 
+// TestMemberThatIsBeingDeletedKeepsNoRoom, whether or not its nomination is in the API by then: a finalizer may keep it for long.
+func TestMemberThatIsBeingDeletedKeepsNoRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		written time.Duration // how long the nomination may take to be written
+		restart bool
+	}{
+		"before its nomination is written": {},
+		"after":                            {written: 5 * time.Second},
+		"while no scheduler runs":          {written: 5 * time.Second, restart: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, preempting, 2)
+				c.server.Graceful.Store(true)
+				c.bind("node-0", member("", "low", 2).Priority(1).TerminationGracePeriodSeconds(30))
+				c.quiet()
+				c.createUrgent(2, plain)
+				c.soon(func() bool { return len(c.leaving("low")) == 1 })
+				c.requireKept("node-0", 2)
+				c.pass(test.written)
+				if test.restart {
+					c.stop()
+				}
+				c.delete("urgent-1")
+				c.finish("low")
+				if test.restart {
+					c.start(withArgs(preempting))
+				}
+				c.create(member("", "other", 2).Priority(1))
+				c.requireBound("other")
+			})
+		})
+	}
+}
+
 // TestPodsOfDaemonSetsStay: they would come back. What only claims to be one goes.
 func TestPodsOfDaemonSetsStay(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (g *Gang) isUnschedulable() bool {
 // queueConditions has the members of a gang written if it was refused.
 func (s *Server) queueConditions(id podgroup.ID, g *Gang) {
 	if g.isUnschedulable() {
-		s.agenda.Add(job{jobConditions, id})
+		s.agenda.Add(job{kind: jobConditions, gang: id})
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	}
 	s.send(ctx, r.ID, msgs...)
 	if again > 0 {
-		s.agenda.AddAt(job{jobEvents, r.ID}, now.Add(again))
+		s.agenda.AddAt(job{kind: jobEvents, gang: r.ID}, now.Add(again))
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Server) patchGroup(ctx context.Context, id podgroup.ID) error {
 	now := s.Clock.Now()
 	if g.mayBeShort() {
 		if due := g.ShortSince.Add(reportGrace); now.Before(due) {
-			s.agenda.AddAt(job{jobGroup, id}, due)
+			s.agenda.AddAt(job{kind: jobGroup, gang: id}, due)
 		}
 	}
 	s.mu.Lock()

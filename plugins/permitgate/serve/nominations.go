@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
@@ -31,7 +32,7 @@ const (
 // CheckNominations schedules a look at the nominations of a gang.
 func (s *Server) CheckNominations(id podgroup.ID) {
 	if s.leading() {
-		s.agenda.AddAt(job{jobNominations, id}, s.Clock.Now().Add(nominationGrace))
+		s.agenda.AddAt(job{kind: jobNominations, gang: id}, s.Clock.Now().Add(nominationGrace))
 	}
 }
 
@@ -74,6 +75,11 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 		return err
 	})
 	err = cmp.Or(err, forAll(sentBack, func(pod *v1.Pod) error { return s.patcher.Deallocate(ctx, pod) }))
+	s.retryUnlessDone(ctx, j, err)
+}
+
+// retryUnlessDone has a job about nominations done again if it has failed.
+func (s *Server) retryUnlessDone(ctx context.Context, j job, err error) {
 	switch {
 	case err == nil:
 		s.agenda.Forget(j)
@@ -84,6 +90,37 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 		klog.FromContext(ctx).Error(err, "Could not correct nominations; will try again", "podGroup", j.gang)
 	}
 	s.agenda.Retry(j, nominationRetry, nominationRetryLimit)
+}
+
+// keepsForNone reports whether room is kept in the API for a pod that will have no cycle any more, as it is being deleted.
+// A finalizer may have it stay for long.
+func keepsForNone(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != ""
+}
+
+// PodLeaves clears the nomination of a member that is being deleted, if it has one and no node.
+func (s *Server) PodLeaves(pod *v1.Pod) {
+	if id, member := podgroup.Of(pod); member && keepsForNone(pod) && s.leading() {
+		s.agenda.Add(job{kind: jobLeaving, gang: id, pod: pod.Name})
+	}
+}
+
+// findLeaving clears such nominations of pods that were being deleted before this process led.
+func (s *Server) findLeaving() {
+	leaving, _ := s.Pods.List(labels.Everything()) // a lister over memory has no error to return
+	for _, pod := range leaving {
+		s.PodLeaves(pod)
+	}
+}
+
+func (s *Server) clearLeaving(ctx context.Context, j job) {
+	pod, err := s.Pods.Pods(j.gang.Namespace).Get(j.pod)
+	if err != nil || !keepsForNone(pod) { // it has gone
+		s.agenda.Forget(j)
+		return
+	}
+	err = s.patcher.Nomination(ctx, pod, "")
+	s.retryUnlessDone(ctx, j, err)
 }
 
 // keepsNominations reports whether to keep the nominations of members that have not been in a cycle yet. They are an

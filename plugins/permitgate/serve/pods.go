@@ -62,7 +62,7 @@ func (s *Server) watchPods(ctx context.Context, client clientset.Interface) {
 	go func() {
 		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
 			for _, id := range s.Gangs.IDs() {
-				s.agenda.Add(job{jobEvents, id}) // what waited for the first list
+				s.agenda.Add(job{kind: jobEvents, gang: id}) // what waited for the first list
 			}
 		}
 	}()
@@ -115,7 +115,7 @@ func (s *Server) podChanged(pod *v1.Pod) {
 	if !ok {
 		return
 	}
-	s.agenda.AddAt(job{jobSucceeded, id}, s.Clock.Now().Add(statusPause))
+	s.agenda.AddAt(job{kind: jobSucceeded, gang: id}, s.Clock.Now().Add(statusPause))
 	group := types.UID("")
 	s.mu.Lock()
 	if sent := s.sent[id]; sent != nil {

@@ -24,6 +24,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -109,6 +110,8 @@ type Config struct {
 	// Handle returns that of the profile with a name, or of any when it has no such plugin.
 	Handle func(profile string) fwk.Handle
 	Gangs  Gangs
+	// Pods lists the pods that the scheduler watches.
+	Pods corelisters.PodLister
 	// Synced reports whether all pods and PodGroups have been seen that existed at first.
 	Synced func() bool
 	// ManageStatus: write the status of PodGroups.
@@ -131,10 +134,11 @@ type Server struct {
 	groups   map[types.UID]podgroup.ID // by the PodGroup's UID, of those whose status is written
 }
 
-// job is something to be done for a gang.
+// job is something to be done for a gang, or for one of its pods.
 type job struct {
 	kind jobKind
 	gang podgroup.ID
+	pod  string // its name, for jobLeaving
 }
 
 type jobKind uint8
@@ -143,6 +147,7 @@ const (
 	jobEvents      jobKind = iota
 	jobConditions          // of a gang's members
 	jobNominations         // of a gang's members
+	jobLeaving             // the nomination of a pod that is being deleted
 	jobSucceeded           // which of a gang's pods count though they have finished
 	jobGroup               // the conditions of a native PodGroup
 )
@@ -173,6 +178,7 @@ func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	for _, id := range s.Gangs.IDs() {
 		s.CheckNominations(id)
 	}
+	s.findLeaving()
 }
 
 func (s *Server) leading() bool {
@@ -218,7 +224,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	switch {
 	case g.Group == nil:
 	case r.Native:
-		s.agenda.AddAt(job{jobGroup, r.ID}, s.Clock.Now().Add(nominationGrace))
+		s.agenda.AddAt(job{kind: jobGroup, gang: r.ID}, s.Clock.Now().Add(nominationGrace))
 	case s.writer != nil:
 		s.writer.Later(r.Namespace, g.Group.GetUID(), statusPause)
 	}
@@ -242,6 +248,8 @@ func (s *Server) doJob(ctx context.Context, j job) {
 		s.writeConditions(ctx, j)
 	case jobNominations:
 		s.correctNominations(ctx, j)
+	case jobLeaving:
+		s.clearLeaving(ctx, j)
 	case jobSucceeded:
 		s.Gangs.SetSucceeded(j.gang, succeeded(s.podsOf(j.gang)))
 	case jobGroup:

@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -54,7 +56,7 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	h := handle{client: fake.NewSimpleClientset()}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: source, Handle: func(string) fwk.Handle { return h }, Gangs: memberless{group: podgroup.Read(group)},
-		Synced: func() bool { return true }, ManageStatus: true,
+		Pods: corelisters.NewPodLister(toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, nil)), Synced: func() bool { return true }, ManageStatus: true,
 	})
 	seen := Report{ID: train}
 	s.Report(t.Context(), seen)
