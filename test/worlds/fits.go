@@ -9,8 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-
-	"zonewise.dev/apis/v1alpha1"
 )
 
 const minPriority = math.MinInt32
@@ -238,19 +236,21 @@ func (c *view) membersOf(w *workload) string {
 }
 
 // limit is how long the unit may wait once it fits.
-func (u unit) limit(p *player) time.Duration {
+func (u unit) limit(p *player, c *view) time.Duration {
 	switch {
 	case u.kind == "gang":
 		return gangWaits
-	case p.collects.Load() && !u.ownsSlot(p):
+	case p.collects.Load() && !u.ownsSlot(c):
 		return podWaitsBesideCollectors
 	}
 	return podWaits
 }
 
-// ownsSlot reports whether a slot is held for the pod somewhere.
-func (u unit) ownsSlot(p *player) bool {
-	return u.owner != nil && slices.ContainsFunc(p.status(u.owner.Name).Zones, func(zone v1alpha1.ReservationZoneStatus) bool { return len(zone.Nodes) > 0 })
+// ownsSlot reports whether a slot is held for the pod somewhere that no other owner uses.
+func (u unit) ownsSlot(c *view) bool {
+	return u.owner != nil && slices.ContainsFunc(c.nodes, func(n *viewNode) bool {
+		return slices.ContainsFunc(n.held, func(h heldRoom) bool { return h.Name == u.owner.Name && h.slots > 0 && h.cpu >= requestOf(u.pods[0]) })
+	})
 }
 
 // preempts reports whether victims are looked for. For native gangs kube-scheduler does that behind a feature gate of its own, which is off.

@@ -365,7 +365,7 @@ func (p *player) checkFits(c *view) {
 	present := map[string]bool{}
 	for _, u := range c.waiting(p) {
 		present[u.key] = true
-		if lasts := note(p.fits, u.key, u.fits(c, nil)); lasts > u.limit(p) {
+		if lasts := note(p.fits, u.key, u.fits(c, nil)); lasts > u.limit(p, c) {
 			p.fail(WhatFitsIsBound, "%s has fitted for %v and waits", u, lasts)
 		}
 		if lasts := note(p.preempts, u.key, u.preempts() && u.fits(c, u.pods[0].Spec.Priority)); lasts > victimsGo {
@@ -401,8 +401,9 @@ func (p *player) checkAttempts(before map[string]int, rest time.Duration) {
 	}
 	after := p.cyclesSoFar()
 	for _, pod := range p.listPods() {
-		// The queue's flush comes every five minutes, and the backoff of a gang that waits for time and not for events is at most 30 s.
-		limit := 4 * int(rest/(30*time.Second))
+		// The queue's flush comes every five minutes. The backoff of a gang that waits for time and not for events is 15 s to 30 s, and a
+		// member that fits nowhere has three cycles then: on the nodes of its plan, on the others, and on all when the gang is admitted.
+		limit := 3 * int(rest/(15*time.Second))
 		if pod.Spec.SchedulingGroup != nil {
 			// A native gang that failed is in kube-scheduler's backoff, of at most 10 s. Then its cycle runs twice: without some pods, too.
 			limit = 2*int(rest/(10*time.Second)) + 10

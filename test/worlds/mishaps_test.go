@@ -37,3 +37,17 @@ func TestMishaps(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaderWithLateEvents: one that has been told late what its predecessor bound gives no room twice, as it has to wait for the lease.
+func TestLeaderWithLateEvents(t *testing.T) {
+	require.Empty(t, Play(t, World{Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		StandBy{},
+		Watches{Late: 3 * time.Second},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 3, CPU: 1}},
+		Wait{time.Second},
+		Run{Workload{Name: "other", Kind: Deployment, Replicas: 3, CPU: 1}},
+		Wait{2500 * time.Millisecond},
+		FailOver{},
+	}}).Failures)
+}

@@ -153,7 +153,11 @@ func (p *player) startStandby() {
 	}
 }
 
-// failOver ends the scheduler that leads and has the one that stands by lead, if there is one.
+// leaseDuration is how long a scheduler that stands by waits for one that has ended without giving its lease back.
+const leaseDuration = 15 * time.Second
+
+// failOver ends the scheduler that leads and has the one that stands by lead, if there is one, when the lease has ended. By then it has the events of what
+// the other did.
 func (p *player) failOver() {
 	if p.standby == nil {
 		return
@@ -161,6 +165,7 @@ func (p *player) failOver() {
 	p.noteInterrupted()
 	p.end()
 	p.scheduling, p.standby = p.standby, nil
+	p.wait(leaseDuration)
 	p.lead()
 }
 
