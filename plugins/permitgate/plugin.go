@@ -188,7 +188,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	}
 	w := &worker{
 		gangs: s.gangs, nominations: s.nominations, profiles: s.profiles, rehearser: s.rehearser, leading: s.leader.Leading(),
-		report: s.server.Report,
+		report: s.server.Report, holds: s.holds,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(id gangID) { w.act(ctx, id) })
 	s.takeLead = sync.OnceFunc(func() { s.lead(ctx, h) })

@@ -22,6 +22,7 @@ type worker struct {
 	profiles    *profiles
 	rehearser   *rehearse.Rehearser
 	leading     <-chan struct{}
+	holds       Holds // nil without
 	// report hears what has become of a gang.
 	report func(ctx context.Context, r serve.Report)
 }
@@ -57,6 +58,11 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 		w.gangs.freed.note(noGang)
 	}
 	w.gangs.actAt(noGang, again)
+	if w.holds != nil {
+		owners, again := w.gangs.keeping.takeOwners(w.holds.Owns, now)
+		w.profiles.any().Activate(logger, owners)
+		w.gangs.actAt(noGang, again)
+	}
 	preemptors, again := w.gangs.freed.wake(now)
 	w.gangs.actAt(noGang, again)
 	if preemptors {

@@ -125,7 +125,7 @@ func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t, 4)
+				c := newGangCluster(t, 5)
 				c.profile = allPlugins
 				c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "gangPreemption": false}`))
 				c.reserve("r", "web", 1, change)
@@ -136,6 +136,10 @@ func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
 				require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
 				c.create(member("", "stranger"))
 				require.Contains(t, c.refused("stranger"), "the gang default/g keeps this node")
+				c.create(member("", "late").Label("app", "late"))
+				require.Contains(t, c.refused("late"), "the gang default/g keeps this node")
+				c.groups.Put(reservation("later", "late", 1, func(r *v1alpha1.ZoneReservation) { change(&r.Spec) }))
+				require.Less(t, c.requireBound("late"), time.Minute, "no event tells that there are slots for it now")
 				c.create(member("", "web").Label("app", "web"))
 				require.Less(t, c.requireBound("web"), 10*time.Second)
 				c.requireUnbound("stranger")

@@ -245,8 +245,11 @@ func (p *player) rest() {
 	}
 	held, bound := p.heldByReservation(), p.boundPods()
 	p.restart()
+	restarted := time.Now()
 	p.wait(2 * time.Minute)
-	p.checkRestart(held, bound)
+	if p.succeeded.Before(restarted.Add(-podWaits)) { // otherwise the room of pods that have ended has others bound
+		p.checkRestart(held, bound)
+	}
 }
 
 // fallsBackForLong reports whether preparations fail after a time in which others wait.
