@@ -95,45 +95,6 @@ func TestOwnersFindTheirSlotsBesideASickNode(t *testing.T) {
 	})
 }
 
-// TestDefaultPriorityProtects from pods of a lower priority than the owners have, in a cluster in which every pod has a class.
-func TestDefaultPriorityProtects(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "2", nil)
-		c.pod("web-0", "web", "1", func(p *v1.Pod) { priority(1000)(p); p.Spec.NodeSelector = map[string]string{"no": "node"} })
-		c.reservations.apply(reservation("r", "web", 2, nil))
-		c.requireSlots("r", 2, 0)
-		for i := range 2 {
-			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", priority(100))
-		}
-		c.refused("batch-0")
-		c.refused("batch-1")
-		c.requireCondition("r", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
-		c.pod("higher", "batch", "1", priority(2000))
-		c.waitNode("higher")
-		c.requireCondition("r", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonOutranked)
-	})
-}
-
-// TestMaxHeldFraction bounds what is held, by default half of a zone, and the reservation says so.
-func TestMaxHeldFraction(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, reserveCacheOnly)
-		c.reserveArgs = `{}`
-		c.start()
-		c.smallNode("n1", "a", "8", nil)
-		c.reservations.apply(reservation("r", "web", 8, nil))
-		c.requireSlots("r", 4, 0)
-		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonHeldFractionReached)
-		for i := range 5 {
-			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-		}
-		c.soonEqual(1, func() any { return c.waiting("batch") })
-		c.smallNode("n2", "a", "8", nil)
-		c.requireSlots("r", 8, 0)
-	})
-}
-
 // TestPodsOfOtherSchedulers on the nodes take room that ReserveCache cannot keep from them, and leave it to the reservation.
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	bubble(t, func(t *testing.T) {

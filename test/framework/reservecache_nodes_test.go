@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -142,78 +140,5 @@ func TestReservationsBindAllProfiles(t *testing.T) {
 			require.Equal(t, "a1", c.waitNode(name))
 		}
 		c.requireSlots("r", 0, 0)
-	})
-}
-
-// TestLedgerFollowsANodesSize: a node that grows or shrinks is followed, and pods that are on it stay.
-func TestLedgerFollowsANodesSize(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("a1", "a", "4", nil)
-		for i := range 2 {
-			c.pod(fmt.Sprintf("web-%d", i), "web", "1", nil)
-			c.waitNode(fmt.Sprintf("web-%d", i))
-		}
-		for _, cpu := range []string{"2", "3"} {
-			c.editNode("a1", setCPU(cpu))
-			nodes := c.shared.Ledger().Dump().Nodes
-			require.Len(t, nodes, 1)
-			require.Equal(t, cpus(cpu).MilliValue(), nodes[0].Allocatable.MilliCPU)
-			require.Equal(t, int64(2000), nodes[0].Requested.MilliCPU)
-		}
-		c.pod("third", "web", "500m", nil)
-		c.waitNode("third")
-		c.requireSameAsSchedulerCache()
-	})
-}
-
-// TestAssumedPodsCount: a pod that waits in Permit is assumed, and counts. What it has taken is free when it is deleted, and the same when it
-// is bound.
-func TestAssumedPodsCount(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("a1", "a", "2", nil)
-		waits := func(pod string) *fwk.Status {
-			if pod == "waiting" {
-				return fwk.NewStatus(fwk.Wait)
-			}
-			return nil
-		}
-		c.mishap.set(func(m *mishap) { m.permit = waits })
-		account := func() (requested int64, pods int) {
-			for _, node := range c.shared.Ledger().Dump().Nodes {
-				requested, pods = requested+node.Requested.MilliCPU, pods+len(node.Pods)
-			}
-			return requested, pods
-		}
-		requireAccount := func(requested int64, pods int) {
-			t.Helper()
-			gotRequested, gotPods := account()
-			require.Equal(t, requested, gotRequested)
-			require.Equal(t, pods, gotPods)
-		}
-		c.pod("waiting", "web", "1500m", nil)
-		c.soon(func() bool { return c.shared.Ledger().IsAssumedPod("waiting") })
-		requireAccount(1500, 1)
-		c.pod("behind", "web", "1500m", nil)
-		require.Contains(t, c.refused("behind"), "Insufficient cpu")
-
-		c.delete("waiting")
-		c.waitNode("behind")
-		require.False(t, c.shared.Ledger().IsAssumedPod("waiting"))
-		c.delete("behind")
-		c.quiet()
-		requireAccount(0, 0)
-
-		// The next pod of that name is another pod.
-		again := types.UID("waiting-again")
-		c.pod("waiting", "web", "1500m", func(p *v1.Pod) { p.UID = again })
-		c.soon(func() bool { return c.shared.Ledger().IsAssumedPod(again) })
-		requireAccount(1500, 1)
-		c.mishap.handle.GetWaitingPod(again).Allow(mishapName)
-		c.waitNode("waiting")
-		c.quiet()
-		require.False(t, c.shared.Ledger().IsAssumedPod(again))
-		requireAccount(1500, 1)
 	})
 }

@@ -226,30 +226,6 @@ func TestPreemptionEvictsNobodyInVain(t *testing.T) {
 	})
 }
 
-func TestSlotsMoveOffANodeThatIsCordoned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "1", nil)
-		c.reservations.apply(reservation("r", "web", 1, nil))
-		c.requireSlots("r", 1, 0)
-		c.smallNode("n2", "a", "1", nil)
-		c.editNode("n1", func(node *v1.Node) { node.Spec.Unschedulable = true })
-		c.soonEqual([]v1alpha1.ReservationNodeStatus{{Name: "n2", Slots: 1}}, func() any {
-			zones := c.reservations.status("r").Zones
-			if len(zones) != 1 {
-				return zones
-			}
-			return zones[0].Nodes
-		})
-
-		// A node that goes takes its slot with it, and the reservation says so.
-		require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}))
-		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-		c.smallNode("n3", "a", "1", nil)
-		c.requireSlots("r", 1, 0)
-	})
-}
-
 func TestAnExpiredReservationHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)

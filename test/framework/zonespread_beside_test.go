@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
 )
 
@@ -121,92 +119,6 @@ func TestAFullZoneStaysFull(t *testing.T) {
 		require.Equal(t, 1, c.recorder.count("ZoneSpreadPolicy web", "ZoneFull"), "nothing has happened there")
 		require.Zero(t, c.recorder.count("ZoneSpreadPolicy web", "ZoneBack"))
 	})
-}
-
-// TestRecoveryIsAWindow: a zone that is back holds no pod back for the window, whatever other zones there are, and whether or
-// not its Node objects stayed.
-func TestRecoveryIsAWindow(t *testing.T) {
-	for _, test := range []struct {
-		name              string
-		deleted, unusable bool
-	}{
-		{"the nodes stayed", false, false},
-		{"the Node objects were deleted", true, false},
-		{"beside a zone that the pods cannot use", false, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				// Given: zone c is closed, and its pods are elsewhere.
-				c := newSpreadCluster(t)
-				c.addNodes("16", "a1", "b1", "c1")
-				if test.unusable {
-					c.addNodes("16", "d1")
-					c.taintNode("d1")
-				}
-				c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute)))
-				c.start()
-				c.pass(time.Minute)
-				c.setCordon("c1", true)
-				c.createPods(newPods(8, "web", "1")...)
-				c.eventuallyWithin(3*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 8 })
-				c.eventually("c is closed", func() bool { return c.stateOf("c") == v1alpha1.ZoneClosed })
-				if test.deleted {
-					require.NoError(t, c.client.Tracker().Delete(nodes, "", "c1"))
-					c.pass(time.Minute)
-				}
-				// When: its first, small node is back.
-				c.addNodes("1", "c2")
-				c.pass(time.Minute)
-				require.Equal(t, v1alpha1.ZoneRecovering, c.stateOf("c"))
-				// Then: no scale-up waits for the zone.
-				start := c.clock.Now()
-				c.createPods(newPods(4, "more", "1")...)
-				c.eventuallyWithin(20*time.Minute, "all are bound", func() bool { return len(c.bound("more")) == 4 })
-				require.Less(t, c.clock.Since(start), 15*time.Second)
-				c.eventuallyWithin(10*time.Minute, "the window is over", func() bool { return c.stateOf("c") == v1alpha1.ZoneAvailable })
-			})
-		})
-	}
-}
-
-// TestMinZonesAndFailOver: a zone that leaves the comparison still counts for minZones.
-func TestMinZonesAndFailOver(t *testing.T) {
-	three := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }
-	t.Run("a zone is lost", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c := newSpreadCluster(t)
-			c.addNodes("16", "a1", "b1", "c1")
-			c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute), three))
-			c.start()
-			c.pass(time.Second) // the policy has seen the zone open
-			c.setCordon("c1", true)
-			c.createPods(newPods(9, "web", "1")...)
-			c.eventuallyWithin(3*time.Minute, "the others take its share", func() bool { return len(c.bound("web")) == 9 })
-		})
-	})
-	for _, pods := range [][]string{{"a1", "a1", "b1", "b1", "c1", "c1"}, {"a1", "a1", "a1", "b1", "c1"}} {
-		t.Run(fmt.Sprint("a volume pins a pod beside ", pods), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				// Given: a pod whose volume is in zone a is replaced, and fails once, for want of room or by the policy.
-				c := newSpreadCluster(t)
-				c.addNodes(fmt.Sprint(len(pods)/2), "a1")
-				c.addNodes("16", "b1", "c1")
-				c.addVolume("data-0", v1.LabelTopologyZone, "a")
-				c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute), three))
-				for i, node := range pods {
-					if i < len(pods)/2 || node != "a1" {
-						c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
-					}
-				}
-				c.start()
-				c.pass(time.Minute)
-				c.finish("s-0")
-				c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
-				// Then: it comes back.
-				c.eventuallyWithin(30*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
-			})
-		})
-	}
 }
 
 // TestAVolumeBesideASmallNode: one node per zone that is too small for the pod makes no zone full that its volume excludes.
@@ -355,49 +267,6 @@ func TestStatusOfAZoneThatPodsCannotUse(t *testing.T) {
 			require.Equal(t, z.Pods, z.Desired, "zone %s", z.Name)
 		}
 	})
-}
-
-// TestRollouts: the caps of a Rollout's pods follow what its controller notes on its ReplicaSets, and its revisions are
-// spread each by itself.
-func TestRollouts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		stable, canary := rolloutRevision("stable"), rolloutRevision("canary")
-		c := newSpreadCluster(t, stable, canary)
-		c.addNodes("64", "a1", "b1", "c1")
-		c.policies.Put(newPolicy(failover(time.Hour, time.Hour), maxPerZone("40%", 1)))
-		for i := range 6 { // an outage of zone c has left them so
-			c.createPods(newPod(fmt.Sprint("stable-", i), "1", ofSet(stable), onNode([]string{"a1", "b1"}[i%2])))
-		}
-		c.start()
-		c.createPods(newPods(3, "canary", "1", ofSet(canary))...)
-		c.waitBound("canary", 3)
-		require.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, c.byZone("canary"), "a revision is spread by itself")
-		c.policies.Put(newPolicy(failover(time.Hour, time.Hour), maxPerZone("40%", 100)))
-		for i := range 7 {
-			c.createPods(newPod(fmt.Sprint("canary-more-", i), "1", ofSet(canary), prefersZone("a")))
-		}
-		c.waitBound("canary", 10)
-		for zone, n := range c.byZone("canary") {
-			require.LessOrEqual(t, n, 4, "40%% of 10 in zone %s", zone)
-		}
-	})
-}
-
-// rolloutRevision is a ReplicaSet of an Argo Rollout of 10 replicas, as its controller makes it.
-func rolloutRevision(hash string) *appsv1.ReplicaSet {
-	return &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "web-" + hash, UID: types.UID("set-" + hash),
-			Annotations: map[string]string{"rollout.argoproj.io/desired-replicas": "10"},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true),
-			}},
-		},
-		Spec: appsv1.ReplicaSetSpec{
-			Replicas: ptr.To[int32](10),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "rollouts-pod-template-hash": hash}},
-		},
-	}
 }
 
 // TestTooManyPolicies: a pod that too many policies select is refused, and says so, until there are fewer.

@@ -63,21 +63,6 @@ func (c *cluster) waitCondition(kind string, status metav1.ConditionStatus, reas
 	})
 }
 
-// TestMaxPods: the cap of one zone holds, and the others take its share.
-func TestMaxPods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("100", "a1") // the best by every score
-		c.addNodes("16", "b1", "c1")
-		c.policies.Put(newPolicy(zoneA(func(z *v1alpha1.ZoneSpreadZone) { z.MaxPods = ptr.To[int32](2) })))
-		c.start()
-		c.createPods(newPods(8, "web", "100m")...)
-		c.waitZones("", map[string]int{"a": 2, "b": 3, "c": 3})
-		c.createPods(newPods(4, "more", "100m")...)
-		c.waitZones("", map[string]int{"a": 2, "b": 5, "c": 5})
-	})
-}
-
 // TestMinZones: while there are fewer zones than wanted no zone takes more than maxSkew; the status says why, and a node of a
 // third zone lets the pods that wait go on.
 func TestMinZones(t *testing.T) {
