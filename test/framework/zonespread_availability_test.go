@@ -122,62 +122,6 @@ func TestTaintedZoneIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestZoneScaledToZero: a zone that nobody declared is gone with its last node; nothing waits for it.
-func TestZoneScaledToZero(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "b1", "c1")
-		c.policies.Put(newPolicy(failover(time.Hour, time.Hour)))
-		for _, node := range []string{"b1", "c1"} {
-			c.createPods(newPod("filler-"+node, "16", build.Label("app", "filler"), onNode(node)))
-		}
-		c.start()
-		c.createPods(newPods(2, "web", "1")...)
-		c.waitBound("web", 1)
-		c.pass(time.Minute)
-		require.Len(t, c.bound("web"), 1, "the second pod waits for the other zones")
-		require.NoError(t, c.client.Tracker().Delete(nodes, "", "b1"))
-		require.NoError(t, c.client.Tracker().Delete(nodes, "", "c1"))
-		c.eventuallyWithin(15*time.Second, "the second pod goes on", func() bool { return len(c.bound("web")) == 2 })
-	})
-}
-
-// TestAnotherWorkloadEndsNoRun: the pods of one workload, which find no room in zone c, go elsewhere after fullAfter, although
-// another workload's pods come and go there all the time.
-func TestAnotherWorkloadEndsNoRun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		// Given: pools x and y in each zone, and no room in pool x of zone c.
-		c := newSpreadCluster(t)
-		for _, pool := range []string{"x", "y"} {
-			for _, zone := range []string{"a", "b", "c"} {
-				c.addNodes("64", zone+pool)
-				c.editNode(zone+pool, func(n *v1.Node) { n.Labels["pool"] = pool })
-			}
-		}
-		waits, comes := deployment("waits", 9), deployment("comes", 1)
-		waitsSet, comesSet := revision(waits, "1", 9), revision(comes, "2", 1)
-		c.add(waitsSet)
-		c.add(comesSet)
-		c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second)))
-		c.createPods(newPod("filler", "64", build.Label("app", "filler"), onNode("cx")))
-		c.start()
-		c.createPods(newPods(9, "waits", "1", ofSet(waitsSet), inPool("pool", "x"))...)
-		c.waitBound("waits", 2)
-		// When: a pod of the other workload comes and goes every ten seconds.
-		start := c.clock.Now()
-		for i := 0; len(c.bound("waits")) < 9; i++ {
-			require.Less(t, c.clock.Since(start), 90*time.Second, "%v", c.byZone("waits"))
-			name := fmt.Sprintf("comes-%d", i)
-			c.createPods(newPod(name, "1", ofSet(comesSet), inPool("pool", "y")))
-			c.waitBound(name, 1)
-			c.pass(10 * time.Second)
-			c.finish(name)
-		}
-		// Then: the waiting ones are in the other zones.
-		require.Equal(t, map[string]int{"a": 5, "b": 4}, sorted(c.byZone("waits")))
-	})
-}
-
 // addVolume adds a bound claim whose volume can be used on the nodes with one value of a label only.
 func (c *cluster) addVolume(claim, label, value string) {
 	c.t.Helper()
@@ -245,18 +189,4 @@ func TestVolumePinsAPod(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestFullZoneCountsForMinZones: fail-over of a full zone is no full stop.
-func TestFullZoneCountsForMinZones(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("64", "a1", "b1")
-		c.addNodes("1", "c1")
-		c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }))
-		c.start()
-		c.createPods(newPods(9, "web", "1")...)
-		c.eventuallyWithin(90*time.Second, "all are bound", func() bool { return len(c.bound("web")) == 9 })
-		require.Equal(t, map[string]int{"a": 4, "b": 4, "c": 1}, c.byZone("web"))
-	})
 }

@@ -97,30 +97,6 @@ func TestAGangPassesAFullZone(t *testing.T) {
 	}
 }
 
-// TestAFullZoneStaysFull: a zone that is always full delays the first scale-up by fullAfter, and none of the later ones.
-func TestAFullZoneStaysFull(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("64", "a1", "b1")
-		c.addNodes("1", "c1")
-		c.policies.Put(newPolicy(failover(time.Minute, 5*time.Minute)))
-		c.fillNodes("c1")
-		c.start()
-		for i := range 4 {
-			name := fmt.Sprint("up", i)
-			start := c.clock.Now()
-			c.createPods(newPods(4, name, "1")...)
-			c.eventuallyWithin(20*time.Minute, "all are bound", func() bool { return len(c.bound(name)) == 4 })
-			if i > 0 {
-				require.Less(t, c.clock.Since(start), 15*time.Second, "the zone has been full since the first time")
-			}
-			c.pass(30 * time.Minute)
-		}
-		require.Equal(t, 1, c.recorder.count("ZoneSpreadPolicy web", "ZoneFull"), "nothing has happened there")
-		require.Zero(t, c.recorder.count("ZoneSpreadPolicy web", "ZoneBack"))
-	})
-}
-
 // TestAVolumeBesideASmallNode: one node per zone that is too small for the pod makes no zone full that its volume excludes.
 func TestAVolumeBesideASmallNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -69,45 +69,6 @@ func prefersZone(zone string) func(*v1.Pod) {
 	}
 }
 
-// TestOneRefusalIsForgotten: the zone is full for a moment, in which a pod is refused and goes away. Long after, a hard maxSkew
-// of 1 holds.
-func TestOneRefusalIsForgotten(t *testing.T) {
-	for name, passes := range map[string]time.Duration{"soon": 10 * time.Second, "later": 7 * time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newSpreadCluster(t)
-				c.addNodes("64", "a1", "b1")
-				c.addNodes("1", "c1", "c2", "c3", "c4")
-				c.policies.Put(newPolicy(failover(time.Hour, 5*time.Second)))
-				c.start()
-				var fillers []*v1.Pod
-				for i := range 4 {
-					fillers = append(fillers, newPod(fmt.Sprintf("filler-%d", i), "1", build.Label("app", "filler"), func(pod *v1.Pod) {
-						pod.Spec.NodeName = fmt.Sprintf("c%d", i+1)
-					}))
-				}
-				c.createPods(fillers...)
-				c.createPods(newPods(2, "web", "1")...)
-				c.waitBound("web", 2)
-				c.createPods(newPod("moment", "1", prefersZone("a")))
-				c.eventually("it was refused", func() bool { return c.triedTimes("moment") > 0 })
-				c.finish("filler-0", "filler-1", "filler-2", "filler-3", "moment")
-				c.pass(passes)
-				for i := range 10 {
-					c.createPods(newPod(fmt.Sprintf("one-%d", i), "1", prefersZone("a")))
-					c.waitBound("one", i+1)
-					least, most := 99, 0
-					for _, zone := range []string{"a", "b", "c"} {
-						n := c.byZone("web")[zone] + c.byZone("one")[zone]
-						least, most = min(least, n), max(most, n)
-					}
-					require.LessOrEqual(t, most-least, 1)
-				}
-			})
-		})
-	}
-}
-
 // TestManyKindsOfPods: 30 pods wait, each of a kind and size of its own, and are tried in turns of minutes; a zone that refuses them
 // all is full for each after fullAfter.
 func TestManyKindsOfPods(t *testing.T) {
