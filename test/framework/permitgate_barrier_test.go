@@ -47,15 +47,6 @@ func gangAtBarrier(t *testing.T, c *cluster) ([]string, *preparation) {
 	return names, p
 }
 
-func TestNobodyIsBoundBeforeAllArePrepared(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		names, p := gangAtBarrier(t, c)
-		close(p.goOn)
-		c.requireBound(names...)
-	})
-}
-
 // TestMemberIsDeletedAtTheBarrier: kube-scheduler itself does not stop a pod that is deleted there.
 func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
 	for _, victim := range []string{"g-0", "g-1"} { // one that waits, and the one that is being prepared

@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -69,16 +68,6 @@ func TestWaitingMemberIsDeletedAndRecreated(t *testing.T) {
 	})
 }
 
-func TestMemberThatIsNotThereYetIsDeleted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		waitingGang(t, c)
-		c.delete("g-2")
-		c.requireRolledBack(3)
-		require.Empty(t, c.boundAmong("g-0", "g-1"))
-	})
-}
-
 func TestPodGroupIsDeletedWhileMembersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
@@ -99,18 +88,6 @@ func TestQuorumIsLoweredWhileMembersWait(t *testing.T) {
 		waitingGang(t, c)
 		c.groups.set("g", 2)
 		c.requireBound("g-0", "g-1")
-	})
-}
-
-func TestQuorumIsRaisedWhileMembersWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 4)
-		names := waitingGang(t, c)
-		c.groups.set("g", 4)
-		c.requireRolledBack(4)
-		c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
-		c.create(member("g", "g-3"))
-		c.requireBound(append(names, "g-3")...)
 	})
 }
 
@@ -181,21 +158,6 @@ func TestAnotherPermitPluginWaits(t *testing.T) {
 		c.requireUnbound(names...)
 		c.mishap.handle.GetWaitingPod("g-1-uid").Allow(mishapName)
 		c.requireBound(names...)
-	})
-}
-
-func TestBindFails(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		var failures atomic.Int32
-		c.refuseBinds(func(pod string) error {
-			if pod == "g-1" && failures.Add(1) <= 2 {
-				return errors.New("a mishap")
-			}
-			return nil
-		})
-		c.requireBound(c.createGang("g", 3)...)
-		require.EqualValues(t, 3, failures.Load())
 	})
 }
 
