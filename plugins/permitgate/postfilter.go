@@ -42,8 +42,8 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
-		pause, idle := gatherPauses(e.plan.cost, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
-		e.gang.PauseAtLeast(pause, idle, now)
+		pause := lookPause(e.plan.cost, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
+		e.gang.PauseAtLeast(pause, now)
 		e.notePause(pause, now)
 		preempted = onPreempted
 		if !packed { // a packed gang tries its next domain first

@@ -39,7 +39,10 @@ type Gang struct {
 	releasedHere   bool      // a member of the present quorum was released here, by Release or Permit
 	running        bool      // members have been bound, with none on its way, and some still are, as of the last input
 
-	failures       int       // rollbacks with backoff since the gang was whole
+	failures   int // rollbacks with backoff since the gang was whole
+	lostRounds int // those of them that ended a round in which members held something
+	// pauseLimit bounds the pause after the last rollback.
+	pauseLimit     time.Duration
 	backoffUntil   time.Time // end of the Backoff phase
 	backoffSince   time.Time // when it began
 	notBefore      time.Time // before when no room ends it
@@ -213,6 +216,6 @@ func (g *Gang) SetGroup(spec Spec, now time.Time) {
 // DeleteGroup says that the PodGroup is gone. Waiting members are sent back.
 func (g *Gang) DeleteGroup(now time.Time) {
 	g.spec = nil
-	g.failures = 0
+	g.failures, g.lostRounds = 0, 0
 	g.settle(now)
 }
