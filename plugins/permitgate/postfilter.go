@@ -63,9 +63,6 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		p.keepForReplacement(ctx, state, id, pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	if hinted {
-		hintedMembers.WithLabelValues("refused").Inc()
-	}
 	return p.nominationOf(id, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": members do not preempt one by one")
 }
 

@@ -37,9 +37,10 @@ func lookPause(took time.Duration, refused int) time.Duration {
 	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
 }
 
-// searchPause is how long a gang does not search for victims after it did so in vain, beside so many gangs that have.
-func searchPause(took time.Duration, failed int) time.Duration {
-	return max(searchShare*took, min(searchShare*took*time.Duration(failed), searchAtMost))
+// searchPause is how long a gang does not search for victims after it has found none, beside so many gangs that are
+// refused.
+func searchPause(took time.Duration, refused int) time.Duration {
+	return max(searchShare*took, min(searchShare*took*time.Duration(refused), searchAtMost))
 }
 
 // gangQueue decides which gang is admitted next: one at a time, in the order of their ranks, but none waits for one of a

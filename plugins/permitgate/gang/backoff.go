@@ -11,7 +11,7 @@ func (g *Gang) rollBack(r Rollback, now time.Time) {
 	g.pauseLimit = math.MaxInt64
 	if g.round != nil {
 		took = max(took, min(now.Sub(g.round.since), g.Timeout()))
-		g.pauseLimit = doubled(g.config.MaxBackoff, g.lostRounds, math.MaxInt64)
+		g.pauseLimit = max(doubled(g.config.MaxBackoff, g.lostRounds, math.MaxInt64), roundPause*now.Sub(g.round.stepAt))
 		if g.holding > 0 {
 			g.lostRounds++
 		}
@@ -19,10 +19,10 @@ func (g *Gang) rollBack(r Rollback, now time.Time) {
 	g.rollBackFor(r, g.pauseAfter(took), now)
 }
 
-// pauseAfter is how long no other round begins after one that took or held something for a time: ten times as long. How
-// long a round takes says first of all how busy the scheduler is, and one that is lost may be bad luck. So the first
-// since the gang was whole has it stay away for MaxBackoff at most, and each further one for twice as long: a gang that
-// loses again and again holds what it does not use for a tenth of the time.
+// pauseAfter is how long no other round begins after one that took or held something for a time: ten times as long. As
+// long as members take steps, how long a round takes says how busy the scheduler is, and one that is lost may be bad
+// luck. For that time the first one since the gang was whole has it stay away for MaxBackoff at most, and each further
+// one for twice as long: a gang that loses again and again holds what it does not use for a tenth of the time.
 func (g *Gang) pauseAfter(took time.Duration) time.Duration {
 	return min(roundPause*took, g.pauseLimit)
 }
