@@ -10,7 +10,7 @@ const StopTime = stopTime
 func (s *Sim) KindsWithoutObjects() []string {
 	var out []string
 	for t := range s.informers.WaitForCacheSync(closed) {
-		if s.store.kinds[t] == nil {
+		if s.store.kinds[storedAs(t)] == nil {
 			out = append(out, t.Elem().Name())
 		}
 	}
