@@ -28,8 +28,10 @@ SEED ?= 1
 N ?= 100
 # What "make chaos-rebalance" makes its clusters from.
 SEEDS ?= 1,13
-# What "make line" does: tree, build, test.
+# What "make line" does: tree, build, plugins, test.
 STEPS ?=
+# A file with what stands in for modules that a pre-release requires, see hack/upgrade-k8s.sh.
+export REPLACE ?=
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
 export TEST_ARGS ?=
 BENCH_GROUPS ?=
@@ -80,7 +82,7 @@ test-all: ## Run every test, none from the cache: "make test", its long forms, "
 	@hack/line.sh all build test
 
 .PHONY: line
-line: ## Build and test Zonewise for an earlier version of Kubernetes (VERSION=v1.36.3 STEPS='build test'; all lines without VERSION)
+line: ## Build and test Zonewise for another version of Kubernetes (VERSION=v1.36.3 STEPS='build test'; all of released versions without VERSION)
 	@hack/line.sh $(or $(VERSION),all) $(STEPS)
 
 .PHONY: unit

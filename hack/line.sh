@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Builds and tests Zonewise for an earlier minor version of Kubernetes, from this checkout: a line.
+# Builds and tests Zonewise for another minor version of Kubernetes, from this checkout: a line.
 #
 #   hack/line.sh VERSION [STEP...]   "tree build test" when no step is given:
 #     tree    make .cache/lines/VERSION, a copy of the checkout that is at that version
 #     build   compile it, with all of its tests, and link the scheduler
+#     plugins test what needs no control plane: the plugins, sim, the framework suites and the comparisons
 #     test    test it against a control plane of that version
-#   hack/line.sh all build           the same for each line, at the version in its file "versions"
+#   hack/line.sh all build           the same for each line, at the version in its file "versions"; not for a pre-release
 #   hack/line.sh --here VERSION      make this checkout such a tree, to commit it on a release branch
+#
+# A pre-release may require modules that are not published yet. REPLACE names a file with what stands in for them, which
+# hack/upgrade-k8s.sh describes. A version that needs a later Go says so: set GOTOOLCHAIN=auto, or to that Go.
 #
 # A line is the directory hack/line/MINOR:
 #   versions   the modules that have versions of their own, Kubernetes first; all others follow from Kubernetes' by hack/upgrade-k8s.sh
@@ -17,20 +21,23 @@ set -euo pipefail
 
 LINE_DIR=$ROOT/hack/line
 
-usage() { die "usage: hack/line.sh VERSION|all [tree|build|test]..., or hack/line.sh --here VERSION; there is a line for: $(minors)"; }
+usage() { die "usage: hack/line.sh VERSION|all [tree|build|plugins|test]..., or hack/line.sh --here VERSION; there is a line for: $(minors)"; }
 
 minors() { (cd "$LINE_DIR" && printf '%s ' */ | tr -d /); }
 
 # line_of VERSION prints the directory of the line.
 line_of() {
-	local minor=${1#v}
-	minor=${minor%.*}
+	local minor
+	minor=$(sed -n 's/^v\([0-9]*\.[0-9]*\)\..*/\1/p' <<<"$1")
 	[ -f "$LINE_DIR/$minor/versions" ] || die "there is no line for Kubernetes $1, but for: $(minors)"
 	say "$LINE_DIR/$minor"
 }
 
 # version_of LINE prints the version of Kubernetes that a line is tested with.
 version_of() { sed -n 's|^k8s\.io/kubernetes ||p' "$1/versions"; }
+
+# prerelease VERSION: whether it is one.
+prerelease() { case $1 in *-*) ;; *) false ;; esac }
 
 # left_out LINE prints what its file "without" names.
 left_out() { grep -v -e '^#' -e '^$' "$1/without" || true; }
@@ -87,10 +94,16 @@ align_controlplane() {
 # requirements DIR prints the modules that DIR/go.mod requires, each with its version.
 requirements() { sed -n 's|^[[:space:]]\([^ ]*\) \(v[^ ]*\).*|\1 \2|p' "$1/go.mod" | grep -v '=>' | LC_ALL=C sort; }
 
+# step_plugins runs the tests that need no control plane.
+step_plugins() { SKIP=$(tests_left_out) "$TREE/hack/test.sh" line_plugins; }
+
+# tests_left_out prints an expression for the tests that the line leaves out.
+tests_left_out() { left_out "$LINE" | sed -n 's|.*#\(.*\)|^\1$|p' | paste -sd '|' -; }
+
 # step_test builds the line's own control plane, and runs what speaks with kube-scheduler's framework or an API server.
 step_test() {
 	align_controlplane "$TREE" "$VERSION"
-	SKIP=$(left_out "$LINE" | sed -n 's|.*#\(.*\)|^\1$|p' | paste -sd '|' -) KUBEBUILDER_ASSETS='' "$TREE/hack/test.sh" controlplane line
+	SKIP=$(tests_left_out) KUBEBUILDER_ASSETS='' "$TREE/hack/test.sh" controlplane line
 }
 
 # run VERSION STEP...
@@ -104,7 +117,7 @@ run() {
 }
 
 main() {
-	local version=${1:-} step line
+	local version=${1:-} step line at
 	need_go
 	[ $# -gt 0 ] || usage
 	shift
@@ -117,14 +130,17 @@ main() {
 	fi
 	if [ $# -eq 0 ]; then set -- build test; fi
 	for step in "$@"; do
-		case $step in tree | build | test) ;; *) usage ;; esac
+		case $step in tree | build | plugins | test) ;; *) usage ;; esac
 	done
 	[ "$1" = tree ] || set -- tree "$@"
 	if [ "$version" != all ]; then
 		run "$version" "$@"
 		return
 	fi
-	for line in "$LINE_DIR"/*/; do run "$(version_of "${line%/}")" "$@"; done
+	for line in "$LINE_DIR"/*/; do
+		at=$(version_of "${line%/}")
+		prerelease "$at" || run "$at" "$@"
+	done
 }
 
 main "$@"

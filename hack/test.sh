@@ -13,6 +13,7 @@
 #     integration    test/integration alone, test by test
 #     line           what hack/line.sh runs in the tree of an earlier Kubernetes version: plugins, internal, the framework suites, the
 #                    comparisons with the in-tree plugin and cache, and the API server suite
+#     line_plugins   of these what needs no control plane, and sim
 #     soak           the property tests, with SOAK_CHECKS cases each (20000) of another seed in each run
 #
 # What has passed is not run again while its program, the files and the variables that it read are the same: Go's cache of
@@ -29,7 +30,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 DEFAULT="controlplane go"
-KNOWN="controlplane go race all modules scripts unit integration line soak"
+KNOWN="controlplane go race all modules scripts unit integration line line_plugins soak"
 SUMMARY=
 FAILED=
 RACE_FLAG=
@@ -210,9 +211,14 @@ step_integration() {
 	run_go "$ROOT" testname -timeout 20m ./test/integration/...
 }
 
-step_line() {
+step_line() { run_line '^(plugins|internal|test/(framework|parity|integration))(/|$)'; }
+
+step_line_plugins() { run_line '^(plugins|internal|sim|test/(framework|parity))(/|$)'; }
+
+# run_line PATTERN runs the packages that it matches, without what the line leaves out.
+run_line() {
 	local pkgs
-	pkgs=$(packages '^(plugins|internal|test/(framework|parity|integration))(/|$)')
+	pkgs=$(packages "$1")
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086

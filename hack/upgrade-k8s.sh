@@ -13,6 +13,10 @@
 #
 # An earlier minor version is compiled with the dependencies that it was released with:
 # indirect requirements, which go would only raise, are determined again.
+#
+# REPLACE=FILE has every module take, besides, the replacements in FILE: one a line, in the form of "go mod edit -replace", with
+# absolute paths. That is for a pre-release that requires modules which are not published yet; a file that is used is
+# no part of a release.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -78,6 +82,11 @@ rewrite() {
 	while read -r name _; do
 		args+=(-require="$name@$staging")
 	done < <(staging_in "$dir")
+	if [ -n "${REPLACE:-}" ]; then
+		while read -r name; do
+			case $name in '#'* | '') ;; *) args+=(-replace="$name") ;; esac
+		done <"$REPLACE"
+	fi
 	go -C "$ROOT/$dir" mod edit "${args[@]}"
 	go -C "$ROOT/$dir" mod tidy
 }
@@ -142,6 +151,7 @@ main() {
 	version=$1
 	shift
 	only=" $* "
+	[ -z "${REPLACE:-}" ] || [ -f "$REPLACE" ] || die "REPLACE names $REPLACE, which is no file"
 	[[ $version =~ ^v1\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]] || die "\"$version\" is no Kubernetes version, want v1.X.Y as in v1.37.2"
 	fetch_staging "$version"
 	for dir in $(modules_of_kubernetes); do

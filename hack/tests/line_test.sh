@@ -24,10 +24,26 @@ refused() {
 }
 
 copy_tree "$copy"
-refused "there is no line for Kubernetes v1.20.0, but for: $minor" v1.20.0 tree
+refused "there is no line for Kubernetes v1.20.0, but for: .*$minor" v1.20.0 tree
 refused 'usage: hack/line.sh' "$version" bild
 refused 'usage: hack/line.sh'
 
+refused 'there is no line for Kubernetes v1.20.0-beta.0' v1.20.0-beta.0 tree
+
+# Without a name, lines of pre-releases are left out.
+mkdir -p "$copy/hack/line/1.20"
+say 'k8s.io/kubernetes v1.20.0-beta.0' >"$copy/hack/line/1.20/versions"
+"$copy/hack/line.sh" all tree >"$WORK/out" 2>&1 || fail "all tree"
+grep -q "^Kubernetes $version, in" "$WORK/out" || fail "all does not make the tree of $version"
+if grep -q -e '^Kubernetes .*-' "$WORK/out"; then fail "all makes the tree of a pre-release"; fi
+
+# What stands in for modules that are not published reaches go.mod.
+say 'k8s.io/utils=/no/such/dir' >"$WORK/replace"
+REPLACE=$WORK/replace refused 'k8s.io/utils.*/no/such/dir' "$version" tree
+REPLACE=$WORK/none refused 'REPLACE names .*/none, which is no file' "$version" tree
+
+rm -rf "$copy"
+copy_tree "$copy"
 say no/such/path >>"$line/without"
 refused "without names no/such/path, which is not there" --here "$version"
 

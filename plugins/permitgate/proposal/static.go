@@ -22,29 +22,32 @@ func (v nodeVerdict) words() string {
 
 // staticFilters checks what a class asks of a node without its pods.
 type staticFilters struct {
-	operators       bool // tolerations may compare numbers
+	filters         Filters
 	tolerations     []v1.Toleration
 	affinity        nodeaffinity.RequiredNodeAffinity
 	selects         bool
 	toleratesCordon bool
 }
 
-func newStaticFilters(pod *v1.Pod, operators bool) *staticFilters {
-	f := &staticFilters{
-		operators: operators, tolerations: pod.Spec.Tolerations, affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
-		selects: len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil,
+func newStaticFilters(pod *v1.Pod, filters Filters) *staticFilters {
+	f := &staticFilters{filters: filters, tolerations: pod.Spec.Tolerations}
+	if filters.Selectors {
+		f.selects = len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil
+		f.affinity = nodeaffinity.GetRequiredNodeAffinity(pod)
 	}
 	f.toleratesCordon = f.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
 	return f
 }
 
 func (f *staticFilters) check(node *v1.Node) nodeVerdict {
-	if node.Spec.Unschedulable && !f.toleratesCordon {
+	if f.filters.Cordons && node.Spec.Unschedulable && !f.toleratesCordon {
 		return cordoned
 	}
-	for i := range node.Spec.Taints {
-		if taint := &node.Spec.Taints[i]; taint.Effect != v1.TaintEffectPreferNoSchedule && !f.tolerates(taint) {
-			return tainted
+	if f.filters.Taints {
+		for i := range node.Spec.Taints {
+			if taint := &node.Spec.Taints[i]; taint.Effect != v1.TaintEffectPreferNoSchedule && !f.tolerates(taint) {
+				return tainted
+			}
 		}
 	}
 	if f.selects {
@@ -58,7 +61,7 @@ func (f *staticFilters) check(node *v1.Node) nodeVerdict {
 
 func (f *staticFilters) tolerates(taint *v1.Taint) bool {
 	for i := range f.tolerations {
-		if silently(f.tolerations[i].ToleratesTaint, taint, f.operators) {
+		if silently(f.tolerations[i].ToleratesTaint, taint, f.filters.TolerationOperators) {
 			return true
 		}
 	}
