@@ -101,6 +101,11 @@ func TestBadInput(t *testing.T) {
 			want:   `config FILE: profiles[0].plugins.preBind: DynamicResources comes after PermitGate, and may fail when part of a gang is already bound; enable PermitGate last in multiPoint, and name no plugin in preBind that is not in multiPoint`,
 		},
 		{
+			name:   "a filter that PermitGate takes for granted",
+			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: PermitGate}], disabled: [{name: TaintToleration}]}, postFilter: {enabled: [{name: DynamicResources}, {name: PermitGate}]}}\n",
+			want:   `config FILE: profiles[0].plugins: PermitGate would refuse gangs for what TaintToleration alone refuses, which is disabled; enable it, or disable PermitGate`,
+		},
+		{
 			name: "a value out of range", config: "percentageOfNodesToScore: 101\n",
 			want: `config FILE: percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]`,
 		},

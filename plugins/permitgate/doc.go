@@ -26,13 +26,17 @@
 // member's way.
 //
 //	prefilter.go, postfilter.go, reserve.go ...   the extension points, in upstream's order
-//	propose.go      the proposal, for what a gang asks (gangrequest.go) on the nodes as it may use them (view.go), within
-//	                what the profile's filters refuse (profilefilters.go)
+//	attempt.go      what a member is tried on
+//	scout.go        what the scout's cycle decides for all members
+//	propose.go      the proposal, for what a gang asks (gangrequest.go) on the nodes as it may use them (view.go), of
+//	                resources that the profile counts (countedresources.go)
 //	roundplan.go    the nodes that a round's members are tried on; packing.go: within one domain
-//	gangs.go        the state of the gangs of both APIs, each with its objects (entry.go), behind one lock
+//	gangs.go        the state of the gangs of both APIs, each with its objects (entry.go), behind one lock; settle.go:
+//	                what follows from each change
 //	groupcycle.go   the pod-group cycles of native gangs; nativecycle.go: what they are told
 //	handlers.go     the informers' events; claims.go: claims of members that do not exist
-//	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again
+//	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again; yield.go: which
+//	                leave what has become free to others
 //	worker.go       has done what the gangs decide (execute.go)
 //	victims.go      preemption (package preempt)
 //	starving.go     which nodes a starving gang keeps; nodeclaim.go: from whom

@@ -52,7 +52,7 @@ type gangEntry struct {
 	// unnominated are members for which a preemption keeps nothing any more.
 	unnominated    []*v1.Pod
 	failedSearches int       // for victims, since one has found some
-	searchAfter    time.Time // before when it does not search for victims, because it has done so in vain; else zero
+	searchAfter    time.Time // before when it does not search for victims, because the last search has found none
 
 	// The rest is of a native gang: the cycle from its first PreFilter until the group is placed or back in the queue, the
 	// last one, which is zero if members have been placed since, and when the PodGroup was changed last.
@@ -207,6 +207,16 @@ func (e *gangEntry) lowestPriority() (lowest int32) {
 	return lowest
 }
 
+// lacks reports whether a member waits for a claim.
+func (e *gangEntry) lacks(claim claimRef) bool {
+	for _, m := range e.pods {
+		if m.absent == claim {
+			return true
+		}
+	}
+	return false
+}
+
 // absentClaim says which claim of a member does not exist; empty if all do.
 func (e *gangEntry) absentClaim() string {
 	first := (*member)(nil)
@@ -275,10 +285,4 @@ func (e *gangEntry) endPreemption() {
 		}
 	}
 	e.preempting = nil
-}
-
-// searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.
-func (e *gangEntry) searchedInVain() bool {
-	phase := e.gang.Phase()
-	return !e.searchAfter.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // EventsToRegister names the events after which a pod that this plugin refused may be schedulable: those about the pod
-// itself, and the end of a pod on whose node it was kept off by a gang that keeps nodes.
+// itself.
 //
 // All other events (PodGroups, other members, room in the cluster) wake gangs through freedRoom and the worker, which
 // activates members. If they were listed here, each would cost a look at every waiting member of every gang, under the
@@ -22,17 +22,7 @@ import (
 func (p *PermitGate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		upstream.TargetPodEvent(fwk.UpdatePodLabel|fwk.UpdatePodSchedulingGatesEliminated, p.isSchedulableAfterOwnChange),
-		upstream.AssignedPodEvent(fwk.Delete, p.isSchedulableAfterPodDeletion),
 	}, nil
-}
-
-// isSchedulableAfterPodDeletion is the hint for the end of a pod: it may have been the victim of one that a gang's
-// claim keeps off, which is let onto the node then. It runs under the scheduling queue's lock.
-func (p *PermitGate) isSchedulableAfterPodDeletion(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if p.gangs.keeping.hasRefused(pod.UID) {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
 }
 
 // isSchedulableAfterOwnChange is the hint for a change of the pod itself, which may have left its gang. It runs under

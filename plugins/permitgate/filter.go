@@ -11,11 +11,11 @@ import (
 // tries a pod's nominated node before it looks at that result. It also keeps other pods off the nodes that a
 // starving gang keeps.
 func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := p.gangs.keeping.claim.Load(); c != nil && p.keepsOff(c, state, pod, info) {
+	if c := p.gangs.keeping.claim.Load(); c != nil && p.keepsOff(c, pod, info) {
 		if p.keptOff.Swap(c) == nil && state.IsPodGroupSchedulingCycle() { // which has no PostFilter for pods
 			p.noteKeptOff(pod)
 		}
-		return fwk.NewStatus(fwk.Unschedulable, "the gang "+c.gang.String()+" keeps this node") // victims may help
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang "+c.gang.String()+" keeps this node")
 	}
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang must be in one domain of "+a.confined.key)

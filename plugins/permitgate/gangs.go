@@ -1,13 +1,12 @@
 package permitgate
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/agenda"
@@ -28,16 +27,14 @@ type gangs struct {
 	// natives are the PodGroups and pods of scheduling.k8s.io; nil if their gangs are not guarded.
 	natives *nativeObjects
 
-	mu             sync.Mutex // guards everything below, the gangs included
-	byID           map[gangID]*gangEntry
-	queue          *gangQueue              // those that are ready to be looked at
-	planning       map[*gangEntry]struct{} // those with plans for members, or that preempt
-	lackRoom       map[*gangEntry]struct{} // those that were refused for it
-	lackClaims     map[*gangEntry]struct{} // those with members whose claims do not exist
-	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
-	awaiting       map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
-	cycling        map[*gangEntry]struct{} // native gangs whose cycle has not ended
-	vain           map[*gangEntry]struct{} // native gangs whose last cycle has placed no member, and that are back in the queue
+	mu       sync.Mutex // guards everything below, the gangs included
+	byID     map[gangID]*gangEntry
+	queue    *gangQueue              // those that are ready to be looked at
+	planning map[*gangEntry]struct{} // those with plans for members, or that preempt
+	lackRoom map[*gangEntry]struct{} // those that were refused for it
+	awaiting map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
+	cycling  map[*gangEntry]struct{} // native gangs whose cycle has not ended
+	vain     map[*gangEntry]struct{} // native gangs whose last cycle has placed no member, and that are back in the queue
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
@@ -52,7 +49,6 @@ func newGangs(c clock.WithTicker) *gangs {
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
 		byID: map[gangID]*gangEntry{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
-		lackClaims: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{},
 		cycling: map[*gangEntry]struct{}{}, vain: map[*gangEntry]struct{}{},
 	}
 	g.freed = &freedRoom{gangs: g}
@@ -141,12 +137,9 @@ func (g *gangs) release(id gangID, ready []types.UID) (released []types.UID) {
 func (g *gangs) lacking(claim claimRef) (ids []gangID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for e := range g.lackClaims {
-		for _, m := range e.pods {
-			if m.absent == claim {
-				ids = append(ids, e.id)
-				break
-			}
+	for id, e := range g.byID {
+		if e.claimless > 0 && e.lacks(claim) {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -184,24 +177,6 @@ func (g *gangs) actAt(id gangID, at time.Time) {
 // actOnAll has the worker look at all gangs.
 func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.id) }) }
 
-// afterChangeLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the
-// barrier, ends what does not match the gang's state any more, and notes what the gang waits for.
-func (g *gangs) afterChangeLocked(e *gangEntry) {
-	e.barrier.Answer()
-	g.settlePlanLocked(e)
-	setIn(g.planning, e, len(e.plan.hints) > 0 || e.preempting != nil)
-	lacksRoom := !e.id.Native && e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
-	e.woken = e.woken && lacksRoom
-	setIn(g.lackRoom, e, lacksRoom)
-	setIn(g.lackClaims, e, e.claimless > 0)
-	setIn(g.failedSearches, e, e.searchedInVain())
-	if e.gang.Ready() {
-		g.queue.update(e.rank(), e.gang.Admitted())
-	} else {
-		g.queue.remove(e.id)
-	}
-}
-
 // admitNext admits the gang that is next, and returns when to ask again; zero means not by time.
 func (g *gangs) admitNext() (again time.Time) {
 	g.mu.Lock()
@@ -229,89 +204,6 @@ func (g *gangs) rivalsLocked(set map[*gangEntry]struct{}, e *gangEntry) (n int) 
 	return n + 1
 }
 
-// notePause notes that a gang is not looked at again before a pause is over, and for as long again leaves what becomes
-// free to gangs of a higher priority.
-func (e *gangEntry) notePause(pause time.Duration, now time.Time) { e.yieldLimit = now.Add(2 * pause) }
-
-// dueTime is when the first gang of a priority or a higher one is looked at that has been woken.
-type dueTime struct {
-	priority int32
-	at       time.Time
-}
-
-// wokenLocked lists the due times of all priorities, the highest first.
-func (g *gangs) wokenLocked() (due []dueTime) {
-	for _, set := range []map[*gangEntry]struct{}{g.lackRoom, g.vain} {
-		for e := range set {
-			if at, woken := e.retryAt(); woken {
-				due = append(due, dueTime{e.lowestPriority(), at})
-			}
-		}
-	}
-	slices.SortFunc(due, func(a, b dueTime) int { return cmp.Compare(b.priority, a.priority) })
-	for i := 1; i < len(due); i++ {
-		if due[i-1].at.Before(due[i].at) {
-			due[i].at = due[i-1].at
-		}
-	}
-	return due
-}
-
-// yieldsUntil returns until when a gang waits because another of a higher priority is looked at first that has been woken;
-// zero if it does not. woken lists the due times, see wokenLocked; it is called if the gang may have to wait.
-func (e *gangEntry) yieldsUntil(woken func() []dueTime, now time.Time) (until time.Time) {
-	if !now.Before(e.yieldLimit) {
-		return until
-	}
-	due := woken()
-	higher, _ := slices.BinarySearchFunc(due, e.lowestPriority(), func(d dueTime, priority int32) int { return cmp.Compare(priority, d.priority) })
-	switch {
-	case higher == 0 || !due[higher-1].at.Before(e.yieldLimit):
-		return until
-	case now.Before(due[higher-1].at):
-		return due[higher-1].at
-	}
-	return now.Add(yieldStep) // its turn has come, but has not been taken yet
-}
-
-// setIn has a gang in a set or not.
-func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
-	if in {
-		set[e] = struct{}{}
-	} else {
-		delete(set, e)
-	}
-}
-
-// settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and nodes
-// that are kept.
-func (g *gangs) settlePlanLocked(e *gangEntry) {
-	if round := e.gang.RoundNumber(); round != e.plan.round {
-		if len(e.plan.hints) > 0 {
-			g.freed.note(e.id) // members without a node leave room that was proposed to them
-		}
-		e.plan = roundPlan{round: round}
-		if round == 0 {
-			e.noteTriedDomain(g.clock.Now())
-		}
-	}
-	phase := e.gang.Phase()
-	lacks := phase == gang.Backoff || phase == gang.Queued
-	if e.preempting != nil && !lacks {
-		g.abandon(e.id)
-		if e.gang.RoundNumber() == 0 {
-			e.endPreemption()
-		}
-		e.preempting = nil // a round that begins keeps its nodes
-	}
-	if !e.gang.LacksQuorum() {
-		if phase != gang.Pending {
-			e.lostNodes = nil
-		}
-		g.keeping.stop(e.id)
-	}
-}
-
 // wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
 // sure, or else because of what may as well have been its own doing or that of another gang.
 func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
@@ -332,4 +224,15 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		delete(set, e)
 	}
 	return true
+}
+
+// refusal returns the status for a reason, nil for none. Its code prevents preemption.
+func (g *gangs) refusal(id gangID, reason gang.Reason, detail string) *fwk.Status {
+	if reason == gang.ReasonNone {
+		return nil
+	}
+	if reason == gang.ReasonNotFound && !id.Native {
+		_, detail = g.missing()
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": "+detail)
 }

@@ -23,11 +23,6 @@ var (
 		Buckets:        compbasemetrics.ExponentialBuckets(0.00005, 2, 15),
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"result"})
-	hintedMembers = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "hinted_members_total",
-		Help:           "Members that were tried on proposed nodes, by result: placed, refused (and then tried on all nodes).",
-		StabilityLevel: compbasemetrics.ALPHA,
-	}, []string{"result"})
 	timeToWhole = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "time_to_whole_seconds",
 		Help:           "Time from the moment a gang had a quorum of live members until it was bound.",

@@ -33,7 +33,6 @@ func (n *nativePlan) Clone() fwk.StateData { return n }
 // victims.
 func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.gangs.noteTried(pod) {
-		p.groupNodes = nil
 		return nil, p.skipFilter(pod)
 	}
 	shared := upstream.RunState(state)
@@ -83,14 +82,8 @@ func (g *gangs) beginRun(id gangID, state fwk.CycleState) (run groupRun) {
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
 	id, _ := podgroup.IDOf(pod)
 	run := p.gangs.beginRun(id, state)
-	if !run.preempting {
-		p.groupNodes = nil
-		if c := p.gangs.keeping.claim.Load(); c != nil && c.concerns(pod) {
-			p.groupNodes = keptNodes(c, nodes)
-		}
-	}
 	if run.movesOn {
-		return &nativePlan{refused: p.refusal(id, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
+		return &nativePlan{refused: p.gangs.refusal(id, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	}
 	if !run.proposes {
 		return &nativePlan{}
@@ -113,7 +106,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		p.gangs.update(id, func(e *gangEntry, _ time.Time) { e.cycle.plan = answer })
 	}
 	if answer.refusal.Cause != "" {
-		return &nativePlan{refused: p.refusal(id, gang.ReasonBackoff, answer.refusal.ConditionMessage())}
+		return &nativePlan{refused: p.gangs.refusal(id, gang.ReasonBackoff, answer.refusal.ConditionMessage())}
 	}
 	if plan.confined.value == "" {
 		return &nativePlan{}

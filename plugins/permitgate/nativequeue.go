@@ -17,5 +17,5 @@ func (p *PermitGate) enqueueNative(id gangID, pod *v1.Pod) *fwk.Status {
 		p.gangs.endCycleLocked(e, now)
 		reason, detail, _ = e.gang.Enqueue(pod.UID, now)
 	})
-	return p.refusal(id, reason, detail)
+	return p.gangs.refusal(id, reason, detail)
 }

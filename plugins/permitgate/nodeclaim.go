@@ -48,28 +48,10 @@ func (c *nodeClaim) concerns(pod *v1.Pod) bool {
 }
 
 // keepsOff reports whether a pod must not come to a node because a gang keeps it. Pods that are nominated there may, and
-// owners of what ReserveCache holds there, and a pod that preempts: what its victims leave is for it.
-func (p *PermitGate) keepsOff(c *nodeClaim, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) bool {
+// owners of what ReserveCache holds there.
+func (p *PermitGate) keepsOff(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool {
 	name := info.Node().Name
-	if !c.keeps(name) || !c.concerns(pod) || p.isNominated(pod, name) || p.ownsHold(pod, info) {
-		return false
-	}
-	before := p.groupNodes[name]
-	if !state.IsPodGroupSchedulingCycle() {
-		before, _ = p.handle.SnapshotSharedLister().NodeInfos().Get(name) // nil if it is not there
-	}
-	return before == nil || !slices.ContainsFunc(before.GetPods(), func(p fwk.PodInfo) bool { return !isOn(info, p.GetPod().UID) })
-}
-
-// keptNodes returns those of the nodes of a cycle that a claim has.
-func keptNodes(c *nodeClaim, nodes []fwk.NodeInfo) map[string]fwk.NodeInfo {
-	kept := map[string]fwk.NodeInfo{}
-	for _, info := range nodes {
-		if name := info.Node().Name; c.keeps(name) {
-			kept[name] = info
-		}
-	}
-	return kept
+	return c.keeps(name) && c.concerns(pod) && !p.isNominated(pod, name) && !p.ownsHold(pod, info)
 }
 
 // ownsHold reports whether as much is held for a pod on a node as the pod takes, also where it is held for the gang too.
@@ -218,16 +200,6 @@ func (k *keeping) takeOwners(owns func(pod *v1.Pod) bool, now time.Time) (owners
 	}
 	k.ownersAt = now
 	return owners, now.Add(ownersPause)
-}
-
-// hasRefused reports whether a pod was kept off.
-func (k *keeping) hasRefused(uid types.UID) bool {
-	if k.claim.Load() == nil {
-		return false
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.refused[uid] != nil
 }
 
 // takeEnded reports whether nodes are no longer kept that were, and returns the pods that were kept off, in the form of

@@ -34,7 +34,7 @@ func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod
 	id, _ := p.step(pod, true, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) {
 		wait, reason, detail = g.Permit(pod.UID, nodeName, now)
 	})
-	if status := p.refusal(id, reason, detail); status != nil {
+	if status := p.gangs.refusal(id, reason, detail); status != nil {
 		return status, 0
 	}
 	if wait {

@@ -116,7 +116,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 		},
 		proposer: &proposer{
 			handle: h, gangs: s.gangs, nominations: s.nominations, claims: newClaims(h),
-			runner: runner, filters: newProfileFilters(runner), holds: s.holds,
+			runner: runner, counted: newCountedResources(runner), operators: feature.TolerationOperators(), holds: s.holds,
 		},
 	}
 	p.keeper = &keeper{
@@ -130,7 +130,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 
 // startLocked starts what runs for all profiles until ctx ends.
 func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
-	metrics.MustRegister(rollbacks, proposalDuration, hintedMembers, timeToWhole)
+	metrics.MustRegister(rollbacks, proposalDuration, timeToWhole)
 	collected.Export(ctx, s)
 	s.gangs.config = gang.Config{
 		Timeout:         s.args.ScheduleTimeout.Duration,
@@ -296,9 +296,6 @@ type PermitGate struct {
 	begun    sync.Once // in the first cycle
 
 	keptOff atomic.Pointer[nodeClaim] // what has kept the pod in its cycle off a node, nil if nothing has
-	// groupNodes are the kept nodes as a guarded pod-group cycle has found them, by name, nil if its pods are not kept
-	// off any: when it looks for victims, kube-scheduler shows the nodes without these. Only scheduling cycles use it.
-	groupNodes map[string]fwk.NodeInfo
 }
 
 var (

@@ -42,8 +42,8 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
-		pause, idle := gatherPauses(e.plan.cost, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
-		e.gang.PauseAtLeast(pause, idle, now)
+		pause := lookPause(e.plan.cost, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
+		e.gang.PauseAtLeast(pause, now)
 		e.notePause(pause, now)
 		preempted = onPreempted
 		if !packed { // a packed gang tries its next domain first
@@ -62,9 +62,6 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		p.noteKeptOff(pod)
 		p.keepForReplacement(ctx, state, id, pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
-	}
-	if hinted {
-		hintedMembers.WithLabelValues("refused").Inc()
 	}
 	return p.nominationOf(id, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": members do not preempt one by one")
 }

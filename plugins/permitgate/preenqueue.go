@@ -38,16 +38,5 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			p.gangs.agenda.Add(id)
 		}
 	})
-	return p.refusal(id, reason, detail)
-}
-
-// refusal returns the status for a reason, nil for none. Its code prevents preemption.
-func (p *PermitGate) refusal(id gangID, reason gang.Reason, detail string) *fwk.Status {
-	if reason == gang.ReasonNone {
-		return nil
-	}
-	if reason == gang.ReasonNotFound && !id.Native {
-		_, detail = p.gangs.missing()
-	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": "+detail)
+	return p.gangs.refusal(id, reason, detail)
 }

@@ -23,7 +23,8 @@ type proposer struct {
 	nominations *nominations
 	claims      *claims
 	runner      *filterRunner
-	filters     *profileFilters
+	counted     *countedResources
+	operators   bool  // tolerations may compare numbers
 	holds       Holds // nil without
 	start       int   // where the next search begins
 }
@@ -118,9 +119,8 @@ func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *
 // complete completes the request from the cycle's nodes.
 func (p *proposer) complete(ctx context.Context, state fwk.CycleState, req *gangRequest, nodes []fwk.NodeInfo) {
 	r := &req.proposal
-	p.filters.learn(ctx, state, r.Classes, nodes)
-	r.Filters = p.filters.Filters()
-	r.SpreadKey, r.Start = spreadKey(r.Classes), p.start
+	p.counted.learn(ctx, state, r.Classes, nodes)
+	r.SpreadKey, r.Start, r.TolerationOperators = spreadKey(r.Classes), p.start, p.operators
 	if r.Topology.Key == "" {
 		for i := range r.Classes {
 			if key := proposal.SelfAffinity(r.Classes[i].Pod); key != "" && key != v1.LabelHostname {
@@ -157,7 +157,7 @@ func spreadKey(classes []proposal.Class) string {
 // viewFor returns the nodes as a gang may use them.
 func (p *proposer) viewFor(req *gangRequest, nodes []fwk.NodeInfo) *clusterView {
 	return &clusterView{
-		nodes: nodes, filters: p.filters, holds: p.holds,
+		nodes: nodes, counted: p.counted, holds: p.holds,
 		promised: p.gangs.promisedTo(req, p.handle, p.nominations.nodes()),
 	}
 }

@@ -16,7 +16,7 @@ const yieldStep = time.Millisecond
 
 // Looks at gangs that are refused take at most a share of the scheduler's time, those at all gangs of a priority together:
 // after a refusal, a gang is looked at again after so many times as long as the look took, times the number of gangs of
-// its priority and of higher ones that are refused.
+// its priority and of higher ones that are refused. So it is for the cycles of members that find no nodes.
 const (
 	// lookShare makes it a tenth. A look costs lookCost at least, for what the rest of the cycle takes.
 	lookShare = 10
@@ -25,32 +25,22 @@ const (
 	lookAtLeast = 100 * time.Millisecond
 	lookAtMost  = time.Minute
 
-	// gatherShare makes the cycles of members that gather in vain a tenth, and idleGatherShare a hundredth of those
-	// that gather again although nothing has happened that may help.
-	gatherShare, idleGatherShare = 10, 100
-
 	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many
 	// gangs.
 	searchShare  = 50
 	searchAtMost = 10 * time.Minute
 )
 
-// lookPause is how long a gang is not looked at after it was refused, whatever becomes free, beside so many gangs that
-// are refused.
+// lookPause is how long a gang is not looked at after it was refused, or has gathered without success, whatever becomes
+// free, beside so many gangs that are refused.
 func lookPause(took time.Duration, refused int) time.Duration {
 	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
 }
 
-// gatherPauses are how long a gang does not gather again after it did so in vain, beside so many gangs that are refused:
-// whatever may help it, and if nothing does.
-func gatherPauses(cost time.Duration, refused int) (pause, idle time.Duration) {
-	all := cost * time.Duration(max(refused, 1))
-	return min(gatherShare*all, lookAtMost), min(idleGatherShare*all, lookAtMost)
-}
-
-// searchPause is how long a gang does not search for victims after it did so in vain, beside so many gangs that have.
-func searchPause(took time.Duration, failed int) time.Duration {
-	return max(searchShare*took, min(searchShare*took*time.Duration(failed), searchAtMost))
+// searchPause is how long a gang does not search for victims after it has found none, beside so many gangs that are
+// refused.
+func searchPause(took time.Duration, refused int) time.Duration {
+	return max(searchShare*took, min(searchShare*took*time.Duration(refused), searchAtMost))
 }
 
 // gangQueue decides which gang is admitted next: one at a time, in the order of their ranks, but none waits for one of a

@@ -19,9 +19,6 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 		return nil
 	}
 	a := attemptOf(state)
-	if a != nil && len(a.hinted) > 0 {
-		hintedMembers.WithLabelValues("placed").Inc()
-	}
 	p.nominateAgain(a)
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.update(id, func(e *gangEntry, now time.Time) {

@@ -84,14 +84,6 @@ func (p *roundPlan) addCost(a *attempt, now time.Time) {
 	}
 }
 
-// hintFor returns the nodes to try a member on; nil for all.
-func (e *gangEntry) hintFor(uid types.UID) []string {
-	if m := e.pods[uid]; m != nil {
-		return e.plan.hintFor(m)
-	}
-	return nil
-}
-
 // siblingsOn returns the members without a node but one, with the nodes among some (nil means all) to which they are
 // nominated, which the API may not show yet.
 func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {

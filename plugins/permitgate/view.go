@@ -27,7 +27,7 @@ type Holds interface {
 // clusterView shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
 type clusterView struct {
 	nodes   []fwk.NodeInfo
-	filters *profileFilters
+	counted *countedResources
 	// promised are the pods that are nominated to a node, or that other gangs plan there.
 	promised map[string][]promise
 	holds    Holds // nil without
@@ -58,14 +58,9 @@ func (v *clusterView) Free(i int, names []v1.ResourceName, into []int64) {
 		default:
 			all := allocatable.GetScalarResources()[name]
 			into[j] = all - requested.GetScalarResources()[name]
-			if !v.filters.counts(name, all > 0) {
+			if !v.counted.counts(name, all > 0) {
 				into[j] = proposal.Unlimited
 			}
-		}
-	}
-	if v.filters.unfit {
-		for j := range into {
-			into[j] = proposal.Unlimited
 		}
 	}
 }

@@ -17,10 +17,13 @@ var preparing = []string{names.VolumeBinding, names.DynamicResources}
 // spreading are the plugins that filter and score by topologySpreadConstraints.
 var spreading = []string{names.PodTopologySpread, zonespread.Name}
 
+// granted are the filters with which PermitGate proves that a gang does not fit.
+var granted = []string{names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit, names.InterPodAffinity}
+
 // Check refuses profiles that the framework accepts but in which a plugin cannot keep its promise; the error names the profile, the
 // extension point and what to write. PermitGate must come before DefaultPreemption at PostFilter, or members of a gang preempt one by one, and
 // so must ZoneSpread, or it does not learn why the pods wait that preempt. PermitGate must be last at PreBind, or a later plugin can fail after
-// a part of the gang is bound. ZoneSpread replaces PodTopologySpread: with both, each refuses what the other allows where they differ, and
+// a part of the gang is bound; and it takes for granted that kube-scheduler's own filters refuse what they refuse. ZoneSpread replaces PodTopologySpread: with both, each refuses what the other allows where they differ, and
 // every pod costs what it cost before.
 func Check(cfg *config.KubeSchedulerConfiguration) error {
 	for i := range cfg.Profiles {
@@ -48,7 +51,12 @@ func Check(cfg *config.KubeSchedulerConfiguration) error {
 			return fmt.Errorf("profiles[%d].plugins.preBind: %s comes after %s, and may fail when part of a gang is already bound; enable %s last in multiPoint, and name no plugin in preBind that is not in multiPoint",
 				i, preBind[len(preBind)-1], permitgate.Name, permitgate.Name)
 		}
-		filter := order(p.Plugins, &p.Plugins.Filter, func(name string) bool { return slices.Contains(spreading, name) })
+		filter := order(p.Plugins, &p.Plugins.Filter, func(name string) bool { return slices.Contains(spreading, name) || slices.Contains(granted, name) })
+		for _, name := range granted {
+			if slices.Contains(preBind, permitgate.Name) && !slices.Contains(filter, name) {
+				return fmt.Errorf("profiles[%d].plugins: %s would refuse gangs for what %s alone refuses, which is disabled; enable it, or disable %s", i, permitgate.Name, name, permitgate.Name)
+			}
+		}
 		if slices.Contains(filter, zonespread.Name) && slices.Contains(filter, names.PodTopologySpread) {
 			return fmt.Errorf("profiles[%d].plugins: %s replaces %s, and both would filter and score every constraint; write multiPoint: {disabled: [{name: %s}]}",
 				i, zonespread.Name, names.PodTopologySpread, names.PodTopologySpread)

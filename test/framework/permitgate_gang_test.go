@@ -133,15 +133,12 @@ func TestTwoGangsThatEachTakeHalf(t *testing.T) {
 // that it ends.
 func TestMemberThatComesDuringAProposal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 4)
-		c.groups.set("g", 3)
-		late := sync.OnceFunc(func() {
+		c := newGangCluster(t, 4)
+		c.start(withArgs(slowBackoff), withHolds(duringLooks(sync.OnceFunc(func() {
 			c.create(member("g", "g-3"))
 			time.Sleep(time.Second) // the plugin has seen it
-		})
-		c.mishap.set(func(m *mishap) {
-			m.preFilter = func(string) *fwk.Status { late(); return nil }
-		})
+		}))))
+		c.groups.set("g", 3)
 		c.create(member("g", "g-0").NodeSelector(map[string]string{"no": "such-node"}), member("g", "g-1"), member("g", "g-2"))
 		c.requireBound("g-1", "g-2", "g-3")
 	})
@@ -259,6 +256,17 @@ func TestStarvingGangKeepsNodes(t *testing.T) {
 		})
 	}
 }
+
+// duringLooks is called at each look at what is held on a node. It implements permitgate.Holds, and holds nothing.
+type duringLooks func()
+
+func (f duringLooks) Kept(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) { f() }
+
+// Own implements permitgate.Holds.
+func (duringLooks) Own(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) {}
+
+// Owns implements permitgate.Holds.
+func (duringLooks) Owns(*v1.Pod) bool { return false }
 
 // looks counts the looks at what is held on nodes. It implements permitgate.Holds, and holds nothing.
 type looks struct{ atomic.Int64 }

@@ -138,9 +138,8 @@ func TestGangsOfBothAPIsKeepNodesInTurn(t *testing.T) {
 	})
 }
 
-// TestKeptNodesForbidNoPreemption that kube-scheduler would make alone: neither that of the native gang that collects, nor that of others of its priority, of which a pod or
-// a gang takes the room of pods that it has evicted itself.
-func TestKeptNodesForbidNoPreemption(t *testing.T) {
+// TestPreemptionOnKeptNodes is for the gang that keeps them, and for pods of a higher priority: others of its priority evict no pod there.
+func TestPreemptionOnKeptNodes(t *testing.T) {
 	start := func(t *testing.T) (c *cluster, names []string) {
 		t.Helper()
 		c = newGangCluster(t)
@@ -173,34 +172,16 @@ func TestKeptNodesForbidNoPreemption(t *testing.T) {
 		c, names := start(t)
 		lower(c, "same-0-0")
 		c.create(member("", "other").Priority(10))
-		require.Less(t, c.requireBound("other"), 10*time.Second, "as long as it collects")
-		require.False(t, c.exists("same-0-0"))
-		c.requireUnbound(names...)
-	})
-	nativeBubble(t, "a pod's, beside room for it", func(t *testing.T) {
-		c := newGangCluster(t)
-		c.start(withArgs(guardedStarving))
-		c.addNode("node-0", 3)
-		c.create(member("", "low").Node("node-0"), member("", "same").Priority(10).Node("node-0"))
-		c.createPriorityGang("g", 3, 10)
-		names := []string{"g-0", "g-1", "g-2"}
-		c.starve(names...)
-		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
-		c.create(member("", "other").Priority(10))
-		require.Less(t, c.requireBound("other"), 10*time.Second, "as long as it collects")
-		require.False(t, c.exists("low"))
-		c.create(member("", "another").Priority(10))
-		c.requireUnbound(append(names, "another")...)
-		require.Contains(t, c.refused("another"), "the gang default/g keeps this node")
-		require.True(t, c.exists("same"))
+		c.requireUnbound(append(names, "other")...)
+		require.Contains(t, c.refused("other"), "the gang default/g keeps this node")
+		require.True(t, c.exists("same-0-0"), "another pod of the gang's priority evicts no pod there")
 	})
 	nativeBubble(t, "another gang's", func(t *testing.T) {
 		c, names := start(t)
 		lower(c, "same-0-0", "same-0-1")
 		c.createPriorityGang("n", 2, 10)
-		require.Less(t, c.requireBound("n-0", "n-1"), 10*time.Second, "as long as it collects")
-		require.False(t, c.exists("same-0-0") || c.exists("same-0-1"))
-		c.requireUnbound(names...)
+		c.requireUnbound(append(names, "n-0", "n-1")...)
+		require.True(t, c.exists("same-0-0") && c.exists("same-0-1"))
 	})
 	nativeBubble(t, "a pod of a higher priority", func(t *testing.T) {
 		c, names := start(t)

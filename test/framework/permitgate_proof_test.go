@@ -7,8 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
@@ -31,27 +29,6 @@ func TestMembersThatDifferInSelectedLabels(t *testing.T) {
 					c.create(pod)
 				}
 				c.requireBound(members...)
-			})
-		})
-	}
-}
-
-// TestProfileWithoutFilters: what no filter of the profile refuses is no reason to refuse a gang.
-func TestProfileWithoutFilters(t *testing.T) {
-	for filter, change := range map[string]func(p *st.PodWrapper) *st.PodWrapper{
-		names.NodePorts: ported, names.InterPodAffinity: func(p *st.PodWrapper) *st.PodWrapper { return away(train(p)) },
-	} {
-		t.Run(filter, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t, 8)
-				c.edit = func(p *config.KubeSchedulerProfile) {
-					p.Plugins.PreFilter.Disabled = append(p.Plugins.PreFilter.Disabled, config.Plugin{Name: filter})
-					p.Plugins.Filter.Disabled = append(p.Plugins.Filter.Disabled, config.Plugin{Name: filter})
-				}
-				c.start(withArgs(slowBackoff))
-				c.groups.set("g", 2)
-				c.create(change(member("g", "g-0")), change(member("g", "g-1")))
-				c.requireBound("g-0", "g-1")
 			})
 		})
 	}

@@ -84,7 +84,7 @@ func newVictimSearch(t testing.TB, nodes []*v1.Node, pods []*v1.Pod, members ...
 func (s *victimSearch) run(t testing.TB, now func() time.Time) preempt.Result {
 	search := preempt.Search{
 		Handle: s.handle, FilterRunner: s, State: framework.NewCycleState(), Nodes: s.nodes,
-		Request:  proposal.Request{Cluster: s, Classes: s.classes, Need: len(s.classes[0].Members), Filters: proposal.AllFilters},
+		Request:  proposal.Request{Cluster: s, Classes: s.classes, Need: len(s.classes[0].Members)},
 		MayEvict: func(pod *v1.Pod) bool { return *pod.Spec.Priority < 100 },
 		OnItsWay: func(*v1.Pod) bool { return false }, Stays: func(*v1.Pod) bool { return false },
 		GangOf:  func(*v1.Pod) *preempt.Gang { return nil },

@@ -64,31 +64,6 @@ func TestNoBudgetIsViolatedForAPreference(t *testing.T) {
 	})
 }
 
-// TestReplacementPreemptsBesideAClaim: a member that a running gang has lost makes room of its own while another gang collects, and takes it at
-// once: neither is the end of its victim an event for it, nor that it is nominated.
-func TestReplacementPreemptsBesideAClaim(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t)
-		c.maxBackoff = 1000
-		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s", "starvationAfter": "20s", "bindRehearsal": "Never"}`))
-		c.addNode("node-0", 4)
-		c.groups.set("g", 3)
-		c.pass(time.Second)
-		c.groups.set("running", 2)
-		c.bind("node-0", low("victim"), member("", "same").Priority(10), member("running", "running-0").Priority(10))
-		names := []string{"g-0", "g-1", "g-2"}
-		for _, name := range names {
-			c.create(member("g", name).Priority(10))
-		}
-		c.starve(names...)
-		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
-		c.create(member("running", "running-1").Priority(10))
-		require.Less(t, c.requireBound("running-1"), 10*time.Second, "as long as it collects")
-		c.requireLeft([]string{"same", "running-0"}, []string{"victim"})
-		c.requireUnbound(names...)
-	})
-}
-
 // TestDevicesThatAreTooFew for the gang, of which the search for victims counts those of one member at a time: it evicts pods in vain, but not
 // again and again.
 func TestDevicesThatAreTooFew(t *testing.T) {

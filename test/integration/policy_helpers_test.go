@@ -121,16 +121,6 @@ func (w *policyWorld) editNode(name string, ready v1.ConditionStatus, taints []v
 	require.NoError(w.t, w.cp.client.Update(w.ctx, node))
 }
 
-// placed counts the bound pods of the app web.
-func (w *policyWorld) placed() int {
-	w.t.Helper()
-	placed := 0
-	for _, n := range w.byZone(labelled("web")) {
-		placed += n
-	}
-	return placed
-}
-
 // failover is spec.unavailableZones with short grace periods.
 func failover(downAfter, fullAfter time.Duration) v1alpha1.UnavailableZones {
 	return v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: downAfter}, FullAfter: &metav1.Duration{Duration: fullAfter}}

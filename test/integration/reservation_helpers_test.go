@@ -169,15 +169,3 @@ func (w *world) waitBoundOf(n int, reason string, pods []*v1.Pod) (refused []*v1
 	})
 	return refused
 }
-
-// boundOf counts those of the pods that are bound.
-func (w *world) boundOf(pods []*v1.Pod) int {
-	w.t.Helper()
-	bound := 0
-	for _, pod := range pods {
-		if w.pod(pod).Spec.NodeName != "" {
-			bound++
-		}
-	}
-	return bound
-}

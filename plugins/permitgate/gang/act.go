@@ -21,7 +21,7 @@ const (
 
 // retry spaces the repetitions of an action.
 type retry struct {
-	at    time.Time
+	at    time.Time // when it is due next; zero for a task that has not begun, or has ended
 	tries int
 	first time.Duration // between the first two; retryMin when it is 0
 }
@@ -38,20 +38,12 @@ func (r *retry) takeDue(now time.Time) bool {
 	if first == 0 {
 		first = retryMin
 	}
-	r.at = now.Add(pause(first, r.tries))
+	r.at = now.Add(doubled(first, r.tries, retryMax))
 	r.tries++
 	return true
 }
 
-// pause is how long to wait before the next repetition.
-func pause(first time.Duration, tries int) time.Duration {
-	if tries >= 8 {
-		return retryMax
-	}
-	return min(first<<tries, retryMax)
-}
-
-// taskKind is an action on one member.
+// taskKind is an action on one member that is repeated until inputs show that it has worked.
 type taskKind uint8
 
 const (
@@ -60,16 +52,10 @@ const (
 	tasks // how many there are
 )
 
-// task is an action that is repeated until inputs show that it has worked.
-type task struct {
-	at    time.Time // when it is due next; zero when it has ended
-	tries int
-}
-
 // startTask begins a task: it is due at a time, and again and again after that.
 func (g *Gang) startTask(m *member, kind taskKind, at time.Time) {
 	g.stopTask(m, kind)
-	m.tasks[kind] = task{at: at}
+	m.tasks[kind] = retry{at: at}
 	g.openTasks++
 	if g.tasksAt.IsZero() || at.Before(g.tasksAt) {
 		g.tasksAt = at
@@ -94,8 +80,8 @@ func (g *Gang) doTasks(now time.Time, actions *Actions) {
 	for _, m := range g.members {
 		for kind := range tasks {
 			t := &m.tasks[kind]
-			if !t.at.IsZero() && !t.at.After(now) {
-				g.doTask(m, kind, now, actions)
+			if !t.at.IsZero() && t.takeDue(now) {
+				g.doTask(m, kind, actions)
 			}
 			if !t.at.IsZero() && (next.IsZero() || t.at.Before(next)) {
 				next = t.at
@@ -191,20 +177,16 @@ func (g *Gang) activateScout(now time.Time, actions *Actions) {
 	actions.askAgain(g.scout.at)
 }
 
-// doTask does a task that is due, and has it repeated.
-func (g *Gang) doTask(m *member, kind taskKind, now time.Time, actions *Actions) {
-	t := &m.tasks[kind]
+// doTask does a task that is due, or ends it.
+func (g *Gang) doTask(m *member, kind taskKind, actions *Actions) {
 	switch {
 	case kind == taskReject && m.holds && !m.mayBeSentBack():
 		actions.Reject = append(actions.Reject, m.uid)
-	case kind == taskWake && t.tries < maxWakes && m.state == memberIdle && g.queueOpen() && g.letsIn(m):
+	case kind == taskWake && m.tasks[kind].tries <= maxWakes && m.state == memberIdle && g.queueOpen() && g.letsIn(m):
 		actions.Activate = append(actions.Activate, m.uid)
 	default:
 		g.stopTask(m, kind)
-		return
 	}
-	t.at = now.Add(pause(retryMin, t.tries))
-	t.tries++
 }
 
 // queueOpen reports whether members may be in the queue at all.

@@ -1,14 +1,30 @@
 package gang
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // rollBack ends a round or a release with a backoff of at least ten times as long as it took or held something.
 func (g *Gang) rollBack(r Rollback, now time.Time) {
 	took := g.heldFor(now)
+	g.pauseLimit = math.MaxInt64
 	if g.round != nil {
 		took = max(took, min(now.Sub(g.round.since), g.Timeout()))
+		g.pauseLimit = max(doubled(g.config.MaxBackoff, g.lostRounds, math.MaxInt64), roundPause*now.Sub(g.round.stepAt))
+		if g.holding > 0 {
+			g.lostRounds++
+		}
 	}
-	g.rollBackFor(r, roundPause*took, now)
+	g.rollBackFor(r, g.pauseAfter(took), now)
+}
+
+// pauseAfter is how long no other round begins after one that took or held something for a time: ten times as long. As
+// long as members take steps, how long a round takes says how busy the scheduler is, and one that is lost may be bad
+// luck. For that time the first one since the gang was whole has it stay away for MaxBackoff at most, and each further
+// one for twice as long: a gang that loses again and again holds what it does not use for a tenth of the time.
+func (g *Gang) pauseAfter(took time.Duration) time.Duration {
+	return min(roundPause*took, g.pauseLimit)
 }
 
 // heldFor returns for how long members have held something without a break; 0 if none does.
@@ -20,16 +36,16 @@ func (g *Gang) heldFor(now time.Time) time.Duration {
 }
 
 // settleHolding notes since when members hold something. When the last has given it back after a rollback, the pause is
-// ten times as long as all of that.
+// that for all of this time.
 func (g *Gang) settleHolding(now time.Time) {
 	switch {
 	case g.holding > 0 && g.heldSince.IsZero():
 		g.heldSince = now
 	case g.holding == 0:
-		pause := roundPause * g.heldFor(now)
+		held := g.heldFor(now)
 		g.heldSince = time.Time{}
-		if g.phase == Backoff && pause > 0 {
-			g.PauseAtLeast(pause, pause, now)
+		if g.phase == Backoff && held > 0 {
+			g.PauseAtLeast(g.pauseAfter(held), now)
 		}
 	}
 }
@@ -82,9 +98,14 @@ func (g *Gang) nextBackoff() time.Duration {
 
 // grown doubles d for each failure before the present one, up to MaxBackoff.
 func (g *Gang) grown(d time.Duration, failures int) time.Duration {
-	for range failures {
-		if d >= g.config.MaxBackoff/2 {
-			return g.config.MaxBackoff
+	return doubled(d, failures, g.config.MaxBackoff)
+}
+
+// doubled doubles d so many times, up to a limit.
+func doubled(d time.Duration, times int, limit time.Duration) time.Duration {
+	for range times {
+		if d >= limit/2 {
+			return limit
 		}
 		d *= 2
 	}
@@ -92,7 +113,7 @@ func (g *Gang) grown(d time.Duration, failures int) time.Duration {
 }
 
 // RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or
-// will when ten times as long has passed as its last round took. If it may as well be what this or another gang gave
+// will when the pause after its last round is over. If it may as well be what this or another gang gave
 // back when it was rolled back, that takes twice as long with each failure: gangs that do not fit would else wake
 // themselves and each other for ever.
 func (g *Gang) RoomFreed(mayBeOwn bool, now time.Time) {
@@ -109,14 +130,14 @@ func (g *Gang) RoomFreed(mayBeOwn bool, now time.Time) {
 }
 
 // PauseAtLeast keeps a gang that has just been rolled back from another round for as long as pause, whatever room
-// becomes free, and for as long as idle, which is not less, if nothing happens that may help it.
-func (g *Gang) PauseAtLeast(pause, idle time.Duration, now time.Time) {
+// becomes free.
+func (g *Gang) PauseAtLeast(pause time.Duration, now time.Time) {
 	if g.phase != Backoff {
 		return
 	}
 	g.notBefore = later(g.notBefore, now.Add(pause))
 	g.notBeforeIfOwn = later(g.notBeforeIfOwn, now.Add(pause))
-	g.backoffUntil = later(g.backoffUntil, now.Add(idle))
+	g.backoffUntil = later(g.backoffUntil, now.Add(pause))
 	g.last.Backoff = g.backoffUntil.Sub(now)
 }
 
@@ -130,8 +151,7 @@ func later(a, b time.Time) time.Time {
 // RetryAt returns when the present backoff ends.
 func (g *Gang) RetryAt() time.Time { return g.backoffUntil }
 
-// RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not
-// like it.
+// RetryAfterPause ends the backoff of a round that failed when the pause after it is over, for another that is not like it.
 func (g *Gang) RetryAfterPause(now time.Time) {
 	g.endBackoff(g.notBefore, now)
 	g.settle(now)

@@ -332,39 +332,84 @@ func TestCyclesWithoutAResult(t *testing.T) {
 	})
 }
 
-// TestLongRoundsHaveLongPauses: failed rounds take at most a tenth of the time, however long they are.
+// TestLongRoundsHaveLongPauses: a gang that loses its rounds holds what it does not use for a tenth of the time, however long they
+// are. But as long as members take steps, a round may be long and be lost because the scheduler is busy, so the first ones cost less.
 func TestLongRoundsHaveLongPauses(t *testing.T) {
-	g, ids := newGang(2, 2)
-	wait(t, g, start, ids...) // and another plugin keeps them in Permit
-	a := g.Act(after(60_000))
-	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
-	require.Equal(t, 600*time.Second, a.Rollback.Backoff)
-	for _, id := range ids {
-		g.Unreserved(id, after(60_000))
+	const round = 53 * time.Second
+	for name, lose := range map[string]func(g *gang.Gang, ids []types.UID, now time.Time){
+		"no node is left for the last member": func(g *gang.Gang, ids []types.UID, now time.Time) {
+			full(t, g, now, ids[len(ids)-1])
+		},
+		"a waiting member is preempted": func(g *gang.Gang, ids []types.UID, now time.Time) { g.Unreserved(ids[0], now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const members = 500
+			g, ids := newGang(members, members)
+			now := start
+			for lost, want := range []time.Duration{8, 16, 32, 64, 128, 256, 512, 530, 530} {
+				for i, id := range ids[:members-1] {
+					wait(t, g, now.Add(round*time.Duration(i)/members), id)
+				}
+				now = now.Add(round)
+				lose(g, ids, now)
+				require.Equal(t, gang.Backoff, g.Phase())
+				for _, id := range ids[:members-1] {
+					g.Unreserved(id, now)
+				}
+				g.RoomFreed(false, now)
+				end := now.Add(want * time.Second)
+				require.WithinDuration(t, end, g.RetryAt(), 10*time.Second/members, "after %d lost rounds of %s", lost+1, round)
+				now = g.RetryAt()
+				g.Act(now)
+				require.Equal(t, gang.Queued, g.Phase())
+			}
+			wait(t, g, now, ids...)
+			require.Len(t, g.Release(ids, now), members)
+			for _, id := range ids {
+				g.Bound(id, now)
+			}
+			g.DeletePod(ids[0], now)
+			g.DeletePod(ids[1], now)
+			g.SetPod("a", gang.Pod{}, now)
+			g.SetPod("b", gang.Pod{}, now)
+			wait(t, g, now, "a")
+			full(t, g, now.Add(round), "b")
+			require.Equal(t, now.Add(round+8*time.Second), g.RetryAt(), "after a whole gang it starts over")
+		})
 	}
-	g.RoomFreed(false, after(61_000))
-	g.Act(after(659_999))
-	require.Equal(t, gang.Backoff, g.Phase())
-	g.SetPod("another", gang.Pod{}, after(300_000))
-	g.Act(after(300_000))
-	require.Equal(t, gang.Queued, g.Phase(), "it is not the same gang any more")
+	t.Run("no member takes a step", func(t *testing.T) {
+		g, ids := newGang(2, 2)
+		wait(t, g, start, ids...) // and another plugin keeps them in Permit
+		a := g.Act(after(60_000))
+		require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
+		require.Equal(t, 600*time.Second, a.Rollback.Backoff)
+		for _, id := range ids {
+			g.Unreserved(id, after(60_000))
+		}
+		g.RoomFreed(false, after(61_000))
+		g.Act(after(659_999))
+		require.Equal(t, gang.Backoff, g.Phase())
+		g.SetPod("another", gang.Pod{}, after(300_000))
+		g.Act(after(300_000))
+		require.Equal(t, gang.Queued, g.Phase(), "it is not the same gang any more")
+	})
 }
 
-// TestPauseAtLeast: a gang stays away for one time if something happens that may help it, and for a longer one if nothing does.
+// TestPauseAtLeast: a gang stays away for a time, whether or not something happens that may help it.
 func TestPauseAtLeast(t *testing.T) {
 	for name, tt := range map[string]struct {
 		happens func(g *gang.Gang)
 		until   int
 	}{
-		"nothing":             {func(*gang.Gang) {}, 100_000},
+		"nothing":             {func(*gang.Gang) {}, 10_000},
 		"room is free":        {func(g *gang.Gang) { g.RoomFreed(false, after(1)) }, 10_000},
 		"room may be its own": {func(g *gang.Gang) { g.RoomFreed(true, after(1)) }, 10_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, ids := gathering(t, 2, 2)
 			full(t, g, start, ids[0])
-			g.PauseAtLeast(10*time.Second, 100*time.Second, start)
-			require.Equal(t, 100*time.Second, g.Act(start).Rollback.Backoff)
+			g.PauseAtLeast(10*time.Second, start)
+			require.Equal(t, 10*time.Second, g.Act(start).Rollback.Backoff)
 			tt.happens(g)
 			g.Act(after(tt.until - 1))
 			require.Equal(t, gang.Backoff, g.Phase())

@@ -39,7 +39,10 @@ type Gang struct {
 	releasedHere   bool      // a member of the present quorum was released here, by Release or Permit
 	running        bool      // members have been bound, with none on its way, and some still are, as of the last input
 
-	failures       int       // rollbacks with backoff since the gang was whole
+	failures   int // rollbacks with backoff since the gang was whole
+	lostRounds int // those of them that ended a round in which members held something
+	// pauseLimit bounds the pause after the last rollback.
+	pauseLimit     time.Duration
 	backoffUntil   time.Time // end of the Backoff phase
 	backoffSince   time.Time // when it began
 	notBefore      time.Time // before when no room ends it
@@ -110,7 +113,7 @@ type member struct {
 	refused bool
 	// scouted is how often the member was activated as scout since it was last seen in a cycle.
 	scouted int
-	tasks   [tasks]task
+	tasks   [tasks]retry
 }
 
 // New returns a gang without PodGroup and members.
@@ -213,6 +216,40 @@ func (g *Gang) SetGroup(spec Spec, now time.Time) {
 // DeleteGroup says that the PodGroup is gone. Waiting members are sent back.
 func (g *Gang) DeleteGroup(now time.Time) {
 	g.spec = nil
-	g.failures = 0
+	g.failures, g.lostRounds = 0, 0
 	g.settle(now)
+}
+
+// Ready reports whether the gang can be admitted: it is Queued, and no member still holds what it got in an earlier
+// round, which a proposal would take for somebody else's.
+func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 && !g.config.Native }
+
+// Admitted reports whether the gang has been admitted, and its scout is on its way.
+func (g *Gang) Admitted() bool { return g.admitted }
+
+// Missing returns the members to make a proposal for, in no particular order.
+func (g *Gang) Missing() []types.UID { return g.inState(memberIdle) }
+
+// Lacking is how many more members need a node for the quorum.
+func (g *Gang) Lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
+
+// RoundNumber numbers the present round; 0 when there is none.
+func (g *Gang) RoundNumber() int {
+	if g.round == nil {
+		return 0
+	}
+	return g.round.id
+}
+
+// KeptNode returns the node of a member whose bind has failed there once, and whose next attempt is to be for the same
+// node; empty for others.
+func (g *Gang) KeptNode(uid types.UID) string {
+	node, failed := g.keptNodes[uid]
+	if !failed || g.members[uid].state != memberIdle {
+		return ""
+	}
+	if g.phase == Gathering || g.phase == Waiting || g.phase == Releasing || g.phase == Queued && g.config.Native {
+		return node
+	}
+	return ""
 }

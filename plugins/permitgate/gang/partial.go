@@ -1,10 +1,6 @@
 package gang
 
-import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-)
+import "time"
 
 // partial reports whether the gang is bound in part, and nothing is on its way that would change that.
 func (g *Gang) partial() bool {
@@ -38,17 +34,4 @@ func (g *Gang) strandedAt() time.Time {
 // cannot join those that are bound, or do not exist.
 func (g *Gang) PartlyBound(now time.Time) bool {
 	return g.count[memberBound] > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
-}
-
-// KeptNode returns the node of a member whose bind has failed there once, and whose next attempt is to be for the same
-// node; empty for others.
-func (g *Gang) KeptNode(uid types.UID) string {
-	node, failed := g.keptNodes[uid]
-	if !failed || g.members[uid].state != memberIdle {
-		return ""
-	}
-	if g.phase == Gathering || g.phase == Waiting || g.phase == Releasing || g.phase == Queued && g.config.Native {
-		return node
-	}
-	return ""
 }

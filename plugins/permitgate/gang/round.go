@@ -42,10 +42,6 @@ type round struct {
 	restAt time.Time
 }
 
-// Ready reports whether the gang can be admitted: it is Queued, and no member still holds what it got in an earlier
-// round, which a proposal would take for somebody else's.
-func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 && !g.config.Native }
-
 // Admit admits a gang that is Ready: scouts are activated until one comes to a cycle. It reports false when the gang is
 // not Ready, or has been admitted already.
 func (g *Gang) Admit(now time.Time) bool {
@@ -57,15 +53,6 @@ func (g *Gang) Admit(now time.Time) bool {
 	g.scout = retry{at: now, first: scoutInterval}
 	return true
 }
-
-// Admitted reports whether the gang has been admitted, and its scout is on its way.
-func (g *Gang) Admitted() bool { return g.admitted }
-
-// Missing returns the members to make a proposal for, in no particular order.
-func (g *Gang) Missing() []types.UID { return g.inState(memberIdle) }
-
-// Lacking is how many more members need a node for the quorum.
-func (g *Gang) Lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
 
 // Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that
 // the round does not suit it.
@@ -111,14 +98,6 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	}
 	g.settle(now)
 	return true
-}
-
-// RoundNumber numbers the present round; 0 when there is none.
-func (g *Gang) RoundNumber() int {
-	if g.round == nil {
-		return 0
-	}
-	return g.round.id
 }
 
 // letIn lets a member into the queue.

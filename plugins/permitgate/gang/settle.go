@@ -317,7 +317,7 @@ func (g *Gang) enterPhase(before Phase, now time.Time) {
 			g.wakeIdle(now)
 		}
 		if g.phase == Whole {
-			g.failures, g.gate.failures = 0, 0
+			g.failures, g.lostRounds, g.gate.failures = 0, 0, 0
 			if g.releasedHere {
 				g.report.BecameWhole = true
 				g.report.TimeToWhole = now.Sub(g.readySince)

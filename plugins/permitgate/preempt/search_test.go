@@ -161,7 +161,7 @@ func (s *scene) search(now func() time.Time) *Search {
 	}
 	return &Search{
 		Handle: filters{}, FilterRunner: filters{}, State: noState{}, Nodes: infos,
-		Request:  proposal.Request{Cluster: s, Classes: []proposal.Class{class}, Need: len(s.members), Filters: proposal.AllFilters},
+		Request:  proposal.Request{Cluster: s, Classes: []proposal.Class{class}, Need: len(s.members)},
 		MayEvict: func(pod *v1.Pod) bool { return *pod.Spec.Priority < *s.members[0].Spec.Priority },
 		OnItsWay: func(*v1.Pod) bool { return false }, Stays: func(*v1.Pod) bool { return false },
 		GangOf:  func(pod *v1.Pod) *Gang { return gangs[pod.Labels["gang"]] },

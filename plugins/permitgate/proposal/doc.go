@@ -7,7 +7,7 @@
 // # Contract
 //
 //   - Refused is a proof. It is a relaxation: an upper bound of the members that each node can take, from what the
-//     filters of the profile certainly refuse ([Filters]): resources and the number of pods, node selectors and required
+//     filters of Kubernetes certainly refuse: resources and the number of pods, node selectors and required
 //     node affinity, taints, cordoned nodes, host ports and anti-affinity among the members themselves over hosts. What it
 //     does not know (devices, volumes, other pods' affinity, other plugins) counts as possible.
 //   - Proposed names nodes for at least a quorum of members. These are hints: by their resources the members fit

@@ -10,7 +10,7 @@ import (
 // classIndex finds the classes that a node's labels may suit. Kueue's topology-aware scheduling gives each member a node
 // selector for its host, so that there may be as many classes as nodes.
 type classIndex struct {
-	all      []int // classes without a node selector, or all if the profile does not heed it
+	all      []int // classes without a node selector
 	selected map[string]map[string][]int
 	found    []int // the last answer
 }
@@ -20,7 +20,7 @@ func newClassIndex(r *Request) classIndex {
 	x := classIndex{selected: map[string]map[string][]int{}}
 	for c := range r.Classes {
 		selector := r.Classes[c].Pod.Spec.NodeSelector
-		if !r.Filters.Selectors || len(selector) == 0 {
+		if len(selector) == 0 {
 			x.all = append(x.all, c)
 			continue
 		}

@@ -20,7 +20,7 @@ func TestAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
 		r := proposal.Request{
-			Cluster: c, Filters: proposal.AllFilters, SpreadKey: v1.LabelTopologyZone,
+			Cluster: c, SpreadKey: v1.LabelTopologyZone,
 			Start: rapid.IntRange(0, max(0, len(c.nodes)-1)).Draw(t, "start"),
 		}
 		total := 0

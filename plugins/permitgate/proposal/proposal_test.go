@@ -13,7 +13,7 @@ import (
 )
 
 func request(c *cluster, need int, classes ...proposal.Class) proposal.Request {
-	return proposal.Request{Cluster: c, Classes: classes, Need: need, Filters: proposal.AllFilters, SpreadKey: v1.LabelTopologyZone}
+	return proposal.Request{Cluster: c, Classes: classes, Need: need, SpreadKey: v1.LabelTopologyZone}
 }
 
 func TestRefusalSaysWhy(t *testing.T) {
@@ -49,17 +49,6 @@ func TestUncountedResourcesArePossible(t *testing.T) {
 	require.Equal(t, proposal.Proposed, r.Verdict)
 	c.free[0][gpu] = 7
 	require.Equal(t, proposal.Refused, proposal.Make(request(c, 4, class("w", 4, newPod(1, asking(gpu, 2))))).Verdict)
-}
-
-// TestFiltersThatAreOffRefuseNothing.
-func TestFiltersThatAreOffRefuseNothing(t *testing.T) {
-	c := &cluster{}
-	c.add(8, 10).Spec.Taints = []v1.Taint{{Key: "dedicated", Effect: v1.TaintEffectNoExecute}}
-	c.nodes[0].Spec.Unschedulable = true
-	r := request(c, 2, class("w", 2, newPod(1, build.Selects("disk", "ssd"), apart(v1.LabelHostname))))
-	require.Equal(t, proposal.Refused, proposal.Make(r).Verdict)
-	r.Filters = proposal.Filters{}
-	require.Equal(t, proposal.Proposed, proposal.Make(r).Verdict)
 }
 
 // TestMembersTakeZonesInTurn, in whatever order the nodes come.

@@ -33,20 +33,6 @@ type Class struct {
 	Members []types.UID
 }
 
-// Filters says which filters the profile runs, and so what is certainly refused.
-type Filters struct {
-	// Selectors: node selectors and required node affinity (NodeAffinity). Taints: NoSchedule and NoExecute
-	// (TaintToleration). Cordons: spec.unschedulable (NodeUnschedulable).
-	Selectors, Taints, Cordons bool
-	// Ports: host ports (NodePorts). Affinity: affinity between pods (InterPodAffinity).
-	Ports, Affinity bool
-	// TolerationOperators: tolerations may compare numbers.
-	TolerationOperators bool
-}
-
-// AllFilters is a profile with the filters of Kubernetes.
-var AllFilters = Filters{Selectors: true, Taints: true, Cordons: true, Ports: true, Affinity: true}
-
 // Topology asks for all members in one domain of a node label. The zero value asks for nothing.
 type Topology struct {
 	// Key is the label.
@@ -66,8 +52,9 @@ type Request struct {
 	Classes []Class
 	// Need is how many of the members must have a node; the others get one if they fit.
 	Need     int
-	Filters  Filters
 	Topology Topology
+	// TolerationOperators: tolerations may compare numbers.
+	TolerationOperators bool
 	// SpreadKey is the label whose domains are proposed in turn.
 	SpreadKey string
 	// Start is the node at which the search begins.

@@ -82,9 +82,9 @@ func newSearch(r *Request) *search {
 	for i := range r.Classes {
 		c := &class{Class: &r.Classes[i], request: make([]int64, len(s.names))}
 		Add(c.request, s.names, Requests(c.Pod))
-		c.static = newStaticFilters(c.Pod, r.Filters)
-		c.single = r.Filters.Ports && len(HostPorts(c.Pod)) > 0
-		c.hosts = r.Filters.Affinity && apartOverHosts(c.Pod)
+		c.static = newStaticFilters(c.Pod, r.TolerationOperators)
+		c.single = len(HostPorts(c.Pod)) > 0
+		c.hosts = apartOverHosts(c.Pod)
 		s.classes = append(s.classes, c)
 		s.total += len(c.Members)
 	}

@@ -22,32 +22,29 @@ func (v nodeVerdict) words() string {
 
 // staticFilters checks what a class asks of a node without its pods.
 type staticFilters struct {
-	filters         Filters
+	operators       bool // tolerations may compare numbers
 	tolerations     []v1.Toleration
 	affinity        nodeaffinity.RequiredNodeAffinity
 	selects         bool
 	toleratesCordon bool
 }
 
-func newStaticFilters(pod *v1.Pod, filters Filters) *staticFilters {
-	f := &staticFilters{filters: filters, tolerations: pod.Spec.Tolerations}
-	if filters.Selectors {
-		f.selects = len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil
-		f.affinity = nodeaffinity.GetRequiredNodeAffinity(pod)
+func newStaticFilters(pod *v1.Pod, operators bool) *staticFilters {
+	f := &staticFilters{
+		operators: operators, tolerations: pod.Spec.Tolerations, affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+		selects: len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil,
 	}
 	f.toleratesCordon = f.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
 	return f
 }
 
 func (f *staticFilters) check(node *v1.Node) nodeVerdict {
-	if f.filters.Cordons && node.Spec.Unschedulable && !f.toleratesCordon {
+	if node.Spec.Unschedulable && !f.toleratesCordon {
 		return cordoned
 	}
-	if f.filters.Taints {
-		for i := range node.Spec.Taints {
-			if taint := &node.Spec.Taints[i]; taint.Effect != v1.TaintEffectPreferNoSchedule && !f.tolerates(taint) {
-				return tainted
-			}
+	for i := range node.Spec.Taints {
+		if taint := &node.Spec.Taints[i]; taint.Effect != v1.TaintEffectPreferNoSchedule && !f.tolerates(taint) {
+			return tainted
 		}
 	}
 	if f.selects {
@@ -61,7 +58,7 @@ func (f *staticFilters) check(node *v1.Node) nodeVerdict {
 
 func (f *staticFilters) tolerates(taint *v1.Taint) bool {
 	for i := range f.tolerations {
-		if silently(f.tolerations[i].ToleratesTaint, taint, f.filters.TolerationOperators) {
+		if silently(f.tolerations[i].ToleratesTaint, taint, f.operators) {
 			return true
 		}
 	}
