@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -50,20 +50,19 @@ func (c *comparison) compare(logger klog.Logger, nodes []fwk.NodeInfo) {
 	snapshot := ledger.NewSnapshot()
 	c.ledger.UpdateSnapshot(snapshot)
 	differences, seen := []string{}, map[string]bool{}
-	later := func(pod *v1.Pod) bool { return !c.mine(pod.Spec.SchedulerName) }
-	one := func(name string, ours, theirs contents) {
-		compareContents(&ours, &theirs, "the scheduler's snapshot", later, func(d difference) {
-			differences = append(differences, "node "+name+": "+d.String())
-		})
+	add := func(node string, found ...string) {
+		for _, what := range found {
+			differences = append(differences, "node "+node+": "+what)
+		}
 	}
 	for _, info := range nodes {
 		name := info.Node().Name
 		seen[name] = true
-		one(name, contentsOf(snapshot.Node(name)), contentsOfInfo(info))
+		add(name, c.differencesOn(snapshot.Node(name), info)...)
 	}
 	for _, n := range snapshot.Nodes() {
 		if !seen[n.Node.Name] {
-			one(n.Node.Name, contentsOf(n), contents{})
+			add(n.Node.Name, "the node is in the ledger only")
 		}
 	}
 	slices.Sort(differences)
@@ -80,16 +79,36 @@ func (c *comparison) report() Comparison {
 	return c.last
 }
 
-// contentsOf returns what the ledger has of a node, which may be nil.
-func contentsOf(state *ledger.NodeState) contents {
-	if state == nil {
-		return contents{}
+// differencesOn returns what the ledger has of a node otherwise than the scheduler's snapshot; ours may be nil.
+func (c *comparison) differencesOn(ours *ledger.NodeState, theirs fwk.NodeInfo) (found []string) {
+	if ours == nil {
+		return []string{"the node is in the scheduler's snapshot only"}
 	}
-	return contents{exists: true, pods: state.Pods, requested: &state.Requested, allocatable: state.Allocatable}
-}
-
-// contentsOfInfo returns what the scheduler's snapshot has of a node.
-func contentsOfInfo(info fwk.NodeInfo) contents {
-	requested := requestedOf(info)
-	return contents{exists: true, pods: podsOf(info), requested: &requested, allocatable: resourcesOf(info.GetAllocatable())}
+	here := map[types.UID]bool{}
+	for _, pod := range ours.Pods {
+		here[pod.UID] = true
+	}
+	same := true
+	for _, pod := range podsOf(theirs) {
+		if !here[pod.UID] {
+			same = false
+			if c.mine(pod.Spec.SchedulerName) { // of others the ledger hears later
+				found = append(found, "a pod is in the scheduler's snapshot only: "+string(pod.UID))
+			}
+		}
+		delete(here, pod.UID)
+	}
+	for uid := range here {
+		same = false
+		found = append(found, "a pod is in the ledger only: "+string(uid))
+	}
+	requested, allocatable := requestedOf(theirs), resourcesOf(theirs.GetAllocatable())
+	// Where the pods differ, the sums do too, for that reason.
+	if same && !ours.Requested.Equal(&requested) {
+		found = append(found, "the sums of requests differ")
+	}
+	if !ours.Allocatable.Equal(&allocatable) {
+		found = append(found, "the allocatable resources differ")
+	}
+	return found
 }

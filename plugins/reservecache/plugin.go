@@ -173,7 +173,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	if err := r.server.Start(ctx, synced); err != nil {
 		return nil, err
 	}
-	dumper := &dumper{ledger: l, floor: r.floor, comparison: r.comparison, factory: factory}
+	dumper := &dumper{ledger: l, floor: r.floor, comparison: r.comparison}
 	dumper.listen(ctx)
 	if a.AssumedPodTTL.Duration > 0 {
 		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.RequestPass}

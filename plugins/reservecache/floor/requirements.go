@@ -13,22 +13,6 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Unmet is what keeps a node from having slots of a claim, whatever its room; empty for nothing.
-type Unmet string
-
-// What may be unmet, as it reads after a number of nodes.
-const (
-	// NotSelected means that the node does not match the slots' node selector.
-	NotSelected Unmet = "not selected"
-	// Cordoned means that the node is unschedulable and the slots do not tolerate that.
-	Cordoned Unmet = "cordoned"
-	// NotReady means that the node's Ready condition is False or Unknown, or that the node is being deleted.
-	NotReady Unmet = "not ready"
-	// Tainted means that the node has a NoSchedule or NoExecute taint that the slots do not tolerate. For not-ready and
-	// unreachable nodes it is NoSchedule alone.
-	Tainted Unmet = "tainted"
-)
-
 // NodeRequirements say which nodes may have slots, whatever their room: by the slots' node selector and tolerations,
 // and by the node being ready. Make them with NewNodeRequirements; they do not change.
 type NodeRequirements struct {
@@ -61,37 +45,28 @@ func NewNodeRequirements(nodeSelector map[string]string, tolerations []v1.Tolera
 	return r
 }
 
-// MetBy reports whether a node may have slots.
-func (r *NodeRequirements) MetBy(n *v1.Node) bool { return r.Unmet(n) == "" }
-
-// Unmet returns the first requirement that a node does not meet, or nothing.
-func (r *NodeRequirements) Unmet(n *v1.Node) Unmet {
+// MetBy reports whether a node may have slots: it matches the selector, is ready and not being deleted, and the slots
+// tolerate that it is cordoned, and its NoSchedule and NoExecute taints; of those for nodes that are not ready or
+// unreachable the NoSchedule ones alone.
+func (r *NodeRequirements) MetBy(n *v1.Node) bool {
 	for i := range r.selector {
 		if value, has := n.Labels[r.selector[i].key]; !has || value != r.selector[i].value {
-			return NotSelected
+			return false
 		}
 	}
 	if n.DeletionTimestamp != nil || ledger.Unready(n) {
-		return NotReady
+		return false
 	}
 	if n.Spec.Unschedulable && !r.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}) {
-		return Cordoned
+		return false
 	}
 	if len(n.Spec.Taints) == 0 {
-		return ""
+		return true
 	}
-	taint, found := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, r.tolerations, func(t *v1.Taint) bool {
+	_, untolerated := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, r.tolerations, func(t *v1.Taint) bool {
 		return t.Effect != v1.TaintEffectPreferNoSchedule && !outlastsReady(t)
 	}, r.comparisons)
-	switch {
-	case !found:
-		return ""
-	case taint.Key == v1.TaintNodeUnschedulable:
-		return Cordoned
-	case taint.Key == v1.TaintNodeNotReady || taint.Key == v1.TaintNodeUnreachable:
-		return NotReady
-	}
-	return Tainted
+	return !untolerated
 }
 
 // outlastsReady reports whether a taint says for a moment longer than the condition Ready that a node is not ready. All pods

@@ -17,18 +17,21 @@ func TestWhichNodesMeetRequirements(t *testing.T) {
 	gpuNode.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "8", Effect: v1.TaintEffectNoSchedule}, {Key: "soft", Effect: v1.TaintEffectPreferNoSchedule}}
 	gpu := []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpEqual, Value: "8", TolerationSeconds: &seconds}}
 	more := []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpGt, Value: "4"}}
-	require.Equal(t, floor.Tainted, anyNode.Unmet(gpuNode))
-	require.Equal(t, floor.Unmet(""), floor.NewNodeRequirements(map[string]string{"pool": "gpu"}, gpu, false).Unmet(gpuNode))
-	require.Equal(t, floor.NotSelected, floor.NewNodeRequirements(map[string]string{"pool": "cpu"}, gpu, false).Unmet(gpuNode))
-	require.Equal(t, floor.Tainted, floor.NewNodeRequirements(nil, more, false).Unmet(gpuNode))
-	require.Equal(t, floor.Unmet(""), floor.NewNodeRequirements(nil, more, true).Unmet(gpuNode))
+	require.False(t, anyNode.MetBy(gpuNode))
+	require.True(t, floor.NewNodeRequirements(map[string]string{"pool": "gpu"}, gpu, false).MetBy(gpuNode))
+	require.False(t, floor.NewNodeRequirements(map[string]string{"pool": "cpu"}, gpu, false).MetBy(gpuNode))
+	require.False(t, floor.NewNodeRequirements(nil, more, false).MetBy(gpuNode))
+	require.True(t, floor.NewNodeRequirements(nil, more, true).MetBy(gpuNode))
 
 	cordoned := build.Node("n", "a", "4")
 	cordoned.Spec.Unschedulable = true
-	require.Equal(t, floor.Cordoned, anyNode.Unmet(cordoned))
-	require.Equal(t, floor.Unmet(""), floor.NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false).Unmet(cordoned))
+	require.False(t, anyNode.MetBy(cordoned))
+	require.True(t, floor.NewNodeRequirements(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false).MetBy(cordoned))
 	cordoned.Spec = v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}}
-	require.Equal(t, floor.Cordoned, anyNode.Unmet(cordoned))
-	cordoned.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
-	require.Equal(t, floor.NotReady, anyNode.Unmet(cordoned))
+	require.False(t, anyNode.MetBy(cordoned))
+
+	lost := build.Node("n", "a", "4")
+	require.True(t, anyNode.MetBy(lost))
+	lost.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+	require.False(t, anyNode.MetBy(lost))
 }

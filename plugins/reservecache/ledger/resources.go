@@ -52,24 +52,6 @@ func (r *Resources) SetMax(b *Resources) {
 	}
 }
 
-// SetMin makes r no more than b, of each resource.
-func (r *Resources) SetMin(b *Resources) {
-	r.MilliCPU = min(r.MilliCPU, b.MilliCPU)
-	r.Memory = min(r.Memory, b.Memory)
-	r.EphemeralStorage = min(r.EphemeralStorage, b.EphemeralStorage)
-	r.Pods = min(r.Pods, b.Pods)
-	for name, amount := range r.Scalar {
-		if limit := b.Scalar[name]; limit < amount {
-			r.addScalar(name, limit-amount)
-		}
-	}
-	for name, limit := range b.Scalar {
-		if limit < r.Scalar[name] {
-			r.addScalar(name, limit-r.Scalar[name])
-		}
-	}
-}
-
 // Positive returns the part of which there is more than nothing. It shares nothing with r.
 func (r *Resources) Positive() Resources {
 	p := Resources{

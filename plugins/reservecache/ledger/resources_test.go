@@ -156,11 +156,6 @@ func TestArithmetic(t *testing.T) {
 	require.Equal(t, Resources{MilliCPU: -1, Memory: 3, Pods: 2, Scalar: scalars(3, -2)}, left)
 	require.Equal(t, Resources{Memory: 3, Pods: 2, Scalar: scalars(3, 0)}, left.Positive())
 	require.Equal(t, Resources{MilliCPU: 6, Memory: 10, EphemeralStorage: 2, Pods: 4, Scalar: scalars(8, 0)}, a.Times(2))
-	least := a.Clone()
-	least.SetMin(&b)
-	require.Equal(t, Resources{MilliCPU: 3, Memory: 2, EphemeralStorage: 1, Scalar: scalars(1, 0)}, least)
-	least.SetMin(&left)
-	require.Equal(t, Resources{MilliCPU: -1, Memory: 2, Scalar: scalars(1, -2)}, least)
 	require.Equal(t, Resources{MilliCPU: 3, Memory: 5, EphemeralStorage: 1, Pods: 2, Scalar: scalars(4, 0)}, a)
 
 	var put Resources
