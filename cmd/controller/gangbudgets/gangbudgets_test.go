@@ -43,7 +43,7 @@ func gang(bound int) (*clitest.Cluster, *schedulingv1alpha1.PodGroup) {
 func budgetFor(g *schedulingv1alpha1.PodGroup) *policyv1.PodDisruptionBudget {
 	return budgetOf(
 		&group{Object: g, apiVersion: schedulingv1alpha1.SchemeGroupVersion.String(), minMember: g.Spec.MinMember},
-		podSelector{label: schedulingv1alpha1.PodGroupLabel, value: g.Name},
+		map[string]string{schedulingv1alpha1.PodGroupLabel: g.Name},
 	)
 }
 

@@ -64,11 +64,6 @@ func TestNativePlan(t *testing.T) {
 			},
 		},
 		{
-			name: "another pod of the Job", minCount: 3, nodes: nodes,
-			change:  func(c *clitest.Cluster) { ofJob("1", c.Pod("web", "a", clitest.Plain("1", "1Gi"), nil)) },
-			refusal: "pods that are no members have label batch.kubernetes.io/controller-uid=1 too: a budget selects by labels",
-		},
-		{
 			name: "a member that waits", minCount: 3, nodes: []string{"a", "a", "a", ""},
 			create: []string{"train"}, selector: selected,
 		},
@@ -76,7 +71,7 @@ func TestNativePlan(t *testing.T) {
 			name: "the budget of a gang that has lost members stays as it is", minCount: 3,
 			nodes: []string{"a", "", ""},
 			change: func(c *clitest.Cluster) {
-				c.Add(budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"}))
+				c.Add(budgetOf(groupsOf(c.Snapshot)[0], selected))
 				c.Pods()[0].Labels["index"] = "0"
 			},
 		},
@@ -84,7 +79,7 @@ func TestNativePlan(t *testing.T) {
 			name: "another minCount", minCount: 2, nodes: nodes, update: []string{"train"},
 			selector: selected,
 			change: func(c *clitest.Cluster) {
-				b := budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"})
+				b := budgetOf(groupsOf(c.Snapshot)[0], selected)
 				b.Spec.MinAvailable, b.Annotations = new(intstr.FromInt32(3)), map[string]string{"team": "shop"}
 				c.Add(b)
 			},
@@ -92,7 +87,7 @@ func TestNativePlan(t *testing.T) {
 		{
 			name: "a gang that has ended", minCount: 3, remove: []string{"train"},
 			change: func(c *clitest.Cluster) {
-				c.Add(budgetOf(groupsOf(c.Snapshot)[0], podSelector{label: batchv1.ControllerUidLabel, value: "1"}))
+				c.Add(budgetOf(groupsOf(c.Snapshot)[0], selected))
 			},
 		},
 	} {
@@ -126,8 +121,7 @@ func TestNativePlan(t *testing.T) {
 	}
 }
 
-// TestOneNameInBothAPIs: of two gangs with one name the one of scheduling.x-k8s.io has the budget as soon as it is whole. Until
-// then the native one keeps its own.
+// TestOneNameInBothAPIs: of two gangs with one name the first to have a budget keeps it.
 func TestOneNameInBothAPIs(t *testing.T) {
 	c := clitest.New()
 	c.Node("a", "a", "8", "32Gi")
@@ -144,9 +138,10 @@ func TestOneNameInBothAPIs(t *testing.T) {
 	c.Add(p.create[0])
 	c.Pod("old", "a", clitest.Plain("1", "1Gi"), map[string]string{schedulingv1alpha1.PodGroupLabel: "train"})
 	p = planFor(c.Snapshot)
-	require.Equal(t, g.UID, p.create[0].OwnerReferences[0].UID)
-	require.Equal(t, native.UID, p.remove[0].OwnerReferences[0].UID)
+	require.Empty(t, p.create)
+	require.Empty(t, p.remove)
 	require.Len(t, p.refusals, 1)
+	require.Equal(t, g.UID, p.refusals[0].group.GetUID())
 	require.Equal(t, "PodDisruptionBudget train exists and is not of this PodGroup", p.refusals[0].message)
 }
 
@@ -160,17 +155,20 @@ func TestMovedGang(t *testing.T) {
 			if before {
 				c.Add(budgetFor(g))
 			}
-			c.NativeGang("train-2", 3, "1", "a", "a", "a").Annotations = g.Annotations
+			moved := c.NativeGang("train-2", 3, "1", "a", "a", "a")
+			moved.Annotations = g.Annotations
 			for _, pod := range c.Pods()[len(left):] {
 				ofJob("2", pod)
 				pod.Labels[schedulingv1alpha1.PodGroupLabel] = g.Name
 			}
 			p := planFor(c.Snapshot)
-			require.Equal(t, []string{"train-2"}, names(p.create), "the budget by the Job's label selects members alone")
+			require.Empty(t, p.remove)
 			require.Len(t, p.refusals, 1)
-			require.Equal(t, g.UID, p.refusals[0].group.GetUID(), "the budget by the PodGroup's label would select members of both")
+			require.Equal(t, moved.UID, p.refusals[0].group.GetUID(), "the other one's budget selects its members")
 			if before {
-				require.Equal(t, []string{"train"}, names(p.remove))
+				require.Empty(t, p.create)
+			} else {
+				require.Equal(t, []string{"train"}, names(p.create))
 			}
 		})
 	}

@@ -45,9 +45,6 @@ const nativeGroupLabel = "zonewise.dev/native-pod-group"
 type plan struct {
 	create, update, remove []*policyv1.PodDisruptionBudget
 	refusals               []refusal
-	// kept has the names of the budgets that PodGroups keep or get by what they select, and named these names.
-	kept  map[podSelector]string
-	named map[types.NamespacedName]bool
 }
 
 // refusal says why a PodGroup that asks for a budget has none.
@@ -68,17 +65,24 @@ type group struct {
 	members, bound []*v1.Pod
 }
 
-// podSelector is a label by which the budget of a gang selects pods of its namespace.
-type podSelector struct{ namespace, label, value string }
+// budget is one that there is, or is about to be.
+type budget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+	// group is the PodGroup for which the part has made it; empty for a budget of somebody else.
+	group types.UID
+}
 
-// selectorsOf returns those that select a pod.
-func selectorsOf(pod *v1.Pod) (selectors []podSelector) {
-	for _, label := range []string{schedulingv1alpha1.PodGroupLabel, nativeGroupLabel, batchv1.ControllerUidLabel} {
-		if value := pod.Labels[label]; value != "" {
-			selectors = append(selectors, podSelector{pod.Namespace, label, value})
-		}
+func newBudget(b *policyv1.PodDisruptionBudget) *budget {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		selector = labels.Nothing()
 	}
-	return selectors
+	out := &budget{PodDisruptionBudget: b, selector: selector}
+	if owner := metav1.GetControllerOfNoCopy(b); b.Labels[managedByLabel] == managedBy && owner != nil && owner.Kind == podGroupKind {
+		out.group = owner.UID
+	}
+	return out
 }
 
 // groupsOf returns the PodGroups that ask for a budget. Native ones without a gang policy are none.
@@ -103,51 +107,50 @@ func groupsOf(cluster *snapshot.Snapshot) (out []*group) {
 	return out
 }
 
-// addMembers gives groups their members, sorted by name, and counts all pods by what budgets of gangs select by.
-func addMembers(groups []*group, cluster *snapshot.Snapshot) (selected map[podSelector]int) {
-	selected = map[podSelector]int{}
+// addMembers gives groups their members, sorted by name.
+func addMembers(groups []*group, cluster *snapshot.Snapshot) {
 	byID := map[podgroup.ID]*group{}
 	for _, g := range groups {
 		byID[g.id] = g
 	}
 	for _, pod := range snapshot.Sorted[*v1.Pod](cluster, "") {
-		if !pods.Live(pod) {
+		id, is := podgroup.IDOf(pod)
+		if !is || byID[id] == nil || !pods.Live(pod) {
 			continue
 		}
-		if id, is := podgroup.IDOf(pod); is && byID[id] != nil {
-			g := byID[id]
-			g.members = append(g.members, pod)
-			if pod.Spec.NodeName != "" {
-				g.bound = append(g.bound, pod)
-			}
-		}
-		for _, selector := range selectorsOf(pod) {
-			selected[selector]++
+		g := byID[id]
+		g.members = append(g.members, pod)
+		if pod.Spec.NodeName != "" {
+			g.bound = append(g.bound, pod)
 		}
 	}
-	return selected
 }
 
 // planFor returns what makes the budgets of the cluster what its PodGroups ask for. The budgets of the part are known by
 // their label and their owner.
 func planFor(cluster *snapshot.Snapshot) *plan {
-	p := &plan{kept: map[podSelector]string{}, named: map[types.NamespacedName]bool{}}
-	others, own := map[string][]*policyv1.PodDisruptionBudget{}, map[types.UID]*policyv1.PodDisruptionBudget{}
-	for _, b := range snapshot.List[*policyv1.PodDisruptionBudget](cluster) {
-		if owner := metav1.GetControllerOfNoCopy(b); b.Labels[managedByLabel] == managedBy && owner != nil && owner.Kind == podGroupKind {
-			own[owner.UID] = b
-		} else {
-			others[b.Namespace] = append(others[b.Namespace], b)
+	p := &plan{}
+	present, own := map[string][]*budget{}, map[types.UID]*policyv1.PodDisruptionBudget{} // by namespace, and by PodGroup
+	for _, obj := range snapshot.List[*policyv1.PodDisruptionBudget](cluster) {
+		b := newBudget(obj)
+		present[b.Namespace] = append(present[b.Namespace], b)
+		if b.group != "" {
+			own[b.group] = obj
 		}
 	}
 	groups := groupsOf(cluster)
 	if len(groups) > 0 {
-		selected := addMembers(groups, cluster)
-		for _, g := range groups {
-			if p.planGroup(g, own[g.GetUID()], selected, others[g.GetNamespace()]) {
-				delete(own, g.GetUID())
-			}
+		addMembers(groups, cluster)
+	}
+	for _, g := range groups {
+		wanted := p.planGroup(g, own[g.GetUID()], present[g.GetNamespace()])
+		if wanted == nil {
+			continue
 		}
+		if own[g.GetUID()] == nil {
+			present[g.GetNamespace()] = append(present[g.GetNamespace()], newBudget(wanted))
+		}
+		delete(own, g.GetUID())
 	}
 	for _, uid := range slices.Sorted(maps.Keys(own)) { // they are not asked for, or not to be
 		p.remove = append(p.remove, own[uid])
@@ -155,41 +158,38 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	return p
 }
 
-// planGroup plans for a PodGroup, and reports whether it keeps or gets a budget. own is what it has, nil if none; selected
-// counts the pods by what budgets select by.
-func (p *plan) planGroup(
-	g *group, own *policyv1.PodDisruptionBudget, selected map[podSelector]int, others []*policyv1.PodDisruptionBudget,
-) (kept bool) {
-	reason, message := p.refusal(g, others)
-	var selector podSelector
+// planGroup plans for a PodGroup, and returns the budget that it keeps or gets; nil for none. own is what it has, nil if
+// none, and present are the budgets of the namespace.
+func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, present []*budget) (wanted *policyv1.PodDisruptionBudget) {
+	reason, message := g.refusal(own != nil, present)
+	var selector map[string]string
 	if reason == "" && len(g.bound) > 0 {
-		if selector, message = g.selector(selected); message != "" {
+		if selector = g.selector(); selector == nil {
 			reason = reasonNoSelector
+			message = "the members are not pods of one Job, and not all have label " + nativeGroupLabel + ": a budget selects by labels"
 		}
 	}
-	if reason != "" {
-		p.refusals = append(p.refusals, refusal{group: g, reason: reason, message: message})
-	}
-	if reason != "" || len(g.bound) == 0 {
-		return false
-	}
-	wanted := budgetOf(g, selector)
 	switch {
-	case own == nil && len(g.bound) < int(g.minMember):
-		return false
+	case reason != "":
+		p.refusals = append(p.refusals, refusal{group: g, reason: reason, message: message})
+		return nil
+	case len(g.bound) == 0, own == nil && len(g.bound) < int(g.minMember):
+		return nil
+	}
+	wanted = budgetOf(g, selector)
+	switch {
 	case own == nil:
 		p.create = append(p.create, wanted)
 	case !equality.Semantic.DeepEqual(own.Spec, wanted.Spec):
 		wanted.ObjectMeta = *own.ObjectMeta.DeepCopy() // others may have added to it
 		p.update = append(p.update, wanted)
 	}
-	p.kept[selector], p.named[client.ObjectKeyFromObject(wanted)] = wanted.Name, true
-	return true
+	return wanted
 }
 
-// refusal returns why a PodGroup is not to have a budget beside those of PodGroups before it; empty if it may. others are the
-// budgets that are not the part's.
-func (p *plan) refusal(g *group, others []*policyv1.PodDisruptionBudget) (reason, message string) {
+// refusal returns why a PodGroup is not to have a budget; empty if it may. One that has a budget gives way to budgets of
+// others alone: of two PodGroups the first to have one keeps it.
+func (g *group) refusal(has bool, present []*budget) (reason, message string) {
 	if value := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
 		return reasonInvalid, fmt.Sprintf(
 			"annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember,
@@ -198,66 +198,44 @@ func (p *plan) refusal(g *group, others []*policyv1.PodDisruptionBudget) (reason
 	if g.minMember < 1 {
 		return reasonInvalid, fmt.Sprintf("%s is %d: no member has to stay", g.minField, g.minMember)
 	}
-	if p.named[client.ObjectKeyFromObject(g)] { // by one of the other API with the same name
-		return reasonOtherBudget, otherOwnerText(g.GetName())
-	}
-	for _, b := range others {
-		if b.Name == g.GetName() {
-			return reasonOtherBudget, otherOwnerText(b.Name)
+	for _, b := range present {
+		if b.group == g.GetUID() || b.group != "" && has {
+			continue
 		}
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			continue // it selects nothing
+		if b.Name == g.GetName() {
+			return reasonOtherBudget, fmt.Sprintf("PodDisruptionBudget %s exists and is not of this PodGroup", b.Name)
 		}
 		for _, pod := range g.bound {
-			if selector.Matches(labels.Set(pod.Labels)) {
-				return reasonOtherBudget, twoBudgetsText(b.Name, pod)
-			}
-		}
-	}
-	for _, pod := range g.bound {
-		for _, selector := range selectorsOf(pod) {
-			if name, selects := p.kept[selector]; selects {
-				return reasonOtherBudget, twoBudgetsText(name, pod)
+			if b.selector.Matches(labels.Set(pod.Labels)) {
+				return reasonOtherBudget, fmt.Sprintf(
+					"PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", b.Name, pod.Name,
+				)
 			}
 		}
 	}
 	return "", ""
 }
 
-func otherOwnerText(budget string) string {
-	return fmt.Sprintf("PodDisruptionBudget %s exists and is not of this PodGroup", budget)
-}
-
-func twoBudgetsText(budget string, pod *v1.Pod) string {
-	return fmt.Sprintf("PodDisruptionBudget %s selects member %s: with two budgets no eviction of a pod succeeds", budget, pod.Name)
-}
-
-// selector returns the label that all members of a gang have and no other pod: that of its PodGroup, or of the Job of a
-// native gang. message says why there is none; empty if there is.
-func (g *group) selector(selected map[podSelector]int) (selector podSelector, message string) {
-	candidates := []podSelector{{g.GetNamespace(), schedulingv1alpha1.PodGroupLabel, g.GetName()}}
+// selector returns a label that all members have: that of the PodGroup, or of the Job of a native gang; nil if there is
+// none.
+func (g *group) selector() map[string]string {
+	candidates := [][2]string{{schedulingv1alpha1.PodGroupLabel, g.GetName()}}
 	if g.id.Native {
 		job := g.members[0].Labels[batchv1.ControllerUidLabel]
-		candidates = []podSelector{{g.GetNamespace(), nativeGroupLabel, g.GetName()}, {g.GetNamespace(), batchv1.ControllerUidLabel, job}}
+		candidates = [][2]string{{nativeGroupLabel, g.GetName()}, {batchv1.ControllerUidLabel, job}}
 	}
-	message = "the members are not pods of one Job, and not all have label " + nativeGroupLabel + ": a budget selects by labels"
 	for _, c := range candidates {
-		other := func(pod *v1.Pod) bool { return pod.Labels[c.label] != c.value }
-		switch {
-		case c.value == "" || slices.ContainsFunc(g.members, other):
-		case selected[c] > len(g.members):
-			message = fmt.Sprintf("pods that are no members have label %s=%s too: a budget selects by labels", c.label, c.value)
-		default:
-			return c, ""
+		label, value := c[0], c[1]
+		if value != "" && !slices.ContainsFunc(g.members, func(pod *v1.Pod) bool { return pod.Labels[label] != value }) {
+			return map[string]string{label: value}
 		}
 	}
-	return podSelector{}, message
+	return nil
 }
 
 // budgetOf returns the budget of a PodGroup. A member that is not ready may be evicted: it does none of the gang's
 // work, and would keep its node from being drained for ever.
-func budgetOf(g *group, selector podSelector) *policyv1.PodDisruptionBudget {
+func budgetOf(g *group, selector map[string]string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: g.GetNamespace(), Name: g.GetName(), Labels: map[string]string{managedByLabel: managedBy},
@@ -267,7 +245,7 @@ func budgetOf(g *group, selector podSelector) *policyv1.PodDisruptionBudget {
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable:               new(intstr.FromInt32(g.minMember)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{selector.label: selector.value}},
+			Selector:                   &metav1.LabelSelector{MatchLabels: selector},
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
