@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"zonewise.dev/apis/v1alpha1"
 )
 
 const (
@@ -195,13 +193,16 @@ func Conditions(u *unstructured.Unstructured) []metav1.Condition {
 	return out
 }
 
+// limitedByQuotas is the condition of a CapacityBuffer that says bad news when it is True.
+const limitedByQuotas = "LimitedByQuotas"
+
 // Answer is what an autoscaler says of a CapacityBuffer, in one line; empty if it has not said anything.
 func Answer(conditions []metav1.Condition) string {
 	var out []string
 	for i := range conditions {
 		c := &conditions[i]
 		line := fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason)
-		if c.Message != "" && (c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionLimitedByQuotas) {
+		if c.Message != "" && (c.Status != metav1.ConditionTrue || c.Type == limitedByQuotas) {
 			line += ": " + c.Message
 		}
 		out = append(out, line)

@@ -459,7 +459,7 @@ func TestFingerprint(t *testing.T) {
 		"what an autoscaler is asked for": func(c *clitest.Cluster) {
 			status := &snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status
 			status.Buy = &v1alpha1.BuyStatus{Asked: 2}
-			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying}, metav1.Condition{Type: v1alpha1.ConditionLimitedByQuotas})
+			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying})
 		},
 		"how pods of a policy leave": func(c *clitest.Cluster) {
 			status := &snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Status

@@ -115,8 +115,7 @@ func stateOfKind(obj client.Object) []string {
 // decisiveConditions returns the conditions by which a scheduler may decide.
 func decisiveConditions(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas ||
-			c.Type == v1alpha1.ConditionScaleDownOrdered
+		return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionScaleDownOrdered
 	})
 }
 

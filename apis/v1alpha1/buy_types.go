@@ -114,15 +114,3 @@ const (
 	// ReasonNotWritten: Buying is False, the API server has refused an object; the message has its words.
 	ReasonNotWritten = "NotWritten"
 )
-
-// ConditionLimitedByQuotas is there if spec.buy is set. It is True when the autoscaler says of a CapacityBuffer that quotas keep it smaller
-// than asked.
-const ConditionLimitedByQuotas = "LimitedByQuotas"
-
-// Reasons of the condition LimitedByQuotas.
-const (
-	// ReasonQuotas: LimitedByQuotas is True; the message has the autoscaler's words.
-	ReasonQuotas = "Quotas"
-	// ReasonNoQuotas: LimitedByQuotas is False.
-	ReasonNoQuotas = "NoQuotas"
-)

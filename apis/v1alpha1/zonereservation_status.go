@@ -43,11 +43,11 @@ type ZoneReservationStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Zones []ReservationZoneStatus `json:"zones,omitempty"`
 
-	// Buy is what an autoscaler is asked for, if spec.buy is set. The controller writes it, and the conditions Buying and LimitedByQuotas.
+	// Buy is what an autoscaler is asked for, if spec.buy is set. The controller writes it, and the condition Buying.
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
 
-	// Conditions are Accepted, Ready, Expired and Protected, and with spec.buy Buying and LimitedByQuotas.
+	// Conditions are Accepted, Ready, Expired and Protected, and with spec.buy Buying.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

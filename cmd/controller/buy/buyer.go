@@ -3,7 +3,6 @@ package buy
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -80,10 +79,9 @@ func reservationsOf(cluster *snapshot.Snapshot, s *v1alpha1.ZoneSurvival) []*v1a
 // withdraw says in the status that nothing is asked for any more.
 func (b *buyer) withdraw(now time.Time) {
 	*b.status = nil
-	meta.RemoveStatusCondition(b.conditions, v1alpha1.ConditionLimitedByQuotas)
 	if b.expired {
 		b.setCondition(
-			v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonExpired, "nothing is held any more", now,
+			metav1.ConditionFalse, v1alpha1.ReasonExpired, "nothing is held any more", now,
 		)
 	} else {
 		meta.RemoveStatusCondition(b.conditions, v1alpha1.ConditionBuying)
@@ -100,7 +98,6 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 		}
 	}
 	status := &v1alpha1.BuyStatus{}
-	var limited []string
 	oldest, answered := now, false
 	for i := range planned.buffers {
 		plan := &planned.buffers[i]
@@ -120,56 +117,46 @@ func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 			oldest = buffer.AskedSince.Time
 		}
 		answered = answered || len(conditions) > 0
-		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionLimitedByQuotas); c != nil &&
-			c.Status == metav1.ConditionTrue {
-			limited = append(limited, plan.Name+": "+c.Message)
-		}
 		status.Wanted, status.Asked = status.Wanted+buffer.Wanted, status.Asked+buffer.Asked
 		if len(status.Buffers) < maxReported {
 			status.Buffers = append(status.Buffers, buffer)
 		}
 	}
 	*b.status = status
-	quotas, text := metav1.ConditionFalse, "no quota is in the way"
-	reason := v1alpha1.ReasonNoQuotas
-	if len(limited) > 0 {
-		quotas, reason, text = metav1.ConditionTrue, v1alpha1.ReasonQuotas, strings.Join(limited, "; ")
-	}
-	b.setCondition(v1alpha1.ConditionLimitedByQuotas, quotas, reason, text, now)
-
 	about := fmt.Sprintf("room for %d pods is asked for, of %d wanted", status.Asked, status.Wanted)
 	switch silent := now.Sub(oldest) >= answerWithin && !answered; {
 	case failed != nil:
 		b.setCondition(
-			v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonNotWritten, message.OneLine(failed), now,
+			metav1.ConditionFalse, v1alpha1.ReasonNotWritten, message.OneLine(failed), now,
 		)
 	case b.demand.Frozen != "":
 		b.setCondition(
-			v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonFrozen,
+			metav1.ConditionTrue, v1alpha1.ReasonFrozen,
 			about+"; it does not rise: "+b.demand.Frozen, now,
 		)
 	case planned.atMax:
 		b.setCondition(
-			v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonMaxReached,
+			metav1.ConditionFalse, v1alpha1.ReasonMaxReached,
 			about+": spec.buy.max is in the way", now,
 		)
 	case silent:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionUnknown, v1alpha1.ReasonNotAnswered,
+		b.setCondition(metav1.ConditionUnknown, v1alpha1.ReasonNotAnswered,
 			about+"; no autoscaler has said anything about the CapacityBuffers: it may have to be told to read them",
 			now)
 	case status.Wanted == 0 && status.Asked == 0:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, "nothing is held and unused, or missing", now)
+		b.setCondition(metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, "nothing is held and unused, or missing", now)
 	default:
-		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonAsked, about, now)
+		b.setCondition(metav1.ConditionTrue, v1alpha1.ReasonAsked, about, now)
 	}
 }
 
 // maxReported is how many buffers a status has.
 const maxReported = 100
 
-func (b *buyer) setCondition(kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+// setCondition sets the condition Buying.
+func (b *buyer) setCondition(status metav1.ConditionStatus, reason, message string, now time.Time) {
 	meta.SetStatusCondition(b.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message),
+		Type: v1alpha1.ConditionBuying, Status: status, Reason: reason, Message: crd.Shortened(message),
 		ObservedGeneration: b.object.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	})

@@ -67,7 +67,7 @@ func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Ti
 		case b.demand == nil:
 			b.withdraw(now)
 		case err != nil:
-			b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, reasonOf(err), message.OneLine(err), now)
+			b.setCondition(metav1.ConditionFalse, reasonOf(err), message.OneLine(err), now)
 		default:
 			next := planFor(b.demand, has.buffers[b.uid()], now)
 			b.reportAsked(&next, c.applyPlanned(ctx, b.demand, &next, has), now)

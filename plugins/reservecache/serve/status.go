@@ -64,11 +64,8 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 		LastUpdateTime:     obj.Status.LastUpdateTime,
 		Scheduler:          s.Lease(),
 		Conditions:         slices.Clone(obj.Status.Conditions),
-		Buy:                obj.Status.Buy, // the controller's, as two of the conditions
+		Buy:                obj.Status.Buy, // the controller's, as the condition Buying
 	}
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == "Degraded" || c.Type == "OwnersDoNotFit" // of earlier versions
-	})
 	if r := e.report; r != nil && e.applied != nil {
 		status.Slots = slotCounts(&r.Counts)
 		status.Requests = requestsOf(&r.Claim.Slot)
