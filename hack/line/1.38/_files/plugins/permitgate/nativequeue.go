@@ -21,7 +21,7 @@ func (p *PermitGate) enqueueNative(id gangID, pod *v1.Pod) *fwk.Status {
 		p.gangs.endCycleLocked(e, now)
 		reason, detail, _ = e.gang.Enqueue(pod.UID, now)
 	})
-	return p.refusal(id, reason, detail)
+	return p.gangs.refusal(id, reason, detail)
 }
 
 // PlacementFeasible ends the cycle of a native gang in which members are missing that have lost their nodes and are not back in the
