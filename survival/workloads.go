@@ -19,7 +19,7 @@ type controllers map[controllerKey]client.Object
 
 // add adds an object that is one of them.
 func (c controllers) add(obj client.Object) {
-	kind := ""
+	var kind string
 	switch obj.(type) {
 	case *appsv1.Deployment:
 		kind = "Deployment"
