@@ -95,7 +95,7 @@ integration: ## Run test/integration against a real API server (TEST_ARGS='-run 
 
 .PHONY: e2e
 e2e: ## Run upstream's end-to-end tests of sig-scheduling with kube-scheduler and with Zonewise (TEST_ARGS='-focus Preemption')
-	@hack/controlplane/build.sh demo
+	@hack/controlplane/build.sh demo kube-controller-manager
 	@go -C test/e2e test -v -count=1 -timeout 90m . $(TEST_ARGS)
 
 .PHONY: bench

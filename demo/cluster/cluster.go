@@ -30,11 +30,11 @@ import (
 
 // Names of the executables.
 const (
-	etcd              = "etcd"
-	apiServer         = "kube-apiserver"
-	controllerManager = "kube-controller-manager"
-	kwok              = "kwok"
-	scheduler         = "zonewise-scheduler"
+	etcd        = "etcd"
+	apiServer   = "kube-apiserver"
+	controllers = "controllers" // some of kube-controller-manager's
+	kwok        = "kwok"
+	scheduler   = "zonewise-scheduler"
 )
 
 // controller is the name of the controller beside the scheduler, which the scheduler's executable runs.
@@ -88,7 +88,7 @@ type Cluster struct {
 // CheckBinaries says which executables are missing, and how to get them.
 func CheckBinaries(opts Options) error {
 	var missing []string
-	for _, name := range []string{etcd, apiServer, controllerManager, kwok, scheduler} {
+	for _, name := range []string{etcd, apiServer, controllers, kwok, scheduler} {
 		if _, err := exec.LookPath(opts.binary(name)); errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, opts.binary(name)+" (not found)")
 		} else if err != nil {
@@ -214,32 +214,21 @@ func (c *Cluster) install(ctx context.Context) error {
 	return nil
 }
 
-// controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.
-const controllers = "daemonset-controller,deployment-controller,disruption-controller,garbage-collector-controller,job-controller," +
-	"namespace-controller,node-lifecycle-controller,pod-garbage-collector-controller,replicaset-controller,statefulset-controller," +
-	"taint-eviction-controller"
+// started are the controllers that the demo's workload needs, and those that users expect in a cluster that they keep.
+// Those of nodes treat the simulated ones as hack/controlplane/kubernetes/controllers says: kubelets report rarely, to
+// leave the CPUs to the scheduler, and the loss of a zone is noticed at once.
+const started = "daemonset-controller,deployment-controller,disruption-controller,garbage-collector-controller,job-controller," +
+	"namespace-controller,node-lifecycle-controller,replicaset-controller,statefulset-controller,taint-eviction-controller"
 
-// startControllers starts kube-controller-manager and the kubelets.
+// startControllers starts Kubernetes' controllers and the kubelets.
 func (c *Cluster) startControllers(context.Context) error {
-	c.opts.Progress(controllerManager)
-	identity, err := c.plane.Kubeconfig(controllerManager, envtest.User{Name: "system:kube-controller-manager"})
-	if err != nil {
-		return err
-	}
-	err = c.run(controllerManager, controllerManager,
-		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
-		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
-		// The simulated kubelets report rarely, to leave the CPUs to the scheduler. The loss of a zone is still noticed
-		// at once, see the demo's documentation. Its nodes are then tainted without a rate limit.
-		"--node-monitor-grace-period=20m", "--node-monitor-period=1s",
-		"--node-eviction-rate=1000", "--secondary-node-eviction-rate=1000", "--large-cluster-size-threshold=1",
-		"--profiling=false")
-	if err != nil {
+	c.opts.Progress(controllers)
+	if err := c.run(controllers, controllers, "--kubeconfig="+c.plane.Admin, "--controllers="+started); err != nil {
 		return err
 	}
 	c.opts.Progress(kwok)
 	kubelets := envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}} // of the demo's own nodes
+	var err error
 	c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func executable(t *testing.T, path, body string) {
 
 func TestCheckBinaries(t *testing.T) {
 	bin := t.TempDir()
-	for _, name := range []string{etcd, apiServer, controllerManager, kwok, scheduler} {
+	for _, name := range []string{etcd, apiServer, controllers, kwok, scheduler} {
 		executable(t, filepath.Join(bin, name), "")
 	}
 	require.NoError(t, CheckBinaries(Options{BinDir: bin}))

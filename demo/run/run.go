@@ -71,7 +71,7 @@ func Run(ctx context.Context, opts Options) error {
 	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
 		// No limit to CPU, one replay of each loss and one copy for moves, so that the demo does not wait for long.
-		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1"},
+		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1", "--settle-time=1s", "-v=2"},
 	}
 	if err := cluster.CheckBinaries(options); err != nil {
 		return err
@@ -79,7 +79,7 @@ func Run(ctx context.Context, opts Options) error {
 	living := ctx // ends when a component does
 	err := d.runPhase(ctx, "start the control plane", func(ctx context.Context) (err error) {
 		d.cluster, living, err = cluster.Start(ctx, options)
-		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-controller")
+		d.state.Store("etcd, kube-apiserver, controllers, kwok, zonewise-scheduler, zonewise-controller")
 		return err
 	}, d.stateText)
 	if err != nil {

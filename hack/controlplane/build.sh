@@ -3,8 +3,8 @@
 #
 #   hack/controlplane/build.sh [NAME...]     all of them when no name is given; a NAME is a program, or
 #     tests      what "make test" runs: etcd, kube-apiserver, kubectl, and controllers, a small kube-controller-manager
-#     demo       what "make demo" runs: etcd, kube-apiserver, kubectl, kube-controller-manager and kwok
-# karpenter is an autoscaler, which test/karpenter runs beside them.
+#     demo       what "make demo" runs: the same, and kwok
+# test/e2e runs the whole kube-controller-manager, and test/karpenter an autoscaler, karpenter, beside them.
 #
 # What is in bin/ is a second name of the program that need_program keeps, so nothing must write to it; a new program is put in the
 # place of an old one.
@@ -14,7 +14,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 TESTS="etcd kube-apiserver kubectl controllers"
-DEMO="etcd kube-apiserver kubectl kube-controller-manager kwok"
+DEMO="$TESTS kwok"
 ALL="etcd kube-apiserver kubectl controllers kube-controller-manager kwok karpenter"
 
 # source_of NAME prints the module under hack/controlplane and the package that a program is built from.

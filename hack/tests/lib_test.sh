@@ -88,7 +88,7 @@ lends() {
 }
 lends '' controllers etcd karpenter kube-apiserver kube-controller-manager kubectl kwok
 lends tests controllers etcd kube-apiserver kubectl
-lends demo etcd kube-apiserver kube-controller-manager kubectl kwok
+lends demo controllers etcd kube-apiserver kubectl kwok
 lends 'kwok tests' controllers etcd kube-apiserver kubectl kwok
 
 # Programs are linked once for all checkouts. A project whose etcd prints a word, in two checkouts and with a cache of its own.

@@ -1,15 +1,17 @@
-// Command controllers runs those controllers of kube-controller-manager that tests need: Deployment, ReplicaSet,
-// disruption and garbage collector. It compiles a fifth of what the whole of it does.
+// Command controllers runs controllers of kube-controller-manager: those that tests need, Deployment, ReplicaSet, disruption and garbage
+// collector, or with -controllers others, such as the demo's. It compiles a fifth of what the whole of kube-controller-manager does.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
-	"time"
 
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -22,50 +24,72 @@ import (
 	"k8s.io/client-go/scale"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/controller-manager/pkg/informerfactory"
-	"k8s.io/kubernetes/pkg/controller/deployment"
-	"k8s.io/kubernetes/pkg/controller/disruption"
-	"k8s.io/kubernetes/pkg/controller/garbagecollector"
-	"k8s.io/kubernetes/pkg/controller/replicaset"
 )
 
 const (
-	workers = 5
-	// discoveryPeriod is how often the garbage collector looks for new resources, as in kube-controller-manager.
-	discoveryPeriod = 30 * time.Second
+	workers = 10
+	// forTests are the controllers that run without -controllers.
+	forTests = "deployment-controller,replicaset-controller,disruption-controller,garbage-collector-controller"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "who the controllers are, and where the API server is")
+	names := flag.String("controllers", forTests, "the controllers to run, by kube-controller-manager's names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *kubeconfig); err != nil {
+	if err := run(ctx, *kubeconfig, strings.Split(*names, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "controllers:", err)
 		os.Exit(1)
 	}
 }
 
 // run returns when ctx is done.
-func run(ctx context.Context, kubeconfig string) error {
+func run(ctx context.Context, kubeconfig string, names []string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
 	config.UserAgent = "controllers"
-	config.QPS, config.Burst = 500, 1000
-	starts, err := assemble(ctx, config)
+	config.QPS = -1 // no limit
+	env, err := newEnvironment(config)
 	if err != nil {
 		return err
 	}
+	var starts []func(context.Context)
+	for _, name := range names {
+		construct := constructors[name]
+		if construct == nil {
+			return fmt.Errorf("unknown controller %q, want some of: %s", name, strings.Join(slices.Sorted(maps.Keys(constructors)), ", "))
+		}
+		start, err := construct(ctx, env)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		starts = append(starts, start)
+	}
+	env.informers.Start(ctx.Done())
+	close(env.started)
 	for _, start := range starts {
-		go start()
+		go start(ctx)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// assemble makes the controllers and starts their informers. It returns functions that each run a controller until ctx is done.
-func assemble(ctx context.Context, config *rest.Config) ([]func(), error) {
+// environment is what controllers are made of.
+type environment struct {
+	client    kubernetes.Interface
+	metadata  metadata.Interface
+	mapper    *restmapper.DeferredDiscoveryRESTMapper
+	scales    scale.ScalesGetter
+	shared    informers.SharedInformerFactory
+	informers informerfactory.InformerFactory // of shared and of metadata
+	// started is closed when the informers have started; the garbage collector makes more of them then.
+	started chan struct{}
+}
+
+func newEnvironment(config *rest.Config) (*environment, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -81,29 +105,8 @@ func assemble(ctx context.Context, config *rest.Config) ([]func(), error) {
 		return nil, err
 	}
 	shared := informers.NewSharedInformerFactory(client, 0)
-	apps, pods := shared.Apps().V1(), shared.Core().V1().Pods()
-
-	deployments, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), pods, client)
-	if err != nil {
-		return nil, err
-	}
-	replicaSets := replicaset.NewReplicaSetController(ctx, apps.ReplicaSets(), pods, client, replicaset.BurstReplicas)
-	disruptions := disruption.NewDisruptionController(ctx, pods, shared.Policy().V1().PodDisruptionBudgets(), shared.Core().V1().ReplicationControllers(),
-		apps.ReplicaSets(), apps.Deployments(), apps.StatefulSets(), client, mapper, scales, discovery)
-	// It makes informers of all resources that it finds, once the others have started.
-	started := make(chan struct{})
-	all := informerfactory.NewInformerFactory(shared, metadatainformer.NewSharedInformerFactory(metadataClient, 0))
-	garbage, err := garbagecollector.NewGarbageCollector(ctx, client, metadataClient, mapper, garbagecollector.DefaultIgnoredResources(), all, started)
-	if err != nil {
-		return nil, err
-	}
-	all.Start(ctx.Done())
-	close(started)
-	return []func(){
-		func() { deployments.Run(ctx, workers) },
-		func() { replicaSets.Run(ctx, workers) },
-		func() { runDisruptions(ctx, disruptions) },
-		func() { garbage.Run(ctx, workers, discoveryPeriod) },
-		func() { garbage.Sync(ctx, discovery, discoveryPeriod) },
+	return &environment{
+		client: client, metadata: metadataClient, mapper: mapper, scales: scales, shared: shared, started: make(chan struct{}),
+		informers: informerfactory.NewInformerFactory(shared, metadatainformer.NewSharedInformerFactory(metadataClient, 0)),
 	}, nil
 }
