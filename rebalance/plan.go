@@ -45,8 +45,8 @@ type Options struct {
 	Limit time.Duration
 	// Now is the machine's time; nil is time.Now.
 	Now func() time.Time
-	// AnyAge: pods that have become ready a moment ago may be moved, as in a plan that is only shown.
-	AnyAge bool
+	// ReadyFor is how long a pod has to be ready before it is moved; 0 is any age, as in a plan that is only shown.
+	ReadyFor time.Duration
 }
 
 func (o *Options) selects(pod *v1.Pod) bool { return o.Selects == nil || o.Selects(pod) }

@@ -44,7 +44,7 @@ func NewSearch(ctx context.Context, from *sim.Sim, options Options) (*Search, er
 	if err != nil {
 		return nil, err
 	}
-	options.AnyAge = true
+	options.ReadyFor = 0
 	return SearchIn(ctx, fork, options)
 }
 

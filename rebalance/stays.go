@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -31,8 +32,8 @@ const leaderWorkerSetLabel = "leaderworkerset.sigs.k8s.io/name"
 // systemCritical is the least priority of system-node-critical and system-cluster-critical.
 const systemCritical = 2_000_000_000
 
-// readyFor is how long a pod has to be ready before it is moved.
-const readyFor = time.Minute
+// DefaultReadyFor is how long a pod has to be ready before the controller moves it.
+const DefaultReadyFor = time.Minute
 
 // stayers knows which pods are not moved.
 type stayers struct {
@@ -113,8 +114,8 @@ func (s *stayers) whyByItself(pod *v1.Pod) string {
 		return "is of a LeaderWorkerSet, which restarts a group as a whole"
 	case ptr.Deref(pod.Spec.Priority, 0) >= systemCritical:
 		return "is system-critical"
-	case !s.options.AnyAge && pods.Ready(pod) && s.readAt.Sub(pods.Condition(pod, v1.PodReady).LastTransitionTime.Time) < readyFor:
-		return "has been ready for less than a minute"
+	case pods.Ready(pod) && s.readAt.Sub(pods.Condition(pod, v1.PodReady).LastTransitionTime.Time) < s.options.ReadyFor:
+		return "has been ready for less than " + duration.HumanDuration(s.options.ReadyFor)
 	}
 	return ""
 }

@@ -89,10 +89,10 @@ func TestJustReady(t *testing.T) {
 	for _, pod := range pods {
 		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clitest.Now.Add(-time.Second))
 	}
-	p, err := rebalance.First(t.Context(), rest(t, c), rebalance.Options{})
+	p, err := rebalance.First(t.Context(), rest(t, c), rebalance.Options{ReadyFor: rebalance.DefaultReadyFor})
 	require.NoError(t, err)
 	require.Empty(t, p.Moves)
-	require.Equal(t, map[string]int{"has been ready for less than a minute": 2}, p.Before.Stay)
+	require.Equal(t, map[string]int{"has been ready for less than 60s": 2}, p.Before.Stay)
 	require.Len(t, plan(t, rest(t, c)).Moves, 1, "in a plan it will have been")
 }
 
@@ -116,7 +116,7 @@ func TestAgeOfTheReading(t *testing.T) {
 			deploy(c, "huge", "100", nil, "") // waits
 			copied, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
 			require.NoError(t, err)
-			search, err := rebalance.SearchIn(t.Context(), copied, rebalance.Options{})
+			search, err := rebalance.SearchIn(t.Context(), copied, rebalance.Options{ReadyFor: rebalance.DefaultReadyFor})
 			require.NoError(t, err)
 			defer search.Close()
 			require.Greater(t, copied.Now().Sub(clitest.Now), time.Minute)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -120,8 +121,9 @@ func (l *leader) addPart(to runner, p parts.Description, shared parts.Shared) er
 			defer func() { <-l.working }()
 			return part.Reconcile(ctx, request)
 		}),
-		RecoverPanic:       ptr.To(false), // what a part knows after a panic may be wrong
-		SkipNameValidation: ptr.To(true),  // a process may have several managers in tests
+		Logger:             klog.Background(), // without one, what the parts log goes nowhere
+		RecoverPanic:       ptr.To(false),     // what a part knows after a panic may be wrong
+		SkipNameValidation: ptr.To(true),      // a process may have several managers in tests
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -32,7 +33,8 @@ type fakePart struct {
 	done  []time.Duration
 }
 
-func (p *fakePart) Reconcile(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (p *fakePart) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	assert.NotNil(p.t, klog.FromContext(ctx).GetSink(), "what a part logs is written")
 	assert.False(p.t, p.busy.Swap(true), "one Reconcile of the process runs at a time")
 	defer p.busy.Store(false)
 	defer time.Sleep(time.Second)

@@ -236,7 +236,7 @@ func (w *world) seePod(pod *corev1.Pod, deleted bool) {
 // budget until the disruption controller has counted the pod in place of the last one.
 func isOver(r *v1alpha1.ZoneRebalance) bool {
 	passing := slices.ContainsFunc(r.Status.Stays, func(s v1alpha1.RebalanceStay) bool {
-		return strings.Contains(s.Why, "less than a minute") || strings.Contains(s.Why, "allows no eviction now")
+		return strings.Contains(s.Why, "ready for less than") || strings.Contains(s.Why, "allows no eviction now")
 	})
 	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBalanced)
 	return c != nil && !passing && c.ObservedGeneration == r.Generation && (c.Reason == v1alpha1.ReasonBalanced || c.Reason == v1alpha1.ReasonNothingToMove) &&

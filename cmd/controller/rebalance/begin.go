@@ -40,7 +40,7 @@ func (l *look) searchOptions(s *subject) rebalance.Options {
 	}
 	cooldown, now, refused, known := act.Cooldown(s.ZoneRebalance), s.observed.Now, l.refused[s.UID], map[string]string{}
 	options := s.options
-	options.Seeds, options.Now = l.seeds, l.now
+	options.Seeds, options.Now = l.options.Seeds, l.now
 	options.Stays = func(pod *v1.Pod) string {
 		workload := l.census.Workload(pod)
 		why, ok := known[workload]

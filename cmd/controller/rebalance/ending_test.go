@@ -11,6 +11,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/rebalance"
 )
 
 // endingServer tells the process to end when it has stored a status, before it answers.
@@ -43,7 +44,7 @@ func TestTheEndOfAProcessLosesNoEvent(t *testing.T) {
 	w.now = w.now.Add(6 * time.Minute)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	w.controller = New(parts.Shared{Client: &endingServer{w.server, cancel}, CPUFraction: 1000, Read: w.readCluster}, 1)
+	w.controller = New(parts.Shared{Client: &endingServer{w.server, cancel}, CPUFraction: 1000, Read: w.readCluster}, Options{Seeds: 1, ReadyFor: rebalance.DefaultReadyFor})
 	w.controller.now = func() time.Time { return w.now }
 	_, err := w.controller.Reconcile(ctx, parts.Look)
 	require.NoError(t, err)

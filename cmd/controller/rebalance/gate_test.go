@@ -309,7 +309,7 @@ func TestJustReady(t *testing.T) {
 	w.turn(0)
 	require.LessOrEqual(t, w.turn(6*time.Minute), refreshInterval)
 	require.Empty(t, w.evicted)
-	require.Equal(t, "each has been ready for less than a minute", w.stored.Status.Stays[0].Why)
+	require.Equal(t, "each has been ready for less than 60s", w.stored.Status.Stays[0].Why)
 	require.Equal(t, stayInterval, w.turn(time.Second))
 	w.turn(time.Minute)
 	require.Len(t, w.evicted, 1)

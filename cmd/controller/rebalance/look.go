@@ -72,7 +72,7 @@ func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) time.Durati
 	if !known {
 		return l.conclude(ctx, s)
 	}
-	s.options = rebalance.Options{Selects: selects, EvictLocalStorage: r.Spec.EvictLocalStorage}
+	s.options = rebalance.Options{Selects: selects, EvictLocalStorage: r.Spec.EvictLocalStorage, ReadyFor: l.options.ReadyFor}
 	s.standing = rebalance.Read(l.census, s.options)
 	s.observed = &act.Observed{
 		Now: now, Excess: s.standing.ExcessOf, Replicas: s.standing.Replicas,

@@ -35,10 +35,18 @@ const (
 	searchShare, lookShare = 0.5, 0.25
 )
 
+// Options are those of the part.
+type Options struct {
+	// Seeds is how often each move is tried, ReadyFor how long a pod has to be ready before it is moved; see
+	// rebalance.Options.
+	Seeds    int
+	ReadyFor time.Duration
+}
+
 // Controller searches and makes moves. Make one with New.
 type Controller struct {
 	shared   parts.Shared
-	seeds    int
+	options  Options
 	searches parts.Meter
 	looks    parts.Looks
 	now      func() time.Time
@@ -54,10 +62,10 @@ type Controller struct {
 	status map[string]v1alpha1.ZoneRebalance
 }
 
-// New returns the part. seeds is how often each move is tried; see rebalance.Options.
-func New(shared parts.Shared, seeds int) *Controller {
+// New returns the part.
+func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
-		shared: shared, seeds: seeds, searches: shared.NewMeter(searchShare),
+		shared: shared, options: options, searches: shared.NewMeter(searchShare),
 		looks: shared.NewLooks(lookShare), now: time.Now,
 		refused: map[types.UID]map[rebalance.Refused]time.Time{}, replaced: map[types.UID]map[string]bool{},
 		status: map[string]v1alpha1.ZoneRebalance{},
@@ -66,23 +74,30 @@ func New(shared parts.Shared, seeds int) *Controller {
 
 // Describe returns the part.
 func Describe() parts.Description {
-	var seeds int
+	var options Options
 	return parts.Description{
 		Name: "rebalance", Help: "show the moves of ZoneRebalances, and make them where their mode is Evict",
 		MetricPrefix: declared.Prefix,
 		AddFlags: func(set *pflag.FlagSet) {
 			set.IntVar(
-				&seeds, "rebalance-seeds", rebalance.DefaultSeeds,
+				&options.Seeds, "rebalance-seeds", rebalance.DefaultSeeds,
 				"how often each move is tried on a copy of the cluster, with different seeds for what a scheduler leaves to chance",
+			)
+			set.DurationVar(
+				&options.ReadyFor, "rebalance-ready-for", rebalance.DefaultReadyFor,
+				"how long a pod has to be ready before it is moved",
 			)
 		},
 		Validate: func() error {
-			if seeds < 1 || seeds > 20 {
-				return fmt.Errorf("--rebalance-seeds: must be from 1 to 20, got %d", seeds)
+			switch {
+			case options.Seeds < 1 || options.Seeds > 20:
+				return fmt.Errorf("--rebalance-seeds: must be from 1 to 20, got %d", options.Seeds)
+			case options.ReadyFor < 0:
+				return fmt.Errorf("--rebalance-ready-for: must not be below 0, got %s", options.ReadyFor)
 			}
 			return nil
 		},
-		New: func(shared parts.Shared) reconcile.Reconciler { return New(shared, seeds) },
+		New: func(shared parts.Shared) reconcile.Reconciler { return New(shared, options) },
 	}
 }
 

@@ -57,7 +57,7 @@ func (l *look) beginPlanning(ctx context.Context, s *subject) {
 	l.dropPlanning() // one that is over, of another ZoneRebalance
 	l.planning = p
 	options := l.searchOptions(s)
-	options.Limit, options.TryLast, options.AnyAge = planLimit, nil, true
+	options.Limit, options.TryLast, options.ReadyFor = planLimit, nil, 0
 	copied, err := l.copy(ctx)
 	if err == nil {
 		p.Search, err = rebalance.SearchIn(ctx, copied, options)

@@ -24,6 +24,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/rebalance"
 	"zonewise.dev/test/clitest"
 )
 
@@ -137,7 +138,7 @@ func newWorld(t *testing.T) *world {
 		add(node)
 	}
 	w.server = &server{stored: newRebalance("web")}
-	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000, Read: w.readCluster, Wake: func(reconcile.Request) {}}, 1)
+	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000, Read: w.readCluster, Wake: func(reconcile.Request) {}}, Options{Seeds: 1, ReadyFor: rebalance.DefaultReadyFor})
 	w.controller.now = func() time.Time { return w.now }
 	return w
 }

@@ -15,6 +15,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/rebalance"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
@@ -45,7 +46,7 @@ func run(t *testing.T, c *clitest.Cluster, r *v1alpha1.ZoneRebalance) *running {
 func (w *running) restart() { w.controller = w.newController() }
 
 func (w *running) newController() *Controller {
-	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9, Read: w.readCluster, Wake: func(reconcile.Request) {}}, 2)
+	c := New(parts.Shared{Client: w.server, CPUFraction: 1e9, Read: w.readCluster, Wake: func(reconcile.Request) {}}, Options{Seeds: 2, ReadyFor: rebalance.DefaultReadyFor})
 	c.now = w.sim.Now
 	return c
 }
