@@ -86,6 +86,17 @@ func (a *Evaluation) FittingNodes() []*v1.Node {
 	return out
 }
 
+// NodesIfEmpty returns the nodes that would take the pod now, or if they were empty; see RefusesEmpty.
+func (a *Evaluation) NodesIfEmpty() []*v1.Node {
+	var out []*v1.Node
+	for i := range a.Nodes {
+		if !a.Nodes[i].RefusesEmpty() {
+			out = append(out, a.Nodes[i].Node)
+		}
+	}
+	return out
+}
+
 // Evaluate runs the filters of the pod's profile for every node, with the pods that are nominated to them, as in a
 // scheduling cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is evaluated as if
 // another one like it were to be placed. It is an error if the pod has no profile or an extender fails; a failing

@@ -135,7 +135,7 @@ func (x *Explainer) Pod(ctx context.Context, p *census.Pod, events []eventsv1.Ev
 	case len(answer.FittingNodes()) > 0:
 		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s would take it. %s", show.Plural(len(answer.FittingNodes()), "node"), whenTried(r)))
 	default:
-		return r, x.placePod(ctx, s, pod, r)
+		return r, x.placePod(ctx, s, pod, answer, r)
 	}
 	return r, nil
 }
@@ -226,15 +226,46 @@ func schedulerMessages(pod *corev1.Pod, events []eventsv1.Event) []SchedulerMess
 	slices.SortFunc(out, func(a, b SchedulerMessage) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Words, b.Words))
 	})
+	out = distinct(out)
 	out = out[:min(len(out), 5)]
 	if pod == nil {
 		return out
 	}
-	c := census.Refusal(pod)
-	if c.Message != "" && !slices.ContainsFunc(out, func(s SchedulerMessage) bool { return s.Words == c.Message }) {
-		out = slices.Insert(out, 0, SchedulerMessage{Reason: c.Reason, Words: c.Message, At: c.LastTransitionTime.Time})
+	if c := census.Refusal(pod); c.Message != "" {
+		said := SchedulerMessage{Reason: c.Reason, Words: c.Message, At: c.LastTransitionTime.Time}
+		if !slices.ContainsFunc(out, said.saysTheSame) {
+			out = slices.Insert(out, 0, said)
+		}
 	}
 	return out
+}
+
+// distinct returns the first of the messages that say the same, with the times that its reason was given.
+func distinct(messages []SchedulerMessage) []SchedulerMessage {
+	var out []SchedulerMessage
+	for _, m := range messages {
+		at := slices.IndexFunc(out, m.saysTheSame)
+		switch {
+		case at < 0:
+			out = append(out, m)
+		case out[at].Reason == m.Reason:
+			out[at].Count += m.Count
+		}
+	}
+	return out
+}
+
+// saysTheSame reports whether the sentences of two messages are equal, whatever the number of nodes before them.
+func (m SchedulerMessage) saysTheSame(other SchedulerMessage) bool {
+	return sentence(m.Words) == sentence(other.Words)
+}
+
+// sentence is a scheduler's message without "0/9 nodes are available: " and the full stop.
+func sentence(words string) string {
+	if _, after, found := strings.Cut(words, " nodes are available: "); found {
+		words = after
+	}
+	return strings.TrimSuffix(words, ".")
 }
 
 // withoutGang returns a copy of the pod without its gang, because here the question is about nodes, not about the other

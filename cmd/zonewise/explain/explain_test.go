@@ -105,6 +105,17 @@ func TestWhatWouldLetItGo(t *testing.T) {
 		{"a worker, not the node of the control plane, which has the first name", []func(*clitest.Cluster){waiting("4", nil), full("node-a"), func(c *clitest.Cluster) {
 			c.Node("cp-1", "a", "8", "8Gi", corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})
 		}}, []string{"in zone a: 1 more node like node-a"}},
+		{"a node of a rare kind, of which it selects", []func(*clitest.Cluster){waiting("4", func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"shared": "true"}
+		}), full("node-a"), func(c *clitest.Cluster) {
+			c.Node("node-a-2", "a", "8", "8Gi").Labels["shared"] = "true"
+			c.Pod("full-node-a-2", "node-a-2", clitest.Plain("8", "1Gi"), nil)
+			for i, cpu := range []string{"16", "32", "64"} {
+				for j := range 2 {
+					c.Node(fmt.Sprintf("other-%d-%d", i, j), "a", cpu, "8Gi")
+				}
+			}
+		}}, []string{"in zone a: 1 more node like node-a-2"}},
 		{"a node in the zone of its volume", []func(*clitest.Cluster){waiting("4", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 		}), full("node-a"), full("node-b"), func(c *clitest.Cluster) {
@@ -309,6 +320,30 @@ func TestAPackedGang(t *testing.T) {
 		"in zone a: 1 more node like node-a", "in zone b: 1 more node like node-b",
 	}, r.Next)
 	require.Len(t, r.Zone, 2)
+}
+
+// TestAGangSaysASentenceOnce: members, the PodGroup and the copy of the cluster say the same about nodes of different numbers.
+func TestAGangSaysASentenceOnce(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "8", "8Gi")
+	c.Gang("gang", 3)
+	for i := range 3 {
+		c.Pod(fmt.Sprintf("p-%d", i), "", clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "gang"})
+	}
+	words := gang(t, c, "gang").Gang.Why
+	require.NotEmpty(t, words)
+	_, said, _ := strings.Cut(words, " nodes are available: ")
+	said = strings.TrimSuffix(said, ".")
+	for i, p := range c.Pods() {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: fmt.Sprintf("0/%d nodes are available: %s.", 7+i, said),
+		}}
+	}
+	event := eventsv1.Event{Reason: corev1.PodReasonUnschedulable, Note: said, DeprecatedCount: 2, DeprecatedLastTimestamp: metav1.NewTime(clitest.Now)}
+	r := gang(t, c, "gang", event, event)
+	require.Equal(t, 1, strings.Count(text(t, r, 0), said), text(t, r, 0))
+	require.Len(t, r.Said, 1)
 }
 
 func TestTheWordsOfMostMembersComeFirst(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 
-	"zonewise.dev/buy"
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
@@ -146,7 +145,7 @@ func (e *gangExamination) scheduleWhole(ctx context.Context) error {
 		return nil
 	}
 	g.Why = e.reasonText(s)
-	r.Said = append(saidOfMembers(e.gang.Waiting), r.Said...)
+	r.Said = distinct(append(saidOfMembers(e.gang.Waiting), r.Said...))
 	if packed, _ := podgroup.TopologyOf(e.gang.Object()); packed.Required {
 		// Where its members would go one by one says nothing about a gang that has to be in one domain.
 		r.Next = append(r.Next, fmt.Sprintf("%s on nodes with the same %s", g.neededText(), packed.Key))
@@ -221,16 +220,11 @@ func (e *gangExamination) buyForGang(ctx context.Context, s *sim.Sim) error {
 	if e.report.Gang.Fit != nil {
 		lacking -= *e.report.Gang.Fit
 	}
-	hopeless := func(m buy.Model) (bool, error) {
-		names, err := s.AddNodes(1, m.Node)
-		if err != nil {
-			return false, err
-		}
-		defer s.RemoveNode(names[0])
-		answer, err := s.Evaluate(ctx, withoutGang(e.gang.Waiting[0].Pod))
-		return err == nil && slices.ContainsFunc(answer.Nodes, func(n sim.NodeEvaluation) bool { return n.Node.Name == names[0] && n.RefusesEmpty() }), err
+	answer, err := s.Evaluate(ctx, withoutGang(e.gang.Waiting[0].Pod))
+	if err != nil {
+		return err
 	}
-	steps, err := e.nodesThatHelp(hopeless, lacking, func(bought map[string]int) (bool, error) {
+	steps, err := e.nodesThatHelp(answer, lacking, func(bought map[string]int) (bool, error) {
 		s, missing, err := e.placeMembers(ctx, asTheyAre, bought)
 		if err == nil {
 			s.Close()

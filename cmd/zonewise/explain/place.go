@@ -48,7 +48,7 @@ func nominationText(c *census.Census, node string) string {
 
 // placePod has the scheduler place a pod that no node would take as it is, by preemption or when time has passed, and otherwise asks which
 // further node would take it.
-func (x *Explainer) placePod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, r *Report) error {
+func (x *Explainer) placePod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation, r *Report) error {
 	began := s.Now()
 	if err := s.Run(ctx); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (x *Explainer) placePod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, r
 			r.Next = append(r.Next, "room on the node that its controller has made it for")
 			return nil
 		}
-		return x.buyForPod(ctx, s, pod, r)
+		return x.buyForPod(ctx, s, pod, answer, r)
 	case len(victims) > 0:
 		r.Next = append(r.Next, fmt.Sprintf("no change is needed: it preempts %s on node %s. %s", namesText(victims), placed.Spec.NodeName, whenTried(r)))
 	default:
@@ -96,8 +96,8 @@ func namesText(victims []*corev1.Pod) string {
 }
 
 // buyForPod says in which zones one more node would take the pod.
-func (x *Explainer) buyForPod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, r *Report) error {
-	steps, err := x.nodesThatHelp(nil, 1, func(bought map[string]int) (bool, error) {
+func (x *Explainer) buyForPod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation, r *Report) error {
+	steps, err := x.nodesThatHelp(answer, 1, func(bought map[string]int) (bool, error) {
 		fresh := map[string]bool{}
 		for like, n := range bought {
 			names, err := s.AddNodes(n, like)
@@ -123,21 +123,10 @@ func (x *Explainer) buyForPod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, 
 const mostZones = 5
 
 // nodesThatHelp says for each zone which nodes, like those that it has, would be enough; and if in none they are, which of several zones.
-// hopeless models, which may be nil, are left out, see buy.Search for the others.
-func (x *Explainer) nodesThatHelp(hopeless func(buy.Model) (bool, error), most int, enough func(bought map[string]int) (bool, error)) ([]string, error) {
-	var all []buy.Model
-	for _, m := range buy.Models(snapshot.List[*corev1.Node](x.Census.Snapshot)) {
-		if hopeless != nil {
-			no, err := hopeless(m)
-			if err != nil {
-				return nil, err
-			}
-			if no {
-				continue
-			}
-		}
-		all = append(all, m)
-	}
+// answer is that of the nodes about a pod: those like nodes that would not take it if they were empty are not tried. For most and enough
+// see buy.Search.
+func (x *Explainer) nodesThatHelp(answer *sim.Evaluation, most int, enough func(bought map[string]int) (bool, error)) ([]string, error) {
+	all := buy.Models(answer.NodesIfEmpty())
 	var steps []string
 	zones := 0
 	for _, zone := range x.Census.ZoneNames() {

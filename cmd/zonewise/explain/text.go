@@ -21,7 +21,7 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 		r.Pod.writeText(p)
 	}
 	if r.Gang != nil {
-		r.Gang.writeText(p)
+		r.Gang.writeText(p, r.Said)
 	}
 	if r.Now != nil {
 		r.Now.writeText(p)
@@ -86,7 +86,7 @@ func (d *Pod) writeText(p *show.Page) {
 	}
 }
 
-func (g *GangReport) writeText(p *show.Page) {
+func (g *GangReport) writeText(p *show.Page, said []SchedulerMessage) {
 	p.Title("Gang %s", g.Title())
 	p.Para(2, status.StateCell(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
 	if g.Missing > 0 {
@@ -99,7 +99,7 @@ func (g *GangReport) writeText(p *show.Page) {
 		}
 		p.Para(2, show.Plain, "%d more %s to be bound at once%s", g.Missing, has, fit)
 	}
-	if g.Why != "" {
+	if g.Why != "" && !slices.ContainsFunc(said, SchedulerMessage{Words: g.Why}.saysTheSame) {
 		p.Para(2, show.Plain, "%s", g.Why)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/internal/nodes"
 	"zonewise.dev/sim"
 )
 
@@ -47,9 +48,9 @@ func FindPurchase(
 		return &Purchase{Enough: true, Nodes: []PurchasedNodes{}}, nil
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return results[b].Pending - results[a].Pending })
-	models := buy.Models(snapshot.List[*corev1.Node](c.Snapshot))
+	helpful := map[string]bool{} // nodes by name
 	for _, i := range order {
-		hopeless, err := isHopeless(ctx, c, &scenarios[i], models, options)
+		hopeless, err := findHelpful(ctx, c, &scenarios[i], helpful, options)
 		if err != nil {
 			return nil, err
 		}
@@ -57,6 +58,7 @@ func FindPurchase(
 			return &Purchase{Nodes: []PurchasedNodes{}}, nil
 		}
 	}
+	models := buy.Models(slices.DeleteFunc(slices.Clone(snapshot.List[*corev1.Node](c.Snapshot)), func(n *corev1.Node) bool { return !helpful[n.Name] }))
 	bought, err := buy.Search(models, most, func(bought map[string]int) (bool, error) {
 		if tried != nil {
 			tried(purchaseText(purchased(models, bought)))
@@ -82,10 +84,12 @@ func FindPurchase(
 	return &Purchase{Enough: bought != nil, Nodes: purchased(models, bought)}, nil
 }
 
-// isHopeless reports whether a pod stays Pending in a scenario that no node like the models would take, such as one
-// whose volume is in the lost zone: each refuses it although it is empty. So no number of them is tried, and no copy is
-// many times as large as the cluster for nothing.
-func isHopeless(ctx context.Context, c *census.Census, scenario *Scenario, models []buy.Model, options sim.Options) (bool, error) {
+// findHelpful adds the nodes that would take a pod that stays Pending in a scenario if they were empty. It reports whether there is a pod
+// that none would take, such as one whose volume is in the lost zone: then no number of nodes is tried, and no copy is many times as large as
+// the cluster for nothing.
+func findHelpful(
+	ctx context.Context, c *census.Census, scenario *Scenario, helpful map[string]bool, options sim.Options,
+) (hopeless bool, err error) {
 	once := *scenario
 	once.Rebalance = false
 	p, err := newRun(ctx, c, &once, options, false)
@@ -95,17 +99,6 @@ func isHopeless(ctx context.Context, c *census.Census, scenario *Scenario, model
 	defer p.sim.Close()
 	if err := p.runScenario(&once); err != nil {
 		return false, err
-	}
-	fresh := map[string]bool{}
-	for _, m := range models {
-		if _, there := sim.Get[*corev1.Node](p.sim, "", m.Node); !there {
-			continue // what is bought there is lost as well
-		}
-		added, err := p.sim.AddNodes(1, m.Node)
-		if err != nil {
-			return false, err
-		}
-		fresh[added[0]] = true
 	}
 	asked := map[string]bool{} // workloads, whose pods are alike but for their volumes
 	for _, pod := range sim.List[*corev1.Pod](p.sim) {
@@ -118,10 +111,12 @@ func isHopeless(ctx context.Context, c *census.Census, scenario *Scenario, model
 		if err != nil {
 			return false, err
 		}
-		if !slices.ContainsFunc(a.Nodes, func(n sim.NodeEvaluation) bool {
-			return fresh[n.Node.Name] && !n.RefusesEmpty()
-		}) {
+		takers := slices.DeleteFunc(a.NodesIfEmpty(), func(n *corev1.Node) bool { return !nodes.Usable(n) })
+		if len(takers) == 0 {
 			return true, nil
+		}
+		for _, n := range takers {
+			helpful[n.Name] = true
 		}
 	}
 	return false, nil

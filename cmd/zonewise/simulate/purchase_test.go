@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"bytes"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,6 +55,18 @@ func TestPurchase(t *testing.T) {
 	b, words = find(cluster("6"), each...)
 	require.Equal(t, &Purchase{Enough: true, Nodes: []PurchasedNodes{}}, b)
 	require.Equal(t, "nothing: no pod stays Pending", words)
+
+	// The kinds of nodes that each zone has most of are for others, and are not what is bought.
+	pools := cluster("5")
+	for _, zone := range []string{"a", "b", "c"} {
+		for i, pool := range []string{"gpu", "arm", "infra"} {
+			for j := range 2 {
+				pools.Node(fmt.Sprintf("%s-%s-%d", zone, pool, j), zone, strconv.Itoa(16+i), "64Gi", corev1.Taint{Key: "pool", Value: pool, Effect: corev1.TaintEffectNoSchedule})
+			}
+		}
+	}
+	b, _ = find(pools, each...)
+	require.Equal(t, &Purchase{Enough: true, Nodes: []PurchasedNodes{{1, "node-a", "a"}, {1, "node-b", "b"}}}, b)
 
 	// Pods that may be in the lost zone alone: no node is tried, and no copy is larger than the cluster.
 	bound := cluster("6")

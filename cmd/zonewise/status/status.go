@@ -107,7 +107,8 @@ type Survival struct {
 	Pods    int64 `json:"pods"`
 	Waiting int64 `json:"waiting"`
 	// AgeSeconds is how old the answer is.
-	AgeSeconds int64                   `json:"ageSeconds,omitempty"`
+	AgeSeconds int64 `json:"ageSeconds,omitempty"`
+	answered   bool
 	Losses     []v1alpha1.SurvivalLoss `json:"losses"`
 	// Holds is whether room is to be held, Reservations what holds it, Held what is held of it and unused, and Missing
 	// what there is no room for.
@@ -301,6 +302,7 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	if answer == nil {
 		return out
 	}
+	out.answered = true
 	out.AgeSeconds, out.Message = int64(max(0, now.Sub(s.ComputedAt.Time)).Seconds()), answer.Message
 	switch {
 	case s.ObservedGeneration != object.Generation:

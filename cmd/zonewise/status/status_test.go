@@ -186,6 +186,7 @@ func TestStatesOfSurvivals(t *testing.T) {
 		report := build(c, "")
 		require.Len(t, report.Survivals, 1)
 		require.Equal(t, []string{tc.state, tc.message}, []string{report.Survivals[0].State, report.Survivals[0].Message})
+		require.Equal(t, map[bool]string{true: "<unknown>", false: "90s"}[tc.conditions == nil], report.Survivals[0].Age())
 		if tc.state == status.Breaks {
 			var out bytes.Buffer
 			require.NoError(t, report.Text(&out, show.Style{}, false))

@@ -98,8 +98,11 @@ func (r *Report) Text(w io.Writer, style show.Style, wide bool) error {
 	return p.Flush(w)
 }
 
-// Age is how old the answer is.
+// Age is how old the answer is, in kubectl's words if there is none.
 func (s *Survival) Age() string {
+	if !s.answered {
+		return "<unknown>"
+	}
 	return duration.HumanDuration(time.Duration(s.AgeSeconds) * time.Second)
 }
 
