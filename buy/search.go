@@ -35,16 +35,32 @@ func (s *search) ofOneModel() (map[string]int, error) {
 				return nil, err
 			}
 		}
-		limit := fewest
-		if best != "" {
-			limit-- // with as many it is not better than the best so far
+		alone := func(n int) (bool, error) { return s.enough(map[string]int{m.Node: n}) }
+		if best == "" {
+			n, err := least(fewest, alone)
+			if err != nil {
+				return nil, err
+			}
+			if n <= fewest {
+				best, fewest = m.Node, n
+			}
+			continue
 		}
-		n, err := least(limit, func(n int) (bool, error) { return s.enough(map[string]int{m.Node: n}) })
+		// With as many it is not better than the best so far. Most are not, which one copy says.
+		yes, err := false, error(nil)
+		if fewest > 1 {
+			yes, err = alone(fewest - 1)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if n <= limit {
-			best, fewest = m.Node, n
+		if !yes {
+			continue
+		}
+		best = m.Node
+		fewest, err = leastWithin(1, fewest-1, alone)
+		if err != nil {
+			return nil, err
 		}
 	}
 	if best == "" {
