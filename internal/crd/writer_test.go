@@ -17,8 +17,8 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/internal/informer"
+	"zonewise.dev/test/crdtest"
 )
 
 func group(name string) *schedv1alpha1.PodGroup {

@@ -12,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 )
 
 // reserving is a fixture with n1 and a reservation of slots for pods with the label app: web.

@@ -19,8 +19,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/informertest"
 )
 
 func init() {

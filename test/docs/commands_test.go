@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/internal/docs"
+	"zonewise.dev/test/documents"
 )
 
 // root is that of the repository.
@@ -20,10 +20,10 @@ var root = filepath.Join("..", "..")
 // TestGuidesHaveTheShellBlocks: blocks of the language "sh" are run as they stand, by TestGuides (test/manifests), which knows its
 // documents.
 func TestGuidesHaveTheShellBlocks(t *testing.T) {
-	commands, err := docs.All(root)
+	commands, err := documents.All(root)
 	require.NoError(t, err)
 	for _, c := range commands["sh"] {
-		require.Contains(t, docs.Guides, c.Path, "%s:%d: TestGuides does not run the blocks of this document: %s", c.Path, c.Line, c.Text)
+		require.Contains(t, documents.Guides, c.Path, "%s:%d: TestGuides does not run the blocks of this document: %s", c.Path, c.Line, c.Text)
 	}
 	require.Greater(t, len(commands["sh"]), 25)
 }
@@ -31,7 +31,7 @@ func TestGuidesHaveTheShellBlocks(t *testing.T) {
 // TestCommandsNameFilesThatExist: the files and folders of the repository in blocks of the language "console", and what their commands are
 // called. Those of the program zonewise are run by TestDocumentedCommands (cmd/zonewise/command).
 func TestCommandsNameFilesThatExist(t *testing.T) {
-	commands, err := docs.All(root)
+	commands, err := documents.All(root)
 	require.NoError(t, err)
 	programs := []string{
 		"bin/kubectl", "bin/zonewise-scheduler", "cd", "export", "go", "helm", "kubectl", "make", "source", "sudo", "zonewise",
@@ -73,7 +73,7 @@ func functions(t *testing.T, dir string) []string {
 
 // TestMakeTakesTheCommands asks make what it would do: the targets exist, and what they run.
 func TestMakeTakesTheCommands(t *testing.T) {
-	commands, err := docs.All(root)
+	commands, err := documents.All(root)
 	require.NoError(t, err)
 	script := regexp.MustCompile(`\bhack/[\w/.-]+\.sh\b`)
 	asked := 0
@@ -112,10 +112,10 @@ func TestBenchmarksExist(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, measured, len(groups))
 
-	documents, err := docs.Read(root)
+	all, err := documents.Read(root)
 	require.NoError(t, err)
 	named := 0
-	for _, d := range documents {
+	for _, d := range all {
 		for _, found := range regexp.MustCompile(`BENCH_GROUPS='([^']*)'`).FindAllStringSubmatch(d.Text, -1) {
 			for group := range strings.FieldsSeq(found[1]) {
 				require.True(t, groups[group], "%s: hack/bench.sh has no group %q", d.Path, group)
@@ -158,10 +158,10 @@ func requireBenchmark(t *testing.T, dir, pattern, where string) {
 
 // TestNoCommandHides: what looks like a command stands in a block of a language for commands.
 func TestNoCommandHides(t *testing.T) {
-	documents, err := docs.Read(root)
+	all, err := documents.Read(root)
 	require.NoError(t, err)
 	command := regexp.MustCompile(`^(\$ |(sudo |bin/)?(kubectl|zonewise|make|helm|go|git|docker|kubeadm|curl) )`)
-	for _, d := range documents {
+	for _, d := range all {
 		blocks, err := d.Blocks()
 		require.NoError(t, err)
 		for _, b := range blocks {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/internal/docs"
+	"zonewise.dev/test/documents"
 )
 
 // TestNamedTestsExist: a claim that names its test names one that is there.
@@ -40,10 +40,10 @@ func TestNamedTestsExist(t *testing.T) {
 		return nil
 	}))
 	require.Greater(t, len(declared), 300)
-	documents, err := docs.Read(root)
+	all, err := documents.Read(root)
 	require.NoError(t, err)
 	named := 0
-	for _, d := range documents {
+	for _, d := range all {
 		for _, name := range regexp.MustCompile(`\b(?:Test|Benchmark)[A-Z]\w+`).FindAllString(d.Text, -1) {
 			if name == "TestName" {
 				continue // stands for any
@@ -105,9 +105,9 @@ func TestPromisesAreShown(t *testing.T) {
 // TestOneDocumentNamesTests: for readers a name of a test is noise. Only docs/comparison.md, which is about what is
 // tested, and documents for contributors name any, and commands that run one.
 func TestOneDocumentNamesTests(t *testing.T) {
-	documents, err := docs.Read(root)
+	all, err := documents.Read(root)
 	require.NoError(t, err)
-	for _, d := range documents {
+	for _, d := range all {
 		if d.Path == "docs/comparison.md" || d.Path == "CONTRIBUTING.md" || d.Path == "RELEASE.md" {
 			continue
 		}
@@ -140,10 +140,10 @@ func anchors(text string) map[string]bool {
 
 // TestLinksLeadSomewhere looks at the links within the repository, with their anchors. Of others it requires https.
 func TestLinksLeadSomewhere(t *testing.T) {
-	documents, err := docs.Read(root)
+	all, err := documents.Read(root)
 	require.NoError(t, err)
 	followed := 0
-	for _, d := range documents {
+	for _, d := range all {
 		for _, found := range link.FindAllStringSubmatch(code.ReplaceAllString(d.Text, ""), -1) {
 			target, err := url.Parse(found[1])
 			require.NoError(t, err, "%s: %s", d.Path, found[1])

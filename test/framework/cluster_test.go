@@ -32,14 +32,14 @@ import (
 
 	shipped "zonewise.dev/config"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/crd/crdtest"
-	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/zonespread"
+	"zonewise.dev/test/crdtest"
 	"zonewise.dev/test/fakeapi"
+	"zonewise.dev/test/informertest"
 	"zonewise.dev/test/schedulertest"
 )
 

@@ -14,8 +14,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/test/crdtest"
 )
 
 // BenchmarkPodWithoutGang is what the plugin costs a pod that is in no gang, over all its extension points, on 5,000 nodes.

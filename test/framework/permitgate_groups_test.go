@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 )
 
 // groups are the PodGroups, and all other custom resources.

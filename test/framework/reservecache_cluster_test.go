@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/crdtest"
 )
 
 // startHoldCluster starts a scheduler with ReserveCache.

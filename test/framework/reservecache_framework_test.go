@@ -20,11 +20,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/crdtest"
 	"zonewise.dev/test/schedulertest"
 )
 

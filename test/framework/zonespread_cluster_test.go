@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/crdtest"
 )
 
 // newSpreadCluster makes a cluster without a scheduler, to be one with ZoneSpread.

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/crdtest"
 )
 
 var policiesOfOutage = flag.Int("policies", 100, "policies of TestOutage; docs/performance.md has the figures for 1000")

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/zonespread"
+	"zonewise.dev/test/crdtest"
 	"zonewise.dev/test/schedulertest"
 )
 

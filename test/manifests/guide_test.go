@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"zonewise.dev/internal/docs"
+	"zonewise.dev/test/documents"
 )
 
 // TestGuides runs every shell block of the guides, in order, against one API server that knows nothing of Zonewise at first.
@@ -20,7 +20,7 @@ import (
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	c := startChart(t)
-	for _, path := range docs.Guides {
+	for _, path := range documents.Guides {
 		done := t.Run(path, func(t *testing.T) {
 			switch path {
 			case "docs/install.md":
@@ -39,11 +39,11 @@ func TestGuides(t *testing.T) {
 
 // runGuide runs the shell blocks of a document, and returns what they have printed. Where there is a hook, it is called before
 // each.
-func (c *chart) runGuide(t *testing.T, path string, before func(*testing.T, docs.Block)) string {
+func (c *chart) runGuide(t *testing.T, path string, before func(*testing.T, documents.Block)) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository(t), path))
 	require.NoError(t, err)
-	blocks, err := docs.Document{Path: path, Text: string(text)}.Blocks()
+	blocks, err := documents.Document{Path: path, Text: string(text)}.Blocks()
 	require.NoError(t, err)
 
 	root := filepath.Dir(c.dir) // it has manifests/, as the repository does
@@ -76,7 +76,7 @@ func (c *chart) runGuide(t *testing.T, path string, before func(*testing.T, docs
 // testInstallGuide installs in each way, and goes each way back.
 func (c *chart) testInstallGuide(t *testing.T) {
 	ran, installed := 0, false
-	c.runGuide(t, "docs/install.md", func(t *testing.T, b docs.Block) {
+	c.runGuide(t, "docs/install.md", func(t *testing.T, b documents.Block) {
 		if installed { // by the block before this one
 			d, err := c.client.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
 			require.NoError(t, err)
@@ -93,7 +93,7 @@ func (c *chart) testInstallGuide(t *testing.T) {
 }
 
 // prepareOperations makes what the page names.
-func (c *chart) prepareOperations(t *testing.T, b docs.Block) {
+func (c *chart) prepareOperations(t *testing.T, b documents.Block) {
 	t.Helper()
 	if !strings.Contains(b.Text, "describe") {
 		return

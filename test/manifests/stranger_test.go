@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"zonewise.dev/internal/docs"
+	"zonewise.dev/test/documents"
 	"zonewise.dev/test/internal/oci"
 	"zonewise.dev/test/internal/program"
 )
@@ -99,7 +99,7 @@ func writeKey(t *testing.T, file string) {
 type stranger struct {
 	dist          string // has a directory for each release
 	first, second string
-	blocks        map[string][]docs.Block // of commands, by their section
+	blocks        map[string][]documents.Block // of commands, by their section
 }
 
 func (s *stranger) readGuide(t *testing.T) {
@@ -107,9 +107,9 @@ func (s *stranger) readGuide(t *testing.T) {
 	const path = "docs/install.md"
 	text, err := os.ReadFile(filepath.Join(repository(t), path))
 	require.NoError(t, err)
-	blocks, err := docs.Document{Path: path, Text: string(text)}.Blocks()
+	blocks, err := documents.Document{Path: path, Text: string(text)}.Blocks()
 	require.NoError(t, err)
-	s.blocks = map[string][]docs.Block{}
+	s.blocks = map[string][]documents.Block{}
 	for _, b := range blocks {
 		if b.Shell() {
 			s.blocks[b.Section] = append(s.blocks[b.Section], b)
@@ -118,7 +118,7 @@ func (s *stranger) readGuide(t *testing.T) {
 }
 
 // command is a block, to be run in the directory of a release.
-func (s *stranger) command(t *testing.T, c *chart, b docs.Block, dir string) *exec.Cmd {
+func (s *stranger) command(t *testing.T, c *chart, b documents.Block, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", b.Text)
 	cmd.Dir = dir
@@ -126,14 +126,14 @@ func (s *stranger) command(t *testing.T, c *chart, b docs.Block, dir string) *ex
 	return cmd
 }
 
-func (s *stranger) run(t *testing.T, c *chart, b docs.Block, release string) {
+func (s *stranger) run(t *testing.T, c *chart, b documents.Block, release string) {
 	t.Helper()
 	out, err := s.command(t, c, b, filepath.Join(s.dist, release)).CombinedOutput()
 	require.NoError(t, err, "%s:%d:\n%s\n%s", b.Path, b.Line, b.Text, out)
 }
 
 // testWrongSums: the commands refuse a list that is not signed, and a file that is not the one in the list.
-func (s *stranger) testWrongSums(t *testing.T, c *chart, b docs.Block) {
+func (s *stranger) testWrongSums(t *testing.T, c *chart, b documents.Block) {
 	t.Helper()
 	for _, file := range []string{"SHA256SUMS", "install-crds.yaml"} {
 		dir := t.TempDir()

@@ -17,9 +17,9 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/crdtest"
 )
 
 // floorRounds is how often BenchmarkFloors measures each case, the others in between.

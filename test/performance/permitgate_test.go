@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/crdtest"
 )
 
 // waitingGangs are gangs of twenty whose members ask for more than a node of reserveNodes has left.

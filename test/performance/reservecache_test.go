@@ -29,10 +29,10 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/demo/workload"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/crdtest"
 )
 
 // reserveCluster is a whole scheduler over objects in memory. Its API server binds pods at once, and tells of it.

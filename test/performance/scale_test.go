@@ -24,9 +24,9 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/crdtest"
 )
 
 // scaleWaiting is how many pods the schedulers of BenchmarkScale place.

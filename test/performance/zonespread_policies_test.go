@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 	parity "zonewise.dev/test/parity/zonespread"
 )
 

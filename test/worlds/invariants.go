@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 )
 
 // The invariants, by the names of which failures speak.

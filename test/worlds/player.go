@@ -24,7 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 	"zonewise.dev/test/fakeapi"
 )
 

@@ -25,10 +25,10 @@ import (
 
 	shipped "zonewise.dev/config"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
 	"zonewise.dev/test/fakeapi"
+	"zonewise.dev/test/informertest"
 	"zonewise.dev/test/schedulertest"
 )
 

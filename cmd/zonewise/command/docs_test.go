@@ -13,15 +13,15 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/snapshot"
-	"zonewise.dev/internal/docs"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/documents"
 )
 
 // documented returns the command lines of this program in the documentation and in the commands' own examples.
 func documented(t *testing.T) []string {
 	t.Helper()
-	commands, err := docs.All(filepath.Join("..", "..", ".."))
+	commands, err := documents.All(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
 	var lines []string
 	for _, c := range commands["console"] {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/crdtest"
 )
 
 var train = podgroup.ID{NamespacedName: types.NamespacedName{Namespace: "batch", Name: "train"}}

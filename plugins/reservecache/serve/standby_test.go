@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 )
 
 // TestStandby: a process that does not lead knows the reservations and holds nothing.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 )
 
 // BenchmarkEvents is how long handlers take for one event with 150,000 pods, 1,000 policies and 10,000 owners: a pod

@@ -23,9 +23,9 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/policy"
+	"zonewise.dev/test/crdtest"
 )
 
 // TestFactsAreWrittenAtOnce: what decisions rest on is written when it happens, and the rest of the status every 10 s,

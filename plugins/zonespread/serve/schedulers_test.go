@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/crdtest"
 )
 
 // TestTwoSchedulersWriteOneStatus: of two schedulers with Leases of their own, the one that the status names writes, as long

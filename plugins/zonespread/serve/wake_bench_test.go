@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/zonespread/policy"
+	"zonewise.dev/test/crdtest"
 )
 
 // BenchmarkWake is how long it takes from a change of the desired replicas that raises a cap until a pod which the cap

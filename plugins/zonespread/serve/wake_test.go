@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/zonespread/policy"
+	"zonewise.dev/test/crdtest"
 )
 
 func percent(limit string) func(*v1alpha1.ZoneSpreadPolicySpec) {

@@ -23,10 +23,10 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd/crdtest"
-	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/plugins/zonespread/policy"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/crdtest"
+	"zonewise.dev/test/informertest"
 )
 
 // patience is how long a test waits for other goroutines outside of a bubble.

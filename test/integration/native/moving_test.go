@@ -18,8 +18,8 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	"sigs.k8s.io/yaml"
 
-	"zonewise.dev/internal/docs"
 	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/test/documents"
 )
 
 // TestMovingToNativePodGroups makes the objects of the document, one block after the other: gangs of both APIs run beside each other, also with one
@@ -72,9 +72,9 @@ func TestMovingToNativePodGroups(t *testing.T) {
 // movingBlocks are the manifests of the document's section about moving a workload.
 func movingBlocks(t *testing.T, root string) (manifests []string) {
 	t.Helper()
-	all, err := docs.Read(root)
+	all, err := documents.Read(root)
 	require.NoError(t, err)
-	at := slices.IndexFunc(all, func(d docs.Document) bool { return d.Path == "docs/native-podgroups.md" })
+	at := slices.IndexFunc(all, func(d documents.Document) bool { return d.Path == "docs/native-podgroups.md" })
 	require.GreaterOrEqual(t, at, 0)
 	blocks, err := all[at].Blocks()
 	require.NoError(t, err)

@@ -5,9 +5,9 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/plugins/zonespread"
+	"zonewise.dev/test/crdtest"
 )
 
 // ServePolicies gives ZoneSpread policies on a handle that no plugin has been built on yet: those that are put into the
