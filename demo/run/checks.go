@@ -23,7 +23,7 @@ const checkLimit = 20 * time.Second
 func (d *demo) checksAt(at check.Moment) func(context.Context) error {
 	return func(ctx context.Context) error {
 		start := time.Now()
-		return waitFor(ctx, func() (missing string, err error) {
+		return d.waitFor(ctx, func() (missing string, err error) {
 			e, err := d.evidence(ctx, at)
 			if err != nil {
 				return "", err
@@ -32,7 +32,7 @@ func (d *demo) checksAt(at check.Moment) func(context.Context) error {
 			d.state.Store(fmt.Sprintf("%d checks hold", len(checks)))
 			if broken := check.Broken(checks); len(broken) > 0 {
 				missing = broken[0].Name + ": " + broken[0].Violations[0]
-				d.state.Store(fmt.Sprintf("%d of %d checks do not hold, the first: %s", len(broken), len(checks), missing))
+				d.state.Store(fmt.Sprintf("%d of %d checks do not hold", len(broken), len(checks)))
 				if time.Since(start) < checkLimit {
 					return missing, nil
 				}

@@ -12,7 +12,7 @@ import (
 	"zonewise.dev/cmd/zonewise/show"
 )
 
-// How often the progress of a phase is shown: rewritten in place on a terminal, as a new line elsewhere.
+// How often the progress of a phase is shown: rewritten in place on a terminal, as a new line elsewhere if it has changed.
 const (
 	liveInterval  = 200 * time.Millisecond
 	plainInterval = 5 * time.Second
@@ -51,8 +51,12 @@ func (p *progress) begin(title string, status func() string) (end func(outcome s
 	ctx, stop := context.WithCancel(context.Background())
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
+		last := ""
 		_ = wait.PollUntilContextCancel(ctx, interval, false, func(context.Context) (bool, error) {
-			p.show(title, status(), time.Since(start))
+			if now := status(); p.live || now != last {
+				p.show(title, now, time.Since(start))
+				last = now
+			}
 			return false, nil
 		})
 	})

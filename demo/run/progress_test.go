@@ -32,14 +32,21 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func TestPlainProgressIsALineEveryFewSecondsAndOneAtTheEnd(t *testing.T) {
+// TestPlainProgress: a line every few seconds if there is something new, and one at the end.
+func TestPlainProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
 		p := &progress{w: &out}
-		end := p.begin("place", func() string { return "1/2" })
-		time.Sleep(11 * time.Second)
+		start := time.Now()
+		end := p.begin("place", func() string {
+			if time.Since(start) < 20*time.Second {
+				return withWaiting("1/2", "a node for pod x")
+			}
+			return withWaiting("2/2", "")
+		})
+		time.Sleep(31 * time.Second)
 		end("2 bound", nil)
-		require.Equal(t, "..  place  1/2 (5s)\n..  place  1/2 (10s)\nok  place: 2 bound (11.0s)\n", out.String())
+		require.Equal(t, "..  place  1/2; waits for a node for pod x (5s)\n..  place  2/2 (20s)\nok  place: 2 bound (31.0s)\n", out.String())
 	})
 }
 

@@ -50,9 +50,9 @@ type demo struct {
 	live    *live.Live
 	page    page.Following
 	board   board
-	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress
-	// show.
-	doing, state atomic.Value
+	// doing is the phase, state how far one is that does not wait for pods, and waiting what it waits for: strings that
+	// the page and the progress show.
+	doing, state, waiting atomic.Value
 	// workers is how many batch workers have been created.
 	workers int
 	// certificates are what was said before the loss, by ZoneSurvival. lostAt is when the zone was lost.
@@ -70,8 +70,9 @@ func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
-		// No limit to CPU, one replay of each loss and one copy for moves, so that the demo does not wait for long.
-		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1", "--settle-time=1s", "-v=2"},
+		// No limit to CPU, one replay of each loss and one copy for moves, and short intervals, so that the demo does not
+		// wait for long.
+		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1", "--rebalance-ready-for=1s", "--settle-time=1s"},
 	}
 	if err := cluster.CheckBinaries(options); err != nil {
 		return err
@@ -164,7 +165,8 @@ func noStatus() string { return "" }
 func (d *demo) runPhase(ctx context.Context, name string, do func(context.Context) error, status func() string) error {
 	d.doing.Store(name)
 	d.state.Store("")
-	end := d.progress.begin(name, status)
+	d.waiting.Store("")
+	end := d.progress.begin(name, func() string { return withWaiting(status(), d.waiting.Load().(string)) })
 	start := time.Now()
 	if err := do(ctx); err != nil {
 		if ctx.Err() != nil && !errors.Is(err, errTimeout) {
@@ -179,6 +181,17 @@ func (d *demo) runPhase(ctx context.Context, name string, do func(context.Contex
 }
 
 func (d *demo) stateText() string { return d.state.Load().(string) }
+
+// withWaiting adds to how far a phase is what it waits for, if it does.
+func withWaiting(state, waiting string) string {
+	switch {
+	case waiting == "":
+		return state
+	case state != "":
+		state += "; "
+	}
+	return state + "waits for " + waiting
+}
 
 // keepCluster leaves the cluster up until the context ends. It prints errors first, since the user may want to look
 // into them.

@@ -43,12 +43,12 @@ func readyNodes(c *census.Census) int {
 	return ready
 }
 
-// unsettled says what is still in progress, or "". Nothing is when all pods that fit run, and all others have been
+// unsettled says what is waited for, or "". Nothing is when all pods that fit run, and all others have been
 // tried.
 func (d *demo) unsettled(c *census.Census) string {
 	for _, pod := range snapshot.List[*corev1.Pod](c.Snapshot) {
 		if pod.DeletionTimestamp != nil {
-			return fmt.Sprintf("pod %s/%s is going", pod.Namespace, pod.Name)
+			return fmt.Sprintf("pod %s/%s to end", pod.Namespace, pod.Name)
 		}
 	}
 	available := 0 // replicas, with those that may wait
@@ -59,7 +59,7 @@ func (d *demo) unsettled(c *census.Census) string {
 		case tried && mayWait:
 			available++
 		case !tried || p.Namespace != workload.BatchNamespace:
-			return fmt.Sprintf("pod %s waits", p.Key())
+			return fmt.Sprintf("a node for pod %s", p.Key())
 		}
 	}
 	for _, deployment := range snapshot.List[*appsv1.Deployment](c.Snapshot) {
@@ -69,15 +69,15 @@ func (d *demo) unsettled(c *census.Census) string {
 	}
 	replicas, workers, want := len(c.PodsIn(workload.ServiceNamespace)), len(c.PodsIn(workload.BatchNamespace)), d.Plan.Replicas()
 	if replicas != want || available != want || workers != d.workers {
-		return fmt.Sprintf("%d of %d replicas exist, %d are available; %d of %d batch workers exist", replicas, want, available, workers, d.workers)
+		return fmt.Sprintf("%d replicas: %d exist, %d are available; %d batch workers: %d exist", want, replicas, available, d.workers, workers)
 	}
 	for _, planned := range d.Plan.Gangs {
 		g := c.Gang(planned.Key())
 		switch {
 		case g == nil || len(g.Members) != planned.Members:
-			return fmt.Sprintf("gang %s does not have its %d pods", planned.Name, planned.Members)
+			return fmt.Sprintf("the %d pods of gang %s to exist", planned.Members, planned.Name)
 		case planned.Fits && g.Missing() > 0:
-			return fmt.Sprintf("gang %s is not whole: %d of %d bound", planned.Name, g.Bound, g.MinMember())
+			return fmt.Sprintf("gang %s to be whole: %d of %d are bound", planned.Name, g.Bound, g.MinMember())
 		}
 	}
 	return ""
@@ -91,7 +91,7 @@ const stallLimit = time.Minute
 // stops waiting: the checks, which come next, say better what is wrong than a timeout.
 func (d *demo) awaitSettled(ctx context.Context) error {
 	last, since, stalled := -1, time.Now(), ""
-	err := waitFor(ctx, func() (string, error) {
+	err := d.waitFor(ctx, func() (string, error) {
 		c := d.census()
 		if bound, _, _ := countPods(c); bound != last {
 			last, since = bound, time.Now()
@@ -103,21 +103,23 @@ func (d *demo) awaitSettled(ctx context.Context) error {
 		return missing, nil
 	})
 	if stalled != "" {
-		d.printLine("\nnothing was bound for %s: %s", stallLimit, stalled)
+		d.printLine("\nnothing was bound for %s, while this was waited for: %s", stallLimit, stalled)
 	}
 	return err
 }
 
-// waitFor calls missing several times a second until it returns "" or an error. On timeout the error says what was
-// missing last.
-func waitFor(ctx context.Context, missing func() (string, error)) error {
+// waitFor calls missing several times a second until it returns "" or an error. What it returns, a noun, is shown as what
+// the phase waits for, and on timeout the error has it.
+func (d *demo) waitFor(ctx context.Context, missing func() (string, error)) error {
+	defer d.waiting.Store("")
 	last := ""
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (done bool, err error) {
 		last, err = missing()
+		d.waiting.Store(last)
 		return last == "", err
 	})
 	if cause := context.Cause(ctx); last != "" && errors.Is(cause, errTimeout) {
-		return fmt.Errorf("%w: %s", cause, last)
+		return fmt.Errorf("%w: it waited for %s", cause, last)
 	}
 	return err
 }

@@ -72,9 +72,9 @@ func (d *demo) createNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return waitFor(ctx, func() (missing string, _ error) {
+	return d.waitFor(ctx, func() (missing string, _ error) {
 		if ready := readyNodes(d.census()); ready < len(d.Plan.Nodes) {
-			missing = fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
+			missing = fmt.Sprintf("%d nodes to take pods", len(d.Plan.Nodes)-ready)
 		}
 		return missing, nil
 	})
@@ -91,9 +91,9 @@ func (d *demo) createWorkload(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.Plan.Policy()); err != nil {
 		return err
 	}
-	err := waitFor(ctx, func() (missing string, _ error) {
+	err := d.waitFor(ctx, func() (missing string, _ error) {
 		if policies := status.Build(d.census(), "").Policies; len(policies) == 0 || policies[0].State != status.OK {
-			missing = "the scheduler has not read the ZoneSpreadPolicy"
+			missing = "the scheduler to read the ZoneSpreadPolicy"
 		}
 		return missing, nil
 	})
@@ -125,31 +125,34 @@ func (d *demo) holdRoom(ctx context.Context) error {
 			return err
 		}
 	}
-	d.state.Store("the losses are replayed, to find out how much is needed")
-	return waitFor(ctx, func() (string, error) {
+	return d.waitFor(ctx, func() (string, error) {
 		for _, r := range status.Build(d.census(), "").Reservations {
 			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.SharesText(r.SlotCounts)))
 			if r.State == status.OK {
 				return "", nil
 			}
 		}
-		return "no room is held", nil
+		return "the room to be held", nil
 	})
 }
 
 // awaitCertificates waits until the certificates are about the cluster as it is now, and keeps them.
 func (d *demo) awaitCertificates(ctx context.Context) error {
-	d.state.Store("the losses are replayed")
 	d.certificates = map[string]*status.Survival{}
-	return waitFor(ctx, func() (string, error) {
+	return d.waitFor(ctx, func() (string, error) {
 		c := d.census()
 		now := survival.Fingerprint(c.Snapshot.Objects())
-		for _, asked := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
+		var old []string
+		for _, asked := range snapshot.Sorted[*v1alpha1.ZoneSurvival](c.Snapshot, "") {
 			held := meta.FindStatusCondition(asked.Status.Conditions, v1alpha1.ConditionHeld)
 			if asked.Status.Snapshot.Hash != now || held != nil && held.Reason == v1alpha1.ReasonFilling {
-				return "ZoneSurvival " + asked.Name + " is not about the cluster as it is now", nil
+				old = append(old, asked.Name)
+				continue
 			}
 			d.certificates[asked.Name] = new(status.SurvivalOf(asked, c.Now))
+		}
+		if old != nil {
+			return "the losses to be replayed on the cluster as it is now, for " + strings.Join(old, ", "), nil
 		}
 		d.state.Store("do the services survive the loss of any zone? " + check.AnswerText(d.certificates[d.Plan.Survival().Name]))
 		return "", nil
@@ -183,7 +186,7 @@ func (d *demo) loseZone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the nodes' status: %w", err)
 	}
-	err = waitFor(ctx, func() (missing string, err error) {
+	err = d.waitFor(ctx, func() (missing string, err error) {
 		left := 0
 		var going []*corev1.Pod
 		c := d.census()
@@ -197,7 +200,7 @@ func (d *demo) loseZone(ctx context.Context) error {
 			}
 		}
 		if left > 0 {
-			missing = fmt.Sprintf("%d pods are on the nodes of %s", left, workload.LostZone)
+			missing = fmt.Sprintf("the taint eviction controller to delete the pods on the nodes of %s: %d are left", workload.LostZone, left)
 		}
 		return missing, forEach(ctx, going, d.forceDelete)
 	})
@@ -244,8 +247,7 @@ func (d *demo) moveBack(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, asked); err != nil {
 		return err
 	}
-	d.state.Store("moves are planned")
-	err := waitFor(ctx, func() (string, error) {
+	err := d.waitFor(ctx, func() (string, error) {
 		for _, r := range snapshot.List[*v1alpha1.ZoneRebalance](d.census().Snapshot) {
 			stopped := meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionStopped)
 			balanced := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBalanced)
@@ -259,7 +261,7 @@ func (d *demo) moveBack(ctx context.Context) error {
 				return "", nil // the check judges it
 			}
 		}
-		return "the moves of ZoneRebalance " + asked.Name + " are not over", nil
+		return "the moves of ZoneRebalance " + asked.Name + " to be over", nil
 	})
 	return errors.Join(err, d.awaitSettled(ctx))
 }

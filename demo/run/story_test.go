@@ -88,14 +88,14 @@ func TestUnsettledNamesWhatIsInMotion(t *testing.T) {
 		harm func(*settledDemo)
 		want string
 	}{
-		{func(s *settledDemo) { s.workers++ }, "1 of 1 replicas exist, 1 are available; 1 of 2 batch workers exist"},
-		{func(s *settledDemo) { delete(s.pods, "web-cn-1") }, "0 of 1 replicas exist, 1 are available; 1 of 1 batch workers exist"},
-		{func(s *settledDemo) { s.pods["web-cn-1"].Spec.NodeName = "" }, "pod services/web-cn-1 waits"},
-		{func(s *settledDemo) { s.pods["batch-workers-1"].Spec.NodeName = "" }, "pod batch/batch-workers-1 waits"},
-		{func(s *settledDemo) { s.deployments["web-cn"].Status.AvailableReplicas = 0 }, "1 of 1 replicas exist, 0 are available; 1 of 1 batch workers exist"},
-		{func(s *settledDemo) { s.pods["fits-0"].Spec.NodeName = "" }, "gang fits is not whole: 0 of 1 bound"},
-		{func(s *settledDemo) { delete(s.pods, "large-0") }, "gang large does not have its 1 pods"},
-		{func(s *settledDemo) { s.pods["web-cn-1"].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, "pod services/web-cn-1 is going"},
+		{func(s *settledDemo) { s.workers++ }, "1 replicas: 1 exist, 1 are available; 2 batch workers: 1 exist"},
+		{func(s *settledDemo) { delete(s.pods, "web-cn-1") }, "1 replicas: 0 exist, 1 are available; 1 batch workers: 1 exist"},
+		{func(s *settledDemo) { s.pods["web-cn-1"].Spec.NodeName = "" }, "a node for pod services/web-cn-1"},
+		{func(s *settledDemo) { s.pods["batch-workers-1"].Spec.NodeName = "" }, "a node for pod batch/batch-workers-1"},
+		{func(s *settledDemo) { s.deployments["web-cn"].Status.AvailableReplicas = 0 }, "1 replicas: 1 exist, 0 are available; 1 batch workers: 1 exist"},
+		{func(s *settledDemo) { s.pods["fits-0"].Spec.NodeName = "" }, "gang fits to be whole: 0 of 1 are bound"},
+		{func(s *settledDemo) { delete(s.pods, "large-0") }, "the 1 pods of gang large to exist"},
+		{func(s *settledDemo) { s.pods["web-cn-1"].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, "pod services/web-cn-1 to end"},
 	} {
 		s := newSettledDemo()
 		tc.harm(s)
@@ -110,11 +110,11 @@ func TestAReplicaThatMayWaitIsSettledOnceItWasTried(t *testing.T) {
 	replica := s.pods["web-cn-1"]
 	replica.Labels, replica.Spec.NodeName = map[string]string{workload.AppLabel: "web"}, ""
 	s.deployments["web-cn"].Status.AvailableReplicas = 0
-	require.Equal(t, "pod services/web-cn-1 waits", s.unsettled(s.census()))
+	require.Equal(t, "a node for pod services/web-cn-1", s.unsettled(s.census()))
 	replica.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
 	require.Empty(t, s.unsettled(s.census()))
 	s.mayWait = ""
-	require.Equal(t, "pod services/web-cn-1 waits", s.unsettled(s.census()))
+	require.Equal(t, "a node for pod services/web-cn-1", s.unsettled(s.census()))
 }
 
 // A batch worker for which there is no room has been tried: there is nothing to wait for.
@@ -155,17 +155,18 @@ func TestForEachEndsWithTheFirstError(t *testing.T) {
 func TestWaitForSaysWhatWasMissingWhenTheTimeWasUp(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	asked := 0
-	err := waitFor(ctx, func() (string, error) {
+	d := &demo{}
+	err := d.waitFor(ctx, func() (string, error) {
 		if asked++; asked == 3 {
 			cancel(errTimeout)
 		}
-		return "pod x waits", nil
+		return "pod x", nil
 	})
 	require.ErrorIs(t, err, errTimeout)
-	require.EqualError(t, err, "timed out: pod x waits")
+	require.EqualError(t, err, "timed out: it waited for pod x")
 
 	crash := errors.New("crash")
-	require.Equal(t, crash, waitFor(t.Context(), func() (string, error) { return "", crash }))
+	require.Equal(t, crash, d.waitFor(t.Context(), func() (string, error) { return "", crash }))
 }
 
 func TestBoard(t *testing.T) {

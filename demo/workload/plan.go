@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// DemoScale is the demo's share of the trace's live population: about 700 pods on as many nodes, two minutes on two
-// idle cores.
-const DemoScale = 0.03
+// DemoScale is the demo's share of the trace's live population: about 500 pods on as many nodes.
+const DemoScale = 0.02
 
 // Zones are the demo's zones, which the policy names. It loses the last.
 var Zones = []string{"zone-a", "zone-b", LostZone}
