@@ -17,7 +17,7 @@ import (
 var ExitCodes = program.Codes{ErrBroken: 3}
 
 const help = `Start a real control plane on loopback (etcd, kube-apiserver,
-kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler. A
+Kubernetes' controllers, and kwok for the nodes) with the Zonewise scheduler. A
 workload from published production traces arrives: services that are spread over three
 zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival says whether all
 services would run again after the loss of any zone. Another one holds the room for

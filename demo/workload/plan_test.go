@@ -44,7 +44,7 @@ func TestPlanOfTheDemo(t *testing.T) {
 // The plan promises that everything fits with one zone lost. This adds up
 // rather than places: no resource may be short in what is left.
 func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T) {
-	for seed, scale := range []float64{0.001, 0.01, 0.03} {
+	for seed, scale := range []float64{0.001, 0.01, 0.02, 0.03} {
 		p := NewPlan(scale, uint64(seed))
 		var asked, offered Resources
 		for _, s := range p.Services {
@@ -90,7 +90,7 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 // The shared nodes of each zone have room for half of the replicas, which is what they have to run once one of three zones is
 // lost. There are more batch workers than fit beside any replicas.
 func TestSharedNodesHaveRoomForTheServiceInTwoZones(t *testing.T) {
-	for _, scale := range []float64{0.001, 0.01, 0.03} {
+	for _, scale := range []float64{0.001, 0.01, 0.02, 0.03} {
 		p := NewPlan(scale, 1)
 		service := p.Shared()
 		require.GreaterOrEqual(t, service.Replicas, fewest)
