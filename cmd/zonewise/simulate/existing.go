@@ -6,8 +6,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
@@ -154,37 +157,26 @@ func namesOf(pods []*corev1.Pod) []string {
 	return out
 }
 
-// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others (upstream's
-// ActivePodsWithRanks) those without a node, unready, cheap or crowded ones, and young ones first.
-func firstToGo(all []*corev1.Pod, ordered bool) []*corev1.Pod {
-	crowd := map[string]int{}
-	for _, pod := range all {
-		crowd[pod.Spec.NodeName]++
-	}
-	number := func(pod *corev1.Pod) int {
-		n, _ := strconv.Atoi(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]) // a StatefulSet's pods have one
-		return n
-	}
-	flag := func(set bool) int {
-		if set {
-			return 1
-		}
-		return 0
-	}
-	cost := func(pod *corev1.Pod) int {
-		n, _ := strconv.Atoi(pod.Annotations[corev1.PodDeletionCost]) // 0 without it
-		return n
-	}
+// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others as upstream's
+// ReplicaSet controller ranks them (getPodsToDelete).
+func firstToGo(all []*corev1.Pod, ordered bool, now time.Time) []*corev1.Pod {
 	out := slices.Clone(all)
-	slices.SortStableFunc(out, func(a, b *corev1.Pod) int {
-		if ordered {
-			return cmp.Compare(number(b), number(a))
+	if ordered {
+		number := func(pod *corev1.Pod) int {
+			n, _ := strconv.Atoi(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]) // a StatefulSet's pods have one
+			return n
 		}
-		return cmp.Or(
-			cmp.Compare(flag(a.Spec.NodeName != ""), flag(b.Spec.NodeName != "")), cmp.Compare(flag(pods.Ready(a)), flag(pods.Ready(b))),
-			cmp.Compare(cost(a), cost(b)), cmp.Compare(crowd[b.Spec.NodeName], crowd[a.Spec.NodeName]),
-			b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name),
-		)
-	})
+		slices.SortFunc(out, func(a, b *corev1.Pod) int { return cmp.Compare(number(b), number(a)) })
+		return out
+	}
+	onNode := map[string]int{}
+	for _, pod := range all {
+		onNode[pod.Spec.NodeName]++
+	}
+	ranks := make([]int, len(out))
+	for i, pod := range out {
+		ranks[i] = onNode[pod.Spec.NodeName]
+	}
+	sort.Sort(controller.ActivePodsWithRanks{Pods: out, Rank: ranks, Now: metav1.NewTime(now)})
 	return out
 }

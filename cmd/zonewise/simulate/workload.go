@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -79,7 +80,7 @@ func (w *Workload) objects() []client.Object {
 func ParseWorkload(
 	ctx context.Context, name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot, server client.Client,
 ) (*Workload, error) {
-	p := &parser{ctx: ctx, workload: &Workload{Name: name}, namespace: namespace, copies: copies, cluster: newExisting(s), admission: newAdmission(s, server)}
+	p := &parser{ctx: ctx, workload: &Workload{Name: name}, namespace: namespace, copies: copies, cluster: newExisting(s), now: s.TakenAt, admission: newAdmission(s, server)}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	for {
 		document, err := documents.Read()
@@ -119,6 +120,7 @@ type parser struct {
 	copies    int
 	cluster   *existing
 	admission *admission
+	now       time.Time // of the snapshot
 	// objects are those of the file, decoded.
 	objects []client.Object
 	serial  int
@@ -370,7 +372,7 @@ func (p *parser) makePods(c *podController, keep []*corev1.Pod) error {
 	wanted := int(c.replicas) * p.copies
 	if surplus := len(keep) - wanted; surplus > 0 {
 		_, ordered := c.object.(*appsv1.StatefulSet)
-		p.workload.removed = append(p.workload.removed, firstToGo(keep, ordered)[:surplus]...)
+		p.workload.removed = append(p.workload.removed, firstToGo(keep, ordered, p.now)[:surplus]...)
 		return nil
 	}
 	if wanted == len(keep) {
