@@ -67,6 +67,8 @@ picture explain "zonewise explain of the gang of the demo that waits" zonewise e
 picture simulate "zonewise simulate of the loss of zone-a" zonewise simulate --lose-zone zone-a
 kill -INT "$(cat "$WORK/pid")"
 wait $board
+# Without the times of the phases, which are those of this machine at this moment.
+sed -i '/^[^a-z]*Phases/,$d' "$WORK/board"
 svg "The closing board of make demo" "$WORK/board" >"$WORK/board.svg"
 # Together, so that pictures of two runs are never mixed.
 mv "$WORK"/*.svg "$ROOT/docs/images/"
