@@ -68,7 +68,7 @@ picture simulate "zonewise simulate of the loss of zone-a" zonewise simulate --l
 kill -INT "$(cat "$WORK/pid")"
 wait $board
 # Without the times of the phases, which are those of this machine at this moment.
-sed -i '/^[^a-z]*Phases/,$d' "$WORK/board"
+sed -i '/^\(\x1b\[1m\)\?Phases/,$d' "$WORK/board"
 svg "The closing board of make demo" "$WORK/board" >"$WORK/board.svg"
 # Together, so that pictures of two runs are never mixed.
 mv "$WORK"/*.svg "$ROOT/docs/images/"
