@@ -53,6 +53,10 @@ type gangEntry struct {
 	unnominated    []*v1.Pod
 	failedSearches int       // for victims, since one has found some
 	searchAfter    time.Time // before when it does not search for victims, because the last search has found none
+	// failedReleases counts the releases since the gang was whole whose members were not prepared. evictAfter is before
+	// when the gang evicts no pods because of them.
+	failedReleases int
+	evictAfter     time.Time
 
 	// The rest is of a native gang: the cycle from its first PreFilter until the group is placed or back in the queue, the
 	// last one, which is zero if members have been placed since, and when the PodGroup was changed last.
@@ -285,4 +289,16 @@ func (e *gangEntry) endPreemption() {
 		}
 	}
 	e.preempting = nil
+}
+
+// noteRelease takes in what has become of a release. Pods were perhaps evicted for one that fails: the gang evicts no more
+// for evictPause after the first since it was whole, and for twice as long after each further one, up to searchAtMost.
+func (e *gangEntry) noteRelease(actions *gang.Actions, now time.Time) {
+	switch r := actions.Rollback; {
+	case actions.BecameWhole:
+		e.failedReleases, e.evictAfter = 0, time.Time{}
+	case r != nil && r.Cause == gang.CauseNotPrepared:
+		e.evictAfter = now.Add(min(evictPause<<min(e.failedReleases, 10), searchAtMost))
+		e.failedReleases++
+	}
 }

@@ -29,6 +29,8 @@ const (
 	// gangs.
 	searchShare  = 50
 	searchAtMost = 10 * time.Minute
+	// evictPause is how long a gang evicts no pods after its first release that failed.
+	evictPause = time.Minute
 )
 
 // lookPause is how long a gang is not looked at after it was refused, or has gathered without success, whatever becomes

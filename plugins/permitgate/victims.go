@@ -46,7 +46,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 			req.victims = nil
 		}
 		failed = e.failedSearches
-		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.gang.ReadySince().Add(v.delay))
+		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.evictAfter) && !now.Before(e.gang.ReadySince().Add(v.delay))
 	})
 	if !allowed {
 		return preempt.Result{}, false

@@ -108,6 +108,7 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	now := w.gangs.clock.Now()
 	w.gangs.settleCycleLocked(e, now)
 	actions := e.gang.Act(now)
+	e.noteRelease(&actions, now)
 	w.gangs.afterChangeLocked(e)
 	work.report = serve.Report{ID: id, Actions: actions}
 	work.failure, work.pods = e.gang.LastRollback().Detail, map[types.UID]*v1.Pod{}

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,6 +24,39 @@ func (c *cluster) leaving(names ...string) (leaving []string) {
 		}
 	}
 	return leaving
+}
+
+// TestFailedReleasesEvictLessAndLess: a gang that preempts and whose member is never prepared evicts the pods that come back at most every ten
+// minutes. When it can be prepared it preempts as any other.
+func TestFailedReleasesEvictLessAndLess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "30s", "bindRehearsal": "Never"}`, 2)
+		c.mishap.set(func(m *mishap) {
+			m.preBind = func(_ context.Context, pod string) *fwk.Status {
+				if pod == "urgent-0" {
+					return fwk.NewStatus(fwk.Error, "no volume")
+				}
+				return nil
+			}
+		})
+		low := 0
+		replace := func() { // as their controller does
+			low++
+			c.create(member("", fmt.Sprint("low-", low), 2).Priority(1))
+		}
+		replace()
+		c.requireBound("low-1")
+		gang := c.createUrgent(2, plain)
+		for start := c.clock.Now(); c.clock.Since(start) < 2*time.Hour; c.pass(5 * time.Second) {
+			if !c.exists(fmt.Sprint("low-", low)) {
+				replace()
+			}
+		}
+		require.GreaterOrEqual(t, low, 5)
+		require.LessOrEqual(t, low, 5+12+1, "1, 2, 4 and 8 minutes, and then 10")
+		c.mishap.set(func(m *mishap) { m.preBind = nil })
+		c.eventuallyWithin(12*time.Minute, "it preempts", func() bool { return len(c.boundAmong(gang...)) == len(gang) })
+	})
 }
 
 // TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It preempts again.
