@@ -103,7 +103,7 @@ func (c *cycleFloor) update(claims *serve.Claims, nodes []fwk.NodeInfo, all bool
 		c.floor.Remove(name)
 	}
 	c.floor.Settle()
-	c.settled = serve.Settled{Claims: claims, Generation: generation, At: now}
+	c.settled = serve.Settled{Claims: claims, Generation: generation, Nominated: c.anyNoted(), At: now}
 	return claims != before || c.floor.Version() != version
 }
 
@@ -172,6 +172,13 @@ func (c *cycleFloor) takeNodes(nodes []fwk.NodeInfo, all bool, look func(at int,
 		}
 	}
 	return gone
+}
+
+// anyNoted reports whether there are nodes to look at whatever their generation.
+func (c *cycleFloor) anyNoted() bool {
+	c.noteMu.Lock()
+	defer c.noteMu.Unlock()
+	return len(c.noted) > 0
 }
 
 // takeNoted returns the nodes to look at whatever their generation.

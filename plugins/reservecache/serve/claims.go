@@ -23,7 +23,9 @@ type Claims struct {
 type Settled struct {
 	Claims     *Claims
 	Generation uint64
-	At         time.Time
+	// Nominated: room was left to nominated pods. The end of a nomination changes no generation.
+	Nominated bool
+	At        time.Time
 }
 
 // OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called

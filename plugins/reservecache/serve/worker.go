@@ -87,11 +87,10 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 
 // published is what was last published.
 type published struct {
-	// floor is the one of which the reports are, claims and generation what it was settled from.
-	floor      *floor.Floor
-	claims     *Claims
-	generation uint64
-	reports    map[types.UID]*floor.Report
+	// floor is the one of which the reports are, and settled what it was settled from.
+	floor   *floor.Floor
+	settled Settled
+	reports map[types.UID]*floor.Report
 	// held is what was held on each node, as of the last look; nil if no pod waited then.
 	held map[string]ledger.Resources
 }
@@ -101,28 +100,32 @@ type published struct {
 // idle, if that makes a difference, and when pods are to be woken.
 func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
 	claims, now := s.Claims(), s.Clock.Now()
-	if len(claims.List) == 0 && (s.published.claims == nil || len(s.published.claims.List) == 0) && s.Waker.Empty() {
+	if len(claims.List) == 0 && (s.published.settled.Claims == nil || len(s.published.settled.Claims.List) == 0) && s.Waker.Empty() {
 		return time.Time{}, time.Time{}
 	}
 	generation := s.Ledger.Generation()
 	var stale bool
 	var woken Woken
 	s.Floor.Read(func(f *floor.Floor, settled Settled) {
-		stale = settled.Claims != claims || settled.Generation != generation
+		stale = settled.Claims != claims || settled.Generation != generation || settled.Nominated
 		idle = settled.At.Add(idleAfter)
 		if settled.Claims != nil && (!stale || idle.After(now)) {
-			woken = s.takeOver(f, settled.Claims, settled.Generation, now)
+			woken = s.takeOver(f, settled, now)
 		}
 	})
 	switch {
 	case !stale:
 		idle = time.Time{}
-	case s.published.claims == claims && s.published.generation == generation:
+	case s.published.settled.Claims == claims && s.published.settled.Generation == generation && !s.published.settled.Nominated:
 		idle = time.Time{}
 		woken = s.Waker.Choose(nil, nil, claims, false, now) // whose backoff has ended
 	case !idle.After(now):
 		idle = time.Time{}
-		woken = s.takeOver(s.derive(claims), claims, generation, now)
+		f, nominated := s.derive(claims)
+		woken = s.takeOver(f, Settled{Claims: claims, Generation: generation, Nominated: nominated}, now)
+		if nominated {
+			idle = now.Add(statusPause) // to see whether it has ended
+		}
 	}
 	if len(woken.Pods) > 0 { // the floor is not locked: the scheduling queue is, in hints that read the floor
 		s.Waker.Activate(logger, woken.Pods)
@@ -130,9 +133,10 @@ func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
 	return idle, woken.Next
 }
 
-// derive makes a floor of the ledger, which begins with what was last published.
-func (s *Server) derive(claims *Claims) *floor.Floor {
-	f := floor.New(s.Fraction)
+// derive makes a floor of the ledger, which begins with what was last published. It reports whether room was left to
+// nominated pods.
+func (s *Server) derive(claims *Claims) (f *floor.Floor, nominated bool) {
+	f = floor.New(s.Fraction)
 	list := make([]floor.Claim, len(claims.List))
 	for i := range claims.List {
 		list[i] = claims.List[i]
@@ -143,19 +147,21 @@ func (s *Server) derive(claims *Claims) *floor.Floor {
 	f.SetClaims(list)
 	s.Ledger.UpdateSnapshot(s.snapshot)
 	for _, n := range s.snapshot.Nodes() {
-		f.Update(&floor.Node{
+		at := &floor.Node{
 			Object: n.Node, Allocatable: n.Allocatable, Requested: n.Requested, Nominated: s.Nominated(n.Node.Name),
 			Owned: claims.OwnedOf(s.Ledger, n.Pods),
-		})
+		}
+		nominated = nominated || !at.Nominated.IsZero()
+		f.Update(at)
 	}
 	f.Settle()
-	return f
+	return f, nominated
 }
 
 // takeOver publishes how the claims of a floor stand, and chooses pods to wake.
-func (s *Server) takeOver(f *floor.Floor, claims *Claims, generation uint64, now time.Time) Woken {
-	before := s.published
-	s.published = published{floor: f, claims: claims, generation: generation, reports: make(map[types.UID]*floor.Report, len(claims.List))}
+func (s *Server) takeOver(f *floor.Floor, settled Settled, now time.Time) Woken {
+	before, claims := s.published, settled.Claims
+	s.published = published{floor: f, settled: settled, reports: make(map[types.UID]*floor.Report, len(claims.List))}
 	s.mu.Lock()
 	for i := range claims.List {
 		uid := claims.List[i].UID
@@ -174,7 +180,7 @@ func (s *Server) takeOver(f *floor.Floor, claims *Claims, generation uint64, now
 		return Woken{}
 	}
 	s.published.held = f.HeldOn()
-	edited := before.claims != claims
+	edited := before.settled.Claims != claims
 	return s.Waker.Choose(f, s.changedNodes(before.held, claims, edited), claims, edited, now)
 }
 
