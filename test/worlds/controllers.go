@@ -50,6 +50,13 @@ func (p *player) run(spec Workload) {
 	p.changed()
 	w := &workload{Workload: spec, started: spec.Replicas}
 	p.workloads[w.Name] = w
+	if w.Volume != "" {
+		claim, volume := w.claim()
+		if volume != nil {
+			p.put(volume, false)
+		}
+		p.put(claim, false)
+	}
 	switch w.Kind {
 	case Gang:
 		group := w.podGroup()

@@ -167,7 +167,7 @@ func (c *view) waiting(p *player) (units []unit) {
 	for i := range c.pods {
 		pod := &c.pods[i]
 		w := p.workloads[pod.Labels[workloadLabel]]
-		if w == nil || p.fails(w) || p.spreadByPolicy(w) {
+		if w == nil || w.Volume == Unprovisioned || p.fails(w) || p.spreadByPolicy(w) {
 			continue
 		}
 		switch {
@@ -246,10 +246,10 @@ func (u unit) limit(p *player, c *view) time.Duration {
 	return podWaits
 }
 
-// ownsSlot reports whether a slot is held for the pod somewhere that no other owner uses.
+// ownsSlot reports whether a slot is held for the pod where it may be, which no other owner uses.
 func (u unit) ownsSlot(c *view) bool {
 	return u.owner != nil && slices.ContainsFunc(c.nodes, func(n *viewNode) bool {
-		return slices.ContainsFunc(n.held, func(h heldRoom) bool { return h.Name == u.owner.Name && h.slots > 0 && h.cpu >= requestOf(u.pods[0]) })
+		return u.mayBeOn(n) && slices.ContainsFunc(n.held, func(h heldRoom) bool { return h.Name == u.owner.Name && h.slots > 0 && h.cpu >= requestOf(u.pods[0]) })
 	})
 }
 
@@ -262,7 +262,7 @@ func (u unit) fits(c *view, above *int32) bool {
 	byZone := map[string]int{}
 	total := 0
 	for _, n := range c.nodes {
-		if !n.takes(pod) || u.kind == "pod" && !c.spreads(u.workload, pod, n) {
+		if !u.mayBeOn(n) || u.kind == "pod" && !c.spreads(u.workload, pod, n) {
 			continue
 		}
 		room := n.roomFor(u, above) / requestOf(pod)
@@ -289,6 +289,12 @@ func (u unit) own() map[types.UID]bool {
 		own[pod.UID] = true
 	}
 	return own
+}
+
+// mayBeOn reports whether the node and the volume admit the unit's pods.
+func (u unit) mayBeOn(n *viewNode) bool {
+	volume := u.workload.Volume
+	return n.takes(u.pods[0]) && (volume == "" || volume == n.Zone || volume == n.Name)
 }
 
 // takes reports whether the node's labels, taints and state admit the pod.

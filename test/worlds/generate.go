@@ -24,7 +24,7 @@ func New(seed uint64) World {
 	return g.world
 }
 
-// addMishaps adds what befalls the scheduler itself to some worlds: slow binds and preparations, late and repeated events, and a fail-over. It draws from numbers of its
+// addMishaps adds what befalls the scheduler itself to some worlds: slow binds and preparations, late and repeated events, a fail-over, and volumes. It draws from numbers of its
 // own, so that a world is the same without it.
 func (g *generator) addMishaps(seed uint64) {
 	own := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
@@ -44,6 +44,24 @@ func (g *generator) addMishaps(seed uint64) {
 	}
 	if w, ok := among(own, g.workloads); ok && own.chance(20) {
 		insert(0, SlowPreBinds{w.Name, pick(own, time.Millisecond, time.Second, 20*time.Second)})
+	}
+	if own.chance(25) {
+		g.addVolume(own)
+	}
+}
+
+// addVolume gives the pods of a workload a claim.
+func (g *generator) addVolume(own *generator) {
+	w, haveWorkload := among(own, g.workloads)
+	n, haveNode := among(own, g.nodes)
+	if !haveWorkload || !haveNode {
+		return
+	}
+	for i, step := range g.world.Steps {
+		if run, starts := step.(Run); starts && run.Workload.Name == w.Name {
+			run.Workload.Volume = pick(own, n.Zone, n.Zone, n.Name, Unprovisioned)
+			g.world.Steps[i] = run
+		}
 	}
 }
 

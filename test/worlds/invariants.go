@@ -65,6 +65,7 @@ type invariants struct {
 	nominated    map[string]bool                 // nodes to which pods were nominated at the last look
 	spread       spreadLook                      // at the last look
 	short        map[string]map[string]time.Time // since when a reservation is short, by zone
+	overheld     map[string]time.Time            // since when nodes have less room than the statuses say
 	idle         map[string]time.Time            // since when it is short although there is room, by reservation and zone
 	fits         map[string]time.Time            // since when a pod or a gang has fitted without a break
 	preempts     map[string]time.Time            // the same with victims
@@ -72,7 +73,7 @@ type invariants struct {
 
 func newInvariants() invariants {
 	return invariants{
-		nominated: map[string]bool{}, reservations: map[string]Reservation{}, policies: map[string]Policy{}, made: map[string]time.Time{}, collects: &atomic.Bool{},
+		nominated: map[string]bool{}, overheld: map[string]time.Time{}, reservations: map[string]Reservation{}, policies: map[string]Policy{}, made: map[string]time.Time{}, collects: &atomic.Bool{},
 		short: map[string]map[string]time.Time{}, idle: map[string]time.Time{}, fits: map[string]time.Time{}, preempts: map[string]time.Time{},
 	}
 }
@@ -117,13 +118,22 @@ func (p *player) heldByReservation() map[string]int64 {
 	return held
 }
 
-// checkHeld: at rest, all that is held on a node by what the statuses say fits beside its pods, but for what outranks it.
+// checkHeld: at rest, all that is held on a node by what the statuses say fits beside its pods, but for what outranks it, as soon as the statuses
+// are written.
 func (p *player) checkHeld(c *view) {
 	if time.Since(p.changedAt) < settling {
+		clear(p.overheld)
 		return
 	}
 	for _, n := range c.nodes {
-		if n.used+n.heldFrom(minPriority, "") > n.CPU {
+		if n.used+n.heldFrom(minPriority, "") <= n.CPU {
+			delete(p.overheld, n.Name)
+			continue
+		}
+		if p.overheld[n.Name].IsZero() {
+			p.overheld[n.Name] = time.Now()
+		}
+		if time.Since(p.overheld[n.Name]) > statusDelay {
 			p.fail(HeldRoomIsThere, "node %s has %d CPUs, pods for %d, and %s say that they hold %d beside these", n.Name, n.CPU, n.used, n.holders(), n.heldFrom(minPriority, ""))
 		}
 	}

@@ -125,6 +125,11 @@ func (w *workload) pod(name string) *v1.Pod {
 			pod.Spec.Tolerations = []v1.Toleration{{Key: poolLabel, Operator: v1.TolerationOpEqual, Value: w.Pool}}
 		}
 	})
+	if w.Volume != "" {
+		pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: w.Name},
+		}}}
+	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.app()}}
 	switch w.Spread {
 	case OverZones:
@@ -148,6 +153,40 @@ func (w *workload) pod(name string) *v1.Pod {
 		pod.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
 	return pod
+}
+
+// claim makes the claim of the workload's pods, and its volume, nil if there is none: all nodes of a zone, or a node by its host name, may use it.
+func (w *workload) claim() (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
+	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+	claim := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: w.Name, UID: types.UID("claim-" + w.Name)},
+		Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes: modes, StorageClassName: ptr.To(""), Resources: v1.VolumeResourceRequirements{Requests: size},
+		},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending},
+	}
+	if w.Volume == Unprovisioned {
+		return claim, nil
+	}
+	anyOf := func(label string) v1.NodeSelectorTerm {
+		return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: label, Operator: v1.NodeSelectorOpIn, Values: []string{w.Volume}}}}
+	}
+	volume := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name, UID: types.UID("volume-" + w.Name)},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity: size, AccessModes: modes,
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "worlds.zonewise.dev", VolumeHandle: w.Name}},
+			ClaimRef:               &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{
+				NodeSelectorTerms: []v1.NodeSelectorTerm{anyOf(v1.LabelTopologyZone), anyOf(v1.LabelHostname)},
+			}},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
+	}
+	claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+	claim.Spec.VolumeName, claim.Status.Phase = volume.Name, v1.ClaimBound
+	return claim, volume
 }
 
 // podGroup makes the PodGroup of a gang of scheduling.x-k8s.io.

@@ -51,6 +51,9 @@ const (
 	OnePerNode      Spread = "one per node"
 )
 
+// Unprovisioned is the Volume of a claim that is never provisioned.
+const Unprovisioned = "unprovisioned"
+
 // Packing says whether a gang is to be in one zone.
 type Packing string
 
@@ -71,6 +74,8 @@ type Workload struct {
 	Spread    Spread
 	// NeverPreempts is preemptionPolicy Never.
 	NeverPreempts bool
+	// Volume is where the volume of the pods' claim is, a zone or a node; Unprovisioned if there will be none, "" for no claim.
+	Volume string
 	// Runs is after which time the pods of a Job or a gang succeed; 0 for never.
 	Runs time.Duration
 
