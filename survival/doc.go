@@ -24,7 +24,7 @@
 //
 // [Hold] computes which reservations a ZoneSurvival with hold should have, so that the displaced pods of any one loss
 // find room although other pods take all other room. It is arithmetic over where pods are: nothing is replayed, and a
-// certificate tests what is held.
+// certificate tests what is held. [Impaired] counts what is left when a zone is cut off and its pods stay.
 //
 // [Fingerprint] says whether a cluster has changed in a way that may change an answer.
 //

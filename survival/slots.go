@@ -80,15 +80,8 @@ func newSlotPlanner(
 		}
 	}
 	var older []*v1alpha1.ZoneReservation
-	var protected []*v1.Pod
-	known := controllers{}
 	for _, obj := range objects {
-		known.add(obj)
 		switch o := obj.(type) {
-		case *v1.Pod:
-			if live(o) && protects(o) {
-				protected = append(protected, o)
-			}
 		case *v1.Node:
 			p.nodes[o.Name] = o
 			allocatable := ledger.ResourcesOf(o.Status.Allocatable)
@@ -115,10 +108,11 @@ func newSlotPlanner(
 		}
 	}
 	slices.Sort(p.losable)
-	protected = slices.DeleteFunc(protected, ownersOfOthers(older, own).selects)
-	for _, w := range known.workloadsOf(protected) {
+	impaired := NewImpaired(objects)
+	served := ownersOfOthers(older, own)
+	for _, w := range impaired.workloads(asked, func(pod *v1.Pod) bool { return protects(pod) && !served.selects(pod) }) {
 		name := reservationName(asked.Name, w.controllerKey)
-		if held := p.newWorkload(w, known, own[name], returning[name]); held != nil {
+		if held := p.newWorkload(w, impaired.controllers, own[name], returning[name]); held != nil {
 			p.workloads = append(p.workloads, held)
 		}
 	}
@@ -154,7 +148,7 @@ func ownersOfOthers(others []*v1alpha1.ZoneReservation, own map[string]*v1alpha1
 // newWorkload returns what is known of a workload before slots are planned, nil if none of its pods would be replaced.
 // own is its reservation, nil for none, and returning are that one's HoldOptions.Zones.
 func (p *slotPlanner) newWorkload(
-	w *workload, known controllers, own *v1alpha1.ZoneReservation, returning []string,
+	w *workload, controllers map[controllerKey]client.Object, own *v1alpha1.ZoneReservation, returning []string,
 ) *heldWorkload {
 	out := &heldWorkload{
 		controllerKey: w.controllerKey, here: map[string]int{}, fixed: map[string]int{}, slots: map[string]int{},
@@ -173,7 +167,7 @@ func (p *slotPlanner) newWorkload(
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), -compareByName(a, b))
 	})
 	out.slot, out.slotsPerNode = slotOf(out.pods, out.newest), slotsPerNode(out.newest)
-	out.owners = ownersOf(p.asked, known[w.controllerKey], out.pods)
+	out.owners = ownersOf(p.asked, controllers[w.controllerKey], out.pods)
 	p.findZones(out, func(zone string) bool {
 		return own != nil && slices.Contains(returning, zone) && sameNodes(&own.Spec.Slot, &out.slot) &&
 			slices.ContainsFunc(own.Spec.Zones, func(z v1alpha1.ReservationZone) bool { return z.Name == zone })

@@ -46,6 +46,14 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Losses []SurvivalLoss `json:"losses,omitempty"`
 
+	// Impaired has, for each zone of spec.survive, of all zones if that is about nodes, the workload of which the smallest share is left if the
+	// zone is cut off but not gone: one below spec.impaired.leastServing if there is one. It follows from the pods that are ready now.
+	// +optional
+	// +listType=map
+	// +listMapKey=zone
+	// +kubebuilder:validation:MaxItems=1000
+	Impaired []SurvivalServing `json:"impaired,omitempty"`
+
 	// Reservations are the ZoneReservations that hold the room, if spec.hold is set: one for each protected workload, the first thousand by name.
 	// +optional
 	// +listType=map
@@ -67,7 +75,7 @@ type ZoneSurvivalStatus struct {
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
 
-	// Conditions has Survives; if spec.hold is set, Held; if spec.buy is set, Buying.
+	// Conditions has Survives; if spec.hold is set, Held; if spec.impaired is set, Serves; if spec.buy is set, Buying and LimitedByQuotas.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -149,6 +157,31 @@ type SurvivalWitness struct {
 	Why string `json:"why,omitempty"`
 }
 
+// SurvivalServing is what is left of a workload without the pods of a zone.
+type SurvivalServing struct {
+	// Zone is the zone that is cut off.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone"`
+	// Namespace is that of the workload.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Workload is the kind and the name of what controls the pods, such as Deployment/web.
+	// +required
+	// +kubebuilder:validation:MaxLength=320
+	Workload string `json:"workload"`
+	// Ready is how many of its pods are ready in other zones.
+	// +required
+	Ready int64 `json:"ready"`
+	// Replicas is how many pods it is to have.
+	// +required
+	Replicas int64 `json:"replicas"`
+	// Wanted is how many have to be ready by spec.impaired.leastServing.
+	// +optional
+	Wanted int64 `json:"wanted,omitempty"`
+}
+
 // SurvivalMargin is what is free in a zone after a loss.
 type SurvivalMargin struct {
 	// Zone is the zone.
@@ -206,6 +239,18 @@ const (
 	ReasonReplayFailed = "ReplayFailed"
 	// ReasonClusterChanged: Survives was True of another state of the cluster, and the next full round has not answered yet.
 	ReasonClusterChanged = "ClusterChanged"
+)
+
+// ConditionServes is there if spec.impaired is set. It is True when without the pods of any one zone enough of each protected workload are
+// ready, and Unknown when this cannot be said.
+const ConditionServes = "Serves"
+
+// Reasons of the condition Serves; ReasonInvalid and ReasonNoPods serve it as well.
+const (
+	// ReasonEnoughServing: Serves is True.
+	ReasonEnoughServing = "EnoughServing"
+	// ReasonTooFewServing: Serves is False; the message names the first zone and workload.
+	ReasonTooFewServing = "TooFewServing"
 )
 
 // ConditionHeld is there if spec.hold is set. It is True when the ZoneReservations hold all their slots, and Unknown when this cannot be said.

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // ZoneSurvival asks whether the pods of selected workloads would all run again after the loss of a zone, or of nodes. The status
@@ -18,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="Protected pods that wait already, before any loss"
 // +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.conditions[?(@.type=="Held")].status`,description="Whether the room for the losses is held",priority=1
 // +kubebuilder:printcolumn:name="Buying",type=string,JSONPath=`.status.conditions[?(@.type=="Buying")].status`,description="Whether an autoscaler is asked for the room, with spec.buy",priority=1
+// +kubebuilder:printcolumn:name="Serves",type=string,JSONPath=`.status.conditions[?(@.type=="Serves")].status`,description="Whether enough pods are ready outside of each zone",priority=1
 // +kubebuilder:printcolumn:name="Computed",type=date,JSONPath=`.status.computedAt`,description="How old the answer is"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -83,6 +85,21 @@ type ZoneSurvivalSpec struct {
 	// Buy asks an autoscaler for the nodes that the losses need. It needs hold. The controller does so, if its flag --buy is given.
 	// +optional
 	Buy *Buy `json:"buy,omitempty"`
+
+	// Impaired bounds what is left when a zone is cut off but not gone: its pods stay and get no traffic, so none is replaced.
+	// +optional
+	Impaired *SurvivalImpairment `json:"impaired,omitempty"`
+}
+
+// SurvivalImpairment bounds what is left without the pods of a zone.
+type SurvivalImpairment struct {
+	// LeastServing is how many pods of each protected workload have to be ready outside of each zone of spec.survive, of all zones if that is
+	// about nodes: a number, or a percentage of the workload's replicas such as "50%", which is rounded up as that of a PodDisruptionBudget's
+	// minAvailable.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 0 && int(self) <= 1000000 : string(self).matches('^([0-9]|[1-9][0-9]|100)%$')",message="spec.impaired.leastServing: must be a number of pods from 0 to 1000000, or a percentage from \"0%\" to \"100%\""
+	LeastServing intstr.IntOrString `json:"leastServing"`
 }
 
 // SurvivalWorkload selects pods of one namespace.

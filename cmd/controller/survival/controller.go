@@ -176,8 +176,9 @@ func (r *round) questionHash() string {
 // and the cluster, so what could not be written is written at the next look. A copy of the cluster that has not seen the
 // last write yet is not the base of another one.
 func (r *round) writeStatuses(ctx context.Context) {
+	impaired := survival.NewImpaired(r.objects)
 	for _, s := range r.asked {
-		shown, stale := r.show(s)
+		shown, stale := r.show(s, impaired)
 		if stale || sameStatus(&s.Status, shown) {
 			continue
 		}
@@ -222,6 +223,7 @@ type eventReasons struct{ condition, yes, no, unknown string }
 var events = []eventReasons{
 	{v1alpha1.ConditionSurvives, "Survives", "DoesNotSurvive", "SurvivalUnknown"},
 	{v1alpha1.ConditionHeld, "RoomHeld", "RoomNotHeld", "RoomUnknown"},
+	{v1alpha1.ConditionServes, "EnoughServing", "TooFewServing", "ServingUnknown"},
 }
 
 func (r *eventReasons) newEvent(about *v1alpha1.ZoneSurvival, condition *metav1.Condition) *eventsv1.Event {

@@ -12,7 +12,7 @@ import (
 
 var collector = metrics.NewCollector(
 	(*Controller).collect, declared.Survives, declared.Computed, declared.Waiting, declared.Margin, declared.Held,
-	declared.MissingPods,
+	declared.MissingPods, declared.Serving,
 )
 
 // collect sends the last answers.
@@ -30,6 +30,9 @@ func (c *Controller) collect(send metrics.Send) {
 		}
 		if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSurvives) {
 			send(declared.Survives, 0, name)
+		}
+		for _, left := range status.Impaired {
+			send(declared.Serving, float64(left.Ready)/float64(left.Replicas), name, left.Zone)
 		}
 		for resource, quantity := range status.Held {
 			send(declared.Held, quantity.AsApproximateFloat64(), name, string(resource))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/survival"
 )
 
 // slowRound is how long a full round may take without that the old answers are marked first: to mark each of them on a
@@ -61,8 +62,9 @@ func (c *Controller) noteWritten(uid types.UID, from string) {
 	c.answers[uid].writtenFrom = from
 }
 
-// show returns the status that a ZoneSurvival should have: the last certificate as far as it still fits, and what is held. stale is true if what was read does not have the last write yet.
-func (r *round) show(s *v1alpha1.ZoneSurvival) (shown *v1alpha1.ZoneSurvivalStatus, stale bool) {
+// show returns the status that a ZoneSurvival should have: the last certificate as far as it still fits, what is held,
+// and what is left of a zone that is cut off. stale is true if what was read does not have the last write yet.
+func (r *round) show(s *v1alpha1.ZoneSurvival, impaired *survival.Impaired) (shown *v1alpha1.ZoneSurvivalStatus, stale bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.answers[s.UID]
@@ -73,11 +75,19 @@ func (r *round) show(s *v1alpha1.ZoneSurvival) (shown *v1alpha1.ZoneSurvivalStat
 	}
 	shown.Reservations, shown.Held, shown.Missing = room.Reservations, room.Held, room.Missing
 	copyCondition(shown, room, v1alpha1.ConditionHeld)
-	if missing := strings.Join(r.options.Missing, "; "); missing != "" {
+	shown.Impaired = s.Status.Impaired
+	copyCondition(shown, &s.Status, v1alpha1.ConditionServes)
+	missing := strings.Join(r.options.Missing, "; ")
+	switch {
+	case missing != "":
 		setUnknown(shown, v1alpha1.ConditionHeld, v1alpha1.ReasonSnapshotIncomplete, missing)
+		setUnknown(shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, missing)
+	case len(shown.Conditions) > 0:
+		impaired.Answer(s, metav1.Time{Time: r.options.Sim.Now}, shown)
 	}
 	shown.Buy = s.Status.Buy.DeepCopy() // another part of the controller writes it
 	copyCondition(shown, &s.Status, v1alpha1.ConditionBuying)
+	copyCondition(shown, &s.Status, v1alpha1.ConditionLimitedByQuotas)
 	keepTimes(shown, &s.Status, r.options.Sim.Now)
 	a.shown = *shown.DeepCopy()
 	return shown, a.writtenFrom != "" && a.writtenFrom == s.ResourceVersion

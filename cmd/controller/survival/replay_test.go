@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -443,4 +444,40 @@ func TestRestartKeepsMetrics(t *testing.T) {
 	got := map[*metrics.Desc]float64{}
 	c.collect(func(of *metrics.Desc, value float64, _ ...string) { got[of] = value })
 	require.Equal(t, map[*metrics.Desc]float64{declared.Survives: 0, declared.Computed: 1000}, got)
+}
+
+// TestReadinessIsFollowed: what is left without a zone is written when the readiness of pods changes, though nothing
+// has to be replayed for it.
+func TestReadinessIsFollowed(t *testing.T) {
+	cluster := webAndBig()
+	asked := protecting("web", false)
+	asked.Spec.Impaired = &v1alpha1.SurvivalImpairment{LeastServing: intstr.FromString("50%")}
+	cluster.Add(asked)
+	to := newServer()
+	c := unlimited(t, to)
+	look := func() {
+		look(t, c, cluster.Snapshot)
+		if c.running != nil {
+			endRound(t, c)
+			look(t, c, cluster.Snapshot)
+		}
+		status := to.statuses["web"]
+		asked.Status, asked.ResourceVersion = *status.DeepCopy(), strconv.Itoa(to.versions["web"])
+	}
+	look()
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionServes))
+	require.Len(t, to.statuses["web"].Impaired, 3)
+	wrote := len(to.wrote)
+	look()
+	require.Len(t, to.wrote, wrote, "nothing has changed")
+	for _, pod := range cluster.Pods() {
+		if pod.Labels["app"] == "web" && pod.Spec.NodeName == "b" {
+			pod.Status.Conditions = nil
+		}
+	}
+	look()
+	require.Len(t, to.wrote, wrote+1)
+	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionServes))
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	require.Equal(t, "web TooFewServing", to.events[len(to.events)-1])
 }

@@ -116,7 +116,9 @@ type Survival struct {
 	Reservations []v1alpha1.SurvivalReservation `json:"reservations,omitempty"`
 	Held         corev1.ResourceList            `json:"held,omitempty"`
 	Missing      []v1alpha1.SurvivalMissing     `json:"missing,omitempty"`
-	Message      string                         `json:"message,omitempty"`
+	// Impaired is the least that is left of a workload if a zone is cut off but not gone.
+	Impaired []v1alpha1.SurvivalServing `json:"impaired,omitempty"`
+	Message  string                     `json:"message,omitempty"`
 	// Answers say what has come of spec.buy.
 	Answers []Answer `json:"answers,omitempty"`
 }
@@ -296,9 +298,9 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	out := Survival{
 		Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting,
 		Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...), Holds: held != nil, Reservations: s.Reservations, Held: s.Held,
-		Missing: s.Missing, Message: "no controller has answered yet", Answers: AnswersOf(s.Conditions),
+		Missing: s.Missing, Impaired: s.Impaired, Message: "no controller has answered yet", Answers: AnswersOf(s.Conditions),
 	}
-	answer := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives)
+	answer, serves := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionServes)
 	if answer == nil {
 		return out
 	}
@@ -309,6 +311,8 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 		out.Message = fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
 	case now.Sub(s.ComputedAt.Time) > oldestAnswer:
 		out.Message = fmt.Sprintf("the answer is %s old: no controller has looked at the cluster since", out.Age())
+	case answer.Status == metav1.ConditionTrue && serves != nil && serves.Status == metav1.ConditionFalse:
+		out.State, out.Message = Breaks, serves.Message
 	case answer.Status == metav1.ConditionTrue && held != nil && held.Status != metav1.ConditionTrue:
 		out.State, out.Message = OK, held.Message
 	case answer.Status == metav1.ConditionTrue:

@@ -176,6 +176,8 @@ func TestStatesOfSurvivals(t *testing.T) {
 		{status.OK, "", 2, answer(metav1.ConditionTrue)},
 		{status.Breaks, "why", 2, answer(metav1.ConditionFalse)},
 		{status.Unknown, "why", 2, answer(metav1.ConditionUnknown)},
+		{status.Breaks, "too few", 2, append(answer(metav1.ConditionTrue), metav1.Condition{Type: v1alpha1.ConditionServes, Status: metav1.ConditionFalse, Message: "too few"})},
+		{status.OK, "", 2, append(answer(metav1.ConditionTrue), metav1.Condition{Type: v1alpha1.ConditionServes, Status: metav1.ConditionTrue, Message: "enough"})},
 		{status.Unknown, "the status is of generation 1, the spec of 2", 1, answer(metav1.ConditionTrue)},
 	} {
 		c := clitest.New()

@@ -40,6 +40,11 @@ var (
 			"they would be; absent without spec.hold.",
 		[]string{"zonesurvival", "zone"}, compbasemetrics.ALPHA)
 
+	Serving = metrics.NewGaugeDesc(subsystem, "serving_ratio",
+		"The least share of a protected workload's replicas that is ready outside of a zone, "+
+			"which may be cut off but not gone.",
+		[]string{"zonesurvival", "zone"}, compbasemetrics.ALPHA)
+
 	RoundDuration = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "round_duration_seconds",
 		Help:    "Time to replay all losses that ZoneSurvivals ask for.",
