@@ -75,7 +75,7 @@ type ZoneSurvivalStatus struct {
 	// +optional
 	Buy *BuyStatus `json:"buy,omitempty"`
 
-	// Conditions has Survives; if spec.hold is set, Held; if spec.impaired is set, Serves; if spec.buy is set, Buying and LimitedByQuotas.
+	// Conditions has Survives; if spec.hold is set, Held; if spec.impaired is set, Serves; if spec.buy is set, Buying.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -87,7 +87,6 @@ func (r *round) show(s *v1alpha1.ZoneSurvival, impaired *survival.Impaired) (sho
 	}
 	shown.Buy = s.Status.Buy.DeepCopy() // another part of the controller writes it
 	copyCondition(shown, &s.Status, v1alpha1.ConditionBuying)
-	copyCondition(shown, &s.Status, v1alpha1.ConditionLimitedByQuotas)
 	keepTimes(shown, &s.Status, r.options.Sim.Now)
 	a.shown = *shown.DeepCopy()
 	return shown, a.writtenFrom != "" && a.writtenFrom == s.ResourceVersion
