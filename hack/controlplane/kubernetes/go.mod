@@ -11,6 +11,7 @@ tool (
 )
 
 require (
+	k8s.io/api v0.37.2
 	k8s.io/client-go v0.37.2
 	k8s.io/controller-manager v0.37.2
 	k8s.io/kubernetes v1.37.2
@@ -147,7 +148,6 @@ require (
 	gopkg.in/go-jose/go-jose.v2 v2.6.3 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
-	k8s.io/api v0.37.2 // indirect
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
 	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/apiserver v0.37.2 // indirect
