@@ -45,15 +45,20 @@ func (p *player) view() *view {
 		vn := &viewNode{Node: n.Node, lost: n.lost, cordoned: n.cordoned, covered: map[types.UID]Reservation{}}
 		c.nodes, c.byName[n.Name] = append(c.nodes, vn), vn
 	}
+	decisions := p.decisionsSoFar()
 	for i := range c.pods {
 		pod := &c.pods[i]
 		if finished(pod) {
 			continue
 		}
+		nominated := pod.Status.NominatedNodeName
+		if given, known := decisions[pod.UID]; known {
+			nominated = given.node // it is prepared there, maybe for long
+		}
 		if n := c.byName[pod.Spec.NodeName]; n != nil {
 			n.used += requestOf(pod)
 			n.pods = append(n.pods, pod)
-		} else if n := c.byName[pod.Status.NominatedNodeName]; n != nil && pod.Spec.NodeName == "" {
+		} else if n := c.byName[nominated]; n != nil && pod.Spec.NodeName == "" {
 			n.nominated += requestOf(pod)
 			n.pods = append(n.pods, pod)
 		}

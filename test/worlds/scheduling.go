@@ -225,6 +225,7 @@ type probe struct {
 type decision struct {
 	at   time.Time
 	pod  *v1.Pod
+	node string
 	free int // CPUs that pods left of the node in the cycle, without this one
 }
 
@@ -271,7 +272,7 @@ func gangOf(pod *v1.Pod) string {
 }
 
 func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	m.player.noteDecision(pod.UID, &decision{at: time.Now(), pod: pod, free: m.freeOn(node, pod)})
+	m.player.noteDecision(pod.UID, &decision{at: time.Now(), pod: pod, node: node, free: m.freeOn(node, pod)})
 	gang := gangOf(pod)
 	if gang == "" {
 		return nil
