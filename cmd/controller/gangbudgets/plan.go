@@ -130,25 +130,34 @@ func addMembers(groups []*group, cluster *snapshot.Snapshot) {
 // their label and their owner.
 func planFor(cluster *snapshot.Snapshot) *plan {
 	p := &plan{}
-	present, own := map[string][]*budget{}, map[types.UID]*policyv1.PodDisruptionBudget{} // by namespace, and by PodGroup
+	others, ours := map[string][]*budget{}, map[string][]*budget{} // by namespace
+	own := map[types.UID]*policyv1.PodDisruptionBudget{}           // by PodGroup
 	for _, obj := range snapshot.List[*policyv1.PodDisruptionBudget](cluster) {
 		b := newBudget(obj)
-		present[b.Namespace] = append(present[b.Namespace], b)
-		if b.group != "" {
-			own[b.group] = obj
+		if b.group == "" {
+			others[b.Namespace] = append(others[b.Namespace], b)
+			continue
 		}
+		ours[b.Namespace] = append(ours[b.Namespace], b)
+		own[b.group] = obj
 	}
 	groups := groupsOf(cluster)
 	if len(groups) > 0 {
 		addMembers(groups, cluster)
 	}
 	for _, g := range groups {
-		wanted := p.planGroup(g, own[g.GetUID()], present[g.GetNamespace()])
+		// One that has a budget gives way to those of others alone: of two PodGroups the first to have one keeps it.
+		has := own[g.GetUID()]
+		rivals := others[g.GetNamespace()]
+		if has == nil {
+			rivals = slices.Concat(rivals, ours[g.GetNamespace()])
+		}
+		wanted := p.planGroup(g, has, rivals)
 		if wanted == nil {
 			continue
 		}
-		if own[g.GetUID()] == nil {
-			present[g.GetNamespace()] = append(present[g.GetNamespace()], newBudget(wanted))
+		if has == nil {
+			ours[g.GetNamespace()] = append(ours[g.GetNamespace()], newBudget(wanted))
 		}
 		delete(own, g.GetUID())
 	}
@@ -159,9 +168,9 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 }
 
 // planGroup plans for a PodGroup, and returns the budget that it keeps or gets; nil for none. own is what it has, nil if
-// none, and present are the budgets of the namespace.
-func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, present []*budget) (wanted *policyv1.PodDisruptionBudget) {
-	reason, message := g.refusal(own != nil, present)
+// none, and rivals are the budgets beside which it is to have none.
+func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, rivals []*budget) (wanted *policyv1.PodDisruptionBudget) {
+	reason, message := g.refusal(rivals)
 	var selector map[string]string
 	if reason == "" && len(g.bound) > 0 {
 		if selector = g.selector(); selector == nil {
@@ -187,9 +196,8 @@ func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, present []
 	return wanted
 }
 
-// refusal returns why a PodGroup is not to have a budget; empty if it may. One that has a budget gives way to budgets of
-// others alone: of two PodGroups the first to have one keeps it.
-func (g *group) refusal(has bool, present []*budget) (reason, message string) {
+// refusal returns why a PodGroup is not to have a budget; empty if it may.
+func (g *group) refusal(rivals []*budget) (reason, message string) {
 	if value := g.GetAnnotations()[podgroup.DisruptionBudgetAnnotation]; value != podgroup.BudgetOfMinMember {
 		return reasonInvalid, fmt.Sprintf(
 			"annotation %s is %q, must be %q", podgroup.DisruptionBudgetAnnotation, value, podgroup.BudgetOfMinMember,
@@ -198,10 +206,7 @@ func (g *group) refusal(has bool, present []*budget) (reason, message string) {
 	if g.minMember < 1 {
 		return reasonInvalid, fmt.Sprintf("%s is %d: no member has to stay", g.minField, g.minMember)
 	}
-	for _, b := range present {
-		if b.group == g.GetUID() || b.group != "" && has {
-			continue
-		}
+	for _, b := range rivals {
 		if b.Name == g.GetName() {
 			return reasonOtherBudget, fmt.Sprintf("PodDisruptionBudget %s exists and is not of this PodGroup", b.Name)
 		}
