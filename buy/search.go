@@ -27,40 +27,25 @@ type search struct {
 
 // ofOneModel returns the least number of nodes like one model, nil if none is enough alone.
 func (s *search) ofOneModel() (map[string]int, error) {
-	best, fewest := "", s.most
+	best, fewest := "", s.most+1
 	for i, m := range s.models {
 		if i == 1 && best == "" { // then it may be that none is
-			yes, err := s.enough(s.ofEach(fewest))
+			yes, err := s.enough(s.ofEach(s.most))
 			if err != nil || !yes {
 				return nil, err
 			}
 		}
 		alone := func(n int) (bool, error) { return s.enough(map[string]int{m.Node: n}) }
-		if best == "" {
-			n, err := least(fewest, alone)
-			if err != nil {
-				return nil, err
-			}
-			if n <= fewest {
-				best, fewest = m.Node, n
-			}
-			continue
+		find := least
+		if best != "" {
+			find = leastOfFew
 		}
-		// With as many it is not better than the best so far. Most are not, which one copy says.
-		yes, err := false, error(nil)
-		if fewest > 1 {
-			yes, err = alone(fewest - 1)
-		}
+		n, err := find(fewest-1, alone)
 		if err != nil {
 			return nil, err
 		}
-		if !yes {
-			continue
-		}
-		best = m.Node
-		fewest, err = leastWithin(1, fewest-1, alone)
-		if err != nil {
-			return nil, err
+		if n < fewest {
+			best, fewest = m.Node, n
 		}
 	}
 	if best == "" {
@@ -102,6 +87,17 @@ func (s *search) withoutSurplus(bought map[string]int) (map[string]int, error) {
 	}
 	maps.DeleteFunc(bought, func(_ string, n int) bool { return n == 0 })
 	return bought, nil
+}
+
+// leastOfFew returns what least does, for one that most often is high+1: whether high is enough is asked first.
+func leastOfFew(high int, enough func(n int) (bool, error)) (int, error) {
+	if high < 1 {
+		return high + 1, nil
+	}
+	if yes, err := enough(high); err != nil || !yes {
+		return high + 1, err
+	}
+	return leastWithin(1, high, enough)
 }
 
 // least returns the smallest number from 1 to high that is enough, high+1 if none is. Small numbers are tried first,
