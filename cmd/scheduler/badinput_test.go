@@ -122,16 +122,16 @@ func TestBadInput(t *testing.T) {
 			want: `config FILE: profile demo: plugin ZoneSpread: args: unknown field "defaultConstraint"; correct its spelling or remove it`,
 		},
 		{
-			name: "a misspelt arg of ReserveCache", config: profile("[{name: ReserveCache, args: {assumedPodTtl: 5s}}]"),
-			want: `config FILE: profile demo: plugin ReserveCache: args: unknown field "assumedPodTtl"; correct its spelling or remove it`,
+			name: "a misspelt arg of ReserveCache", config: profile("[{name: ReserveCache, args: {handlersyncTimeout: 5s}}]"),
+			want: `config FILE: profile demo: plugin ReserveCache: args: unknown field "handlersyncTimeout"; correct its spelling or remove it`,
 		},
 		{
 			name: "a misspelt arg of PermitGate", config: profile("[{name: PermitGate, args: {timeout: 5s}}]"),
 			want: `config FILE: profile demo: plugin PermitGate: args: unknown field "timeout"; correct its spelling or remove it`,
 		},
 		{
-			name: "a negative duration for ReserveCache", config: profile("[{name: ReserveCache, args: {assumedPodTTL: -1s}}]"),
-			want: `config FILE: profile demo: plugin ReserveCache: invalid args: assumedPodTTL: Invalid value: "-1s": must not be negative`,
+			name: "a negative duration for ReserveCache", config: profile("[{name: ReserveCache, args: {handlerSyncTimeout: -1s}}]"),
+			want: `config FILE: profile demo: plugin ReserveCache: invalid args: handlerSyncTimeout: Invalid value: "-1s": must be more than 0`,
 		},
 		{
 			name: "a negative duration for PermitGate", config: profile("[{name: PermitGate, args: {scheduleTimeout: -1s}}]"),

@@ -15,10 +15,6 @@ import (
 type ReserveCacheArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// AssumedPodTTL is how long an assumed pod may stay unconfirmed by the pod informer before the API
-	// server is asked about it. The pod is dropped only when the answer shows that it takes no capacity.
-	// 0, the default, means that assumed pods never expire.
-	AssumedPodTTL metav1.Duration `json:"assumedPodTTL,omitempty"`
 	// HandlerSyncTimeout bounds how long a scheduling cycle waits for the ledger to have seen all pods and
 	// nodes that existed at start. After it the cycle fails with an error and the pod is retried. More
 	// than 0; 30s by default.
@@ -60,9 +56,6 @@ func decodeArgs(obj runtime.Object) (ReserveCacheArgs, error) {
 
 func (a *ReserveCacheArgs) validate() field.ErrorList {
 	var errs field.ErrorList
-	if d := a.AssumedPodTTL.Duration; d < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("assumedPodTTL"), d.String(), "must not be negative"))
-	}
 	if d := a.HandlerSyncTimeout.Duration; d <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("handlerSyncTimeout"), d.String(), "must be more than 0"))
 	}

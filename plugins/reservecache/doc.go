@@ -4,7 +4,7 @@
 // # Contract
 //
 // Package ledger has the ledger, and does not know the framework. This package feeds it: Reserve assumes, Unreserve
-// forgets, PostBind confirms, and the handlers of the pod and node informers pass on what the API server says. Package
+// forgets, and the handlers of the pod and node informers pass on what the API server says. Package
 // floor says how many slots of each reservation fit beside the pods, and whether that leaves room for a pod. Package serve
 // watches the reservations and writes their status. All profiles of a scheduler share one [Shared].
 //

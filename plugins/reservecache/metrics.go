@@ -10,12 +10,6 @@ import (
 
 const subsystem = "reservecache"
 
-var expiredPods = metrics.NewCounter(&compbasemetrics.CounterOpts{
-	Namespace: metrics.Namespace, Subsystem: subsystem, Name: "expired_pods_total",
-	Help:           "Number of assumed pods that were dropped after assumedPodTTL, because the API server showed that they take no capacity.",
-	StabilityLevel: compbasemetrics.ALPHA,
-})
-
 // Gauges are read from the ledgers when the metrics are gathered: an age is only true at that moment, and
 // a counter that is kept aside could itself drift.
 var (
@@ -34,7 +28,6 @@ func gauge(name, help string) *compbasemetrics.Desc {
 
 // exportMetrics exports the metrics of r until ctx ends.
 func exportMetrics(ctx context.Context, r *running) {
-	metrics.MustRegister(expiredPods)
 	collected.Export(ctx, r)
 }
 

@@ -136,10 +136,6 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	if factory == nil {
 		return nil, errors.New("the framework has no informers, without which the ledger cannot know the cluster")
 	}
-	client := h.ClientSet()
-	if a.AssumedPodTTL.Duration > 0 && client == nil {
-		return nil, errors.New("assumedPodTTL is set, but the framework has no client with which to ask the API server")
-	}
 	source := s.source
 	if source == nil {
 		source = crd.Source(nowhere{})
@@ -158,7 +154,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 		leader: leader.Of(ctx, h), comparison: &comparison{ledger: l, mine: s.hasProfile, always: s.compares},
 	}
 	yields := func(context.Context, string, string) bool { return false }
-	if client != nil {
+	if client := h.ClientSet(); client != nil {
 		yields = lease.NewObserver(client.CoordinationV1(), s.clock).Yields
 	}
 	r.server = serve.New(&serve.Config{
@@ -175,10 +171,6 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	}
 	dumper := &dumper{ledger: l, floor: r.floor, comparison: r.comparison}
 	dumper.listen(ctx)
-	if a.AssumedPodTTL.Duration > 0 {
-		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.RequestPass}
-		go e.run(ctx)
-	}
 	exportMetrics(ctx, r)
 	return r, nil
 }
@@ -239,7 +231,6 @@ var (
 	_ fwk.PreScorePlugin    = &ReserveCache{}
 	_ fwk.ScorePlugin       = &ReserveCache{}
 	_ fwk.ReservePlugin     = &ReserveCache{}
-	_ fwk.PostBindPlugin    = &ReserveCache{}
 	_ fwk.EnqueueExtensions = &ReserveCache{}
 	_ fwk.SignPlugin        = &ReserveCache{}
 )

@@ -25,17 +25,16 @@ func TestArgs(t *testing.T) {
 		"none":  {raw: ``},
 		"empty": {raw: `{}`},
 		"kind":  {raw: `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"ReserveCacheArgs"}`},
-		"all": {raw: `{"assumedPodTTL":"1m","handlerSyncTimeout":"2s","maxHeldFraction":0.25}`, want: func(a *ReserveCacheArgs) {
+		"all": {raw: `{"handlerSyncTimeout":"2s","maxHeldFraction":0.25}`, want: func(a *ReserveCacheArgs) {
 			a.MaxHeldFraction = 0.25
-			a.AssumedPodTTL.Duration, a.HandlerSyncTimeout.Duration = time.Minute, 2*time.Second
+			a.HandlerSyncTimeout.Duration = 2 * time.Second
 		}},
 		"yaml":     {raw: "maxHeldFraction: 1\n", want: func(a *ReserveCacheArgs) { a.MaxHeldFraction = 1 }},
-		"typo":     {raw: `{"assumedPodTtl":"1m"}`, err: `plugin ReserveCache: args: unknown field "assumedPodTtl"`},
-		"ttl":      {raw: `{"assumedPodTTL":"-1s"}`, err: `plugin ReserveCache: invalid args: assumedPodTTL: Invalid value: "-1s": must not be negative`},
+		"typo":     {raw: `{"handlersyncTimeout":"1m"}`, err: `plugin ReserveCache: args: unknown field "handlersyncTimeout"`},
 		"timeout":  {raw: `{"handlerSyncTimeout":"0s"}`, err: `plugin ReserveCache: invalid args: handlerSyncTimeout: Invalid value: "0s": must be more than 0`},
 		"fraction": {raw: `{"maxHeldFraction":1.5}`, err: `plugin ReserveCache: invalid args: maxHeldFraction: Invalid value: 1.5: must be above 0 and at most 1`},
 		"no bound": {raw: `{"maxHeldFraction":0}`, err: `plugin ReserveCache: invalid args: maxHeldFraction: Invalid value: 0: must be above 0 and at most 1`},
-		"no unit":  {raw: `{"assumedPodTTL":5}`, err: `plugin ReserveCache: args: `},
+		"no unit":  {raw: `{"handlerSyncTimeout":5}`, err: `plugin ReserveCache: args: `},
 		"not yaml": {raw: `{`, err: `plugin ReserveCache: args: `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestProfilesShareOneLedger(t *testing.T) {
 
 func TestProfilesMustAgreeOnArgs(t *testing.T) {
 	f := newFixture(t, nil)
-	_, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"assumedPodTTL":"1s"}`)}, &handle{profile: "batch", factory: f.handle.factory})
+	_, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"handlerSyncTimeout":"1s"}`)}, &handle{profile: "batch", factory: f.handle.factory})
 	require.EqualError(t, err, `plugin ReserveCache: the args of profile "batch" differ from those of another profile: all profiles share the ledger`)
 }
 

@@ -24,7 +24,6 @@ import (
 //	Filter     a node has to have room for the pod beside the slots that it may not use
 //	Score      a pod that outranks slots prefers nodes where it needs none of them
 //	Reserve    the ledger assumes the pod
-//	PostBind   the ledger hears that the bind has succeeded
 //	Unreserve  the ledger forgets the pod
 func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	r := p.running

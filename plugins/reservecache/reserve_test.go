@@ -2,7 +2,6 @@ package reservecache
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -54,16 +53,6 @@ func TestReserveOfAPodThatIsBoundFails(t *testing.T) {
 	f.plugin.Unreserve(t.Context(), &cycleState{}, makePod("p", ""), "n1")
 	got, _ := f.shared.Ledger().GetPod("p")
 	require.Equal(t, ledger.Added, got.State)
-}
-
-func TestPostBindFinishes(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
-	f.clock.SetTime(t0.Add(time.Second))
-	f.plugin.PostBind(t.Context(), &cycleState{}, makePod("p", ""), "n1")
-	got, _ := f.shared.Ledger().GetPod("p")
-	require.Equal(t, ledger.Assumed, got.State, "the informer confirms, not the bind call")
-	require.Equal(t, t0.Add(time.Second), got.FinishedAt)
 }
 
 // TestABindingThatSucceededAlthoughTheCallFailed is the reason why Unreserve and the informer must not

@@ -1,23 +1,23 @@
 // Package ledger keeps the account of what is assumed and bound on each node of a cluster.
 //
 // It is pure: it knows objects, not informers, contexts, clocks or the scheduling framework. The caller
-// passes it what the scheduler decided (AssumePod, FinishBinding, ForgetPod) and what the API server says
+// passes it what the scheduler decided (AssumePod, ForgetPod) and what the API server says
 // (AddPod, UpdatePod, RemovePod, AddNode, UpdateNode, RemoveNode), in whatever order these arrive, and
 // takes snapshots.
 //
 //	           Assume            Add                  Update
 //	(none) ------------> Assumed --------> Added <----------+
 //	  ^                   |  |               |              |
-//	  |   Forget / Expire |  |   Remove      | Remove       |
+//	  |            Forget |  |   Remove      | Remove       |
 //	  +-------------------+  +-------------->+--> (none) ---+
 //
 // # Contract
 //
 // Pods are keyed by UID. What the API server says wins over what was assumed: Add confirms an assumed pod
-// wherever the event says it is, Remove frees it in any state, at once. ForgetPod and ExpirePod undo an
-// assumption and nothing else: they do nothing to a pod that is Added, that sits on another node, or that
-// is not known. So any interleaving of Add, Unreserve, Delete and PostBind that keeps a pod's Add before its
-// Delete, as every informer does, ends in the same state. An Add after a Delete is believed: the API server
+// wherever the event says it is, Remove frees it in any state, at once. ForgetPod undoes an
+// assumption and nothing else: it does nothing to a pod that is Added, that sits on another node, or that
+// is not known. So any interleaving of Add, Unreserve and Delete that keeps a pod's Add before its Delete, as
+// every informer does, ends in the same state. An assumed pod does not expire, as in kube-scheduler's cache. An Add after a Delete is believed: the API server
 // shows the pod.
 //
 // Nodes are kept in the order of their last change, each with the generation of that change, so that
@@ -32,6 +32,5 @@
 // # Non-goals
 //
 // The ledger does not score, so it has no defaults for pods without requests. It does not track ports, volumes, images
-// or affinity. Package holds records what is held on a node for pods that are not there. The ledger never reads the API
-// server: the caller does that before it expires a pod.
+// or affinity. Package floor says what is held on a node for pods that are not there.
 package ledger

@@ -69,22 +69,15 @@ type pod struct {
 	node     *node
 	// index is the place in node.pods.
 	index int
-	// assumption is nil once the pod is added.
-	assumption *assumption
-}
-
-// assumption is what is known of a pod while only the scheduler says where it is.
-type assumption struct {
-	since time.Time
-	// finished is when the binding succeeded; zero while it is under way.
-	finished time.Time
+	// assumedAt is when the scheduler has decided; zero once the pod is added.
+	assumedAt time.Time
 }
 
 func (p *pod) state() State {
-	if p.assumption != nil {
-		return Assumed
+	if p.assumedAt.IsZero() {
+		return Added
 	}
-	return Added
+	return Assumed
 }
 
 // Ledger is the account of all pods and nodes. Make one with New.
@@ -125,8 +118,6 @@ type PodStatus struct {
 	Requests Resources
 	// AssumedAt is when the pod was assumed; zero once it is added.
 	AssumedAt time.Time
-	// FinishedAt is when the binding succeeded; zero while it is under way and once the pod is added.
-	FinishedAt time.Time
 }
 
 // GetPod returns what is known of a pod, and false for a pod that the ledger does not have.
@@ -141,11 +132,7 @@ func (l *Ledger) GetPod(uid types.UID) (PodStatus, bool) {
 }
 
 func (p *pod) status() PodStatus {
-	s := PodStatus{Pod: p.object, State: p.state(), Node: p.node.name, Requests: p.requests.Clone()}
-	if p.assumption != nil {
-		s.AssumedAt, s.FinishedAt = p.assumption.since, p.assumption.finished
-	}
-	return s
+	return PodStatus{Pod: p.object, State: p.state(), Node: p.node.name, Requests: p.requests.Clone(), AssumedAt: p.assumedAt}
 }
 
 // IsAssumedPod reports whether a pod is assumed and not yet shown by the API server.
@@ -178,8 +165,8 @@ func (l *Ledger) Stats() Stats {
 		Ghosts:      l.ghosts,
 	}
 	for _, p := range l.assumed {
-		if s.OldestAssumed.IsZero() || p.assumption.since.Before(s.OldestAssumed) {
-			s.OldestAssumed = p.assumption.since
+		if s.OldestAssumed.IsZero() || p.assumedAt.Before(s.OldestAssumed) {
+			s.OldestAssumed = p.assumedAt
 		}
 	}
 	return s

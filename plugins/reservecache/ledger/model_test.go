@@ -24,10 +24,10 @@ type model struct {
 }
 
 type modelPod struct {
-	object            *v1.Pod
-	node              string
-	state             State
-	assumed, finished time.Time
+	object  *v1.Pod
+	node    string
+	state   State
+	assumed time.Time
 }
 
 func (m *model) add(pod *v1.Pod) {
@@ -88,7 +88,7 @@ func (m *model) dump() map[string]NodeDump {
 		}
 		requests := podRequests(p.object, DefaultOptions().Requests)
 		n.Requested.Add(&requests, 1)
-		n.Pods = append(n.Pods, PodStatus{Pod: p.object, State: p.state, Node: p.node, Requests: requests, AssumedAt: p.assumed, FinishedAt: p.finished})
+		n.Pods = append(n.Pods, PodStatus{Pod: p.object, State: p.state, Node: p.node, Requests: requests, AssumedAt: p.assumed})
 		want[p.node] = n
 	}
 	return want
@@ -140,38 +140,11 @@ func (m *machine) Assume(t *rapid.T) {
 	m.model.pods[uid] = modelPod{object: pod, node: node, state: Assumed, assumed: m.now}
 }
 
-func (m *machine) Finish(t *rapid.T) {
-	uid, node := m.uid(t), m.nodeName(t)
-	m.now = m.now.Add(time.Second)
-	p, ok := m.model.pods[uid]
-	applies := ok && p.state == Assumed && p.node == node
-	require.Equal(t, applies, m.ledger.FinishBinding(uid, node, m.now))
-	if applies && p.finished.IsZero() {
-		p.finished = m.now
-		m.model.pods[uid] = p
-	}
-}
-
 func (m *machine) Forget(t *rapid.T) {
 	uid, node := m.uid(t), m.nodeName(t)
 	p, ok := m.model.pods[uid]
 	applies := ok && p.state == Assumed && p.node == node
 	require.Equal(t, applies, m.ledger.ForgetPod(uid, node))
-	if applies {
-		delete(m.model.pods, uid)
-	}
-}
-
-func (m *machine) Expire(t *rapid.T) {
-	uid := m.uid(t)
-	basis, known := m.ledger.GetPod(uid)
-	if rapid.Bool().Draw(t, "stale") {
-		basis.AssumedAt = basis.AssumedAt.Add(-time.Second)
-	}
-	p, ok := m.model.pods[uid]
-	require.Equal(t, ok, known)
-	applies := ok && p.state == Assumed && basis.AssumedAt.Equal(p.assumed)
-	require.Equal(t, applies, m.ledger.ExpirePod(uid, basis))
 	if applies {
 		delete(m.model.pods, uid)
 	}
@@ -316,9 +289,7 @@ func TestAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"":           m.Check,
 			"Assume":     m.Assume,
-			"Finish":     m.Finish,
 			"Forget":     m.Forget,
-			"Expire":     m.Expire,
 			"Add":        m.Add,
 			"Update":     m.Update,
 			"Remove":     m.Remove,

@@ -37,7 +37,7 @@ func (c Change) String() string {
 }
 
 // AssumePod accounts a pod to a node from now on, before the API server knows of it. The node need not be
-// known yet.
+// known yet. Now is not the zero time.
 //
 // It fails with ErrNoUID or ErrNoNode, and with ErrAssumed or ErrAdded when the pod is accounted for
 // already, on this node or another; the ledger is then as it was.
@@ -55,7 +55,7 @@ func (l *Ledger) AssumePod(object *v1.Pod, nodeName string, now time.Time) error
 	if err := l.unknownLocked(object.UID); err != nil {
 		return err
 	}
-	l.assumeLocked(&pod{object: object, requests: requests, assumption: &assumption{since: now}}, nodeName)
+	l.assumeLocked(&pod{object: object, requests: requests, assumedAt: now}, nodeName)
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (l *Ledger) unknownLocked(uid types.UID) error {
 		return nil
 	}
 	err := ErrAdded
-	if p.assumption != nil {
+	if p.state() == Assumed {
 		err = ErrAssumed
 	}
 	return fmt.Errorf("%w on node %q", err, p.node.name)
@@ -76,21 +76,6 @@ func (l *Ledger) assumeLocked(p *pod, nodeName string) {
 	l.pods[p.object.UID] = p
 	l.assumed[p.object.UID] = p
 	l.placeLocked(p, nodeName)
-}
-
-// FinishBinding records that the API server has accepted the binding of an assumed pod to a node: its Add
-// is under way. It reports whether there was such an assumption; without one it does nothing.
-func (l *Ledger) FinishBinding(uid types.UID, nodeName string, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p, ok := l.assumed[uid]
-	if !ok || p.node.name != nodeName {
-		return false
-	}
-	if p.assumption.finished.IsZero() {
-		p.assumption.finished = now
-	}
-	return true
 }
 
 // ForgetPod undoes AssumePod. It reports whether it did: a pod that is not assumed on this node is left
@@ -104,38 +89,6 @@ func (l *Ledger) ForgetPod(uid types.UID, nodeName string) bool {
 	}
 	l.dropLocked(p)
 	return true
-}
-
-// ExpirePod drops an assumed pod of which a live read has shown that it takes no capacity. The status is
-// the one on which the read was based: the pod is dropped only if it is still assumed by that very
-// assumption, and what ExpirePod reports is whether it was.
-func (l *Ledger) ExpirePod(uid types.UID, basis PodStatus) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p, ok := l.assumed[uid]
-	if !ok || p.node.name != basis.Node || !p.assumption.since.Equal(basis.AssumedAt) || !p.assumption.finished.Equal(basis.FinishedAt) {
-		return false
-	}
-	l.dropLocked(p)
-	return true
-}
-
-// AssumedBefore returns the assumed pods whose last progress, the assumption or the end of the binding, is
-// not after t, in no particular order.
-func (l *Ledger) AssumedBefore(t time.Time) []PodStatus {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var old []PodStatus
-	for _, p := range l.assumed {
-		progress := p.assumption.since
-		if p.assumption.finished.After(progress) {
-			progress = p.assumption.finished
-		}
-		if !progress.After(t) {
-			old = append(old, p.status())
-		}
-	}
-	return old
 }
 
 // AddPod records what the API server shows: a pod on a node. It confirms an assumed pod, moves a pod that
@@ -174,9 +127,9 @@ func (l *Ledger) addLocked(object *v1.Pod, requests Resources) Change {
 		return PodAdded
 	}
 	change := PodUpdated
-	if p.assumption != nil {
+	if p.state() == Assumed {
 		change = PodConfirmed
-		p.assumption = nil
+		p.assumedAt = time.Time{}
 		delete(l.assumed, object.UID)
 	}
 	if p.node.name != object.Spec.NodeName {

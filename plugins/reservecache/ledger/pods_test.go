@@ -125,72 +125,16 @@ func TestGetPodTellsTheStory(t *testing.T) {
 	want := PodStatus{Pod: assumed, State: Assumed, Node: "n1", Requests: Resources{MilliCPU: 1000, Memory: 1 << 30, Pods: 1}, AssumedAt: t0}
 	require.Equal(t, want, got)
 
-	require.False(t, l.FinishBinding("p", "n2", t0.Add(time.Second)))
-	require.False(t, l.FinishBinding("nobody", "n1", t0))
-	require.True(t, l.FinishBinding("p", "n1", t0.Add(time.Second)))
-	require.True(t, l.FinishBinding("p", "n1", t0.Add(time.Hour)), "told twice, the first time counts")
-	want.FinishedAt = t0.Add(time.Second)
-	got, _ = l.GetPod("p")
-	require.Equal(t, want, got)
-
 	bound := makePod("p", "n1", "1", "1Gi")
 	mustAdd(t, l, bound, PodConfirmed)
 	got, _ = l.GetPod("p")
 	require.Equal(t, PodStatus{Pod: bound, State: Added, Node: "n1", Requests: want.Requests}, got)
-	require.False(t, l.FinishBinding("p", "n1", t0), "nothing to finish on an added pod")
 }
 
-func TestExpireDropsOnlyTheAssumptionThatWasChecked(t *testing.T) {
-	newLedger := func() (*Ledger, PodStatus) {
-		l := New(DefaultOptions())
-		l.AddNode(makeNode("n1", "a"))
-		require.NoError(t, l.AssumePod(makePod("p", "", "1", "1Gi"), "n1", t0))
-		status, _ := l.GetPod("p")
-		return l, status
-	}
-	t.Run("unchanged since", func(t *testing.T) {
-		l, basis := newLedger()
-		require.True(t, l.ExpirePod("p", basis))
-		require.False(t, l.ExpirePod("p", basis))
-		require.Equal(t, map[string]int64{"n1": 0}, milliCPU(l))
-	})
-	t.Run("binding finished since", func(t *testing.T) {
-		l, basis := newLedger()
-		l.FinishBinding("p", "n1", t0.Add(time.Minute))
-		require.False(t, l.ExpirePod("p", basis))
-	})
-	t.Run("confirmed since", func(t *testing.T) {
-		l, basis := newLedger()
-		mustAdd(t, l, makePod("p", "n1", "1", "1Gi"), PodConfirmed)
-		require.False(t, l.ExpirePod("p", basis))
-	})
-	t.Run("assumed anew since", func(t *testing.T) {
-		l, basis := newLedger()
-		require.True(t, l.ForgetPod("p", "n1"))
-		require.NoError(t, l.AssumePod(makePod("p", "", "1", "1Gi"), "n1", t0.Add(time.Minute)))
-		require.False(t, l.ExpirePod("p", basis))
-		require.True(t, l.ForgetPod("p", "n1"))
-		require.NoError(t, l.AssumePod(makePod("p", "", "1", "1Gi"), "n2", t0))
-		require.False(t, l.ExpirePod("p", basis))
-	})
-}
-
-func TestAssumedBeforeCountsFromTheLastProgress(t *testing.T) {
+func TestOldestAssumed(t *testing.T) {
 	l := New(DefaultOptions())
-	require.NoError(t, l.AssumePod(makePod("early", "", "1", "1Gi"), "n1", t0))
 	require.NoError(t, l.AssumePod(makePod("late", "", "1", "1Gi"), "n1", t0.Add(time.Minute)))
-	require.NoError(t, l.AssumePod(makePod("finished", "", "1", "1Gi"), "n1", t0))
-	l.FinishBinding("finished", "n1", t0.Add(time.Minute))
-	uids := func(statuses []PodStatus) []string {
-		names := []string{}
-		for _, s := range statuses {
-			names = append(names, string(s.Pod.UID))
-		}
-		return names
-	}
-	require.Empty(t, l.AssumedBefore(t0.Add(-1)))
-	require.Equal(t, []string{"early"}, uids(l.AssumedBefore(t0)))
-	require.ElementsMatch(t, []string{"early", "late", "finished"}, uids(l.AssumedBefore(t0.Add(time.Minute))))
+	require.NoError(t, l.AssumePod(makePod("early", "", "1", "1Gi"), "n1", t0))
 	require.Equal(t, t0, l.Stats().OldestAssumed)
 }
 

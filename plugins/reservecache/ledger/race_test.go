@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +34,6 @@ func TestConcurrentUse(t *testing.T) {
 				var both sync.WaitGroup
 				both.Go(func() {
 					if round%2 == 0 {
-						l.FinishBinding(types.UID(name), node, t0)
-					} else {
 						l.ForgetPod(types.UID(name), node)
 					}
 				})
@@ -75,7 +72,6 @@ func TestConcurrentUse(t *testing.T) {
 					}
 				}
 				l.Stats()
-				l.AssumedBefore(t0.Add(time.Hour))
 				l.Dump()
 			}
 		}

@@ -31,7 +31,7 @@ type world struct {
 	podEvents  []func()
 	nodeEvents []func()
 
-	// Binding cycles between Reserve and the bind call, and between its return and Unreserve or PostBind.
+	// Binding cycles between Reserve and the bind call, and between its return and Unreserve.
 	binding []cycle
 	ending  []cycle
 }
@@ -196,7 +196,7 @@ func (w *world) Bind(t *rapid.T) {
 	w.ending = append(w.ending, c)
 }
 
-// End runs PostBind or Unreserve of one cycle.
+// End ends one binding cycle, with Unreserve if it has failed.
 func (w *world) End(t *rapid.T) {
 	if len(w.ending) == 0 {
 		t.Skip("nothing to end")
@@ -208,11 +208,9 @@ func (w *world) End(t *rapid.T) {
 func (w *world) end(i int) {
 	c := w.ending[i]
 	w.ending = slices.Delete(w.ending, i, i+1)
-	if c.bound {
-		w.ledger.FinishBinding(c.pod.UID, c.node, t0)
-		return
+	if !c.bound {
+		w.ledger.ForgetPod(c.pod.UID, c.node)
 	}
-	w.ledger.ForgetPod(c.pod.UID, c.node)
 }
 
 func (w *world) SetNode(t *rapid.T) {
