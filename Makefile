@@ -26,8 +26,6 @@ DURATION ?= 5m
 SEED ?= 1
 # How many worlds "make worlds" plays, from the one of SEED on.
 N ?= 100
-# What "make chaos-rebalance" makes its clusters from.
-SEEDS ?= 1,13
 # What "make line" does: tree, build, plugins, test.
 STEPS ?=
 # A file with what stands in for modules that a pre-release requires, see hack/upgrade-k8s.sh.
@@ -115,15 +113,10 @@ bench-e2e-table: need-go ## Print what "make bench-e2e" has measured so far
 chaos: controlplane ## Kill, stop and cut off two schedulers under load, and judge the recorded history (DURATION=5m SEED=1)
 	@go run ./test/chaos/run -duration '$(DURATION)' -seed '$(SEED)'
 
-.PHONY: chaos-rebalance
-chaos-rebalance: controlplane ## Kill the controller while it moves pods, and put the descheduler in its place (SEEDS=1,13 TEST_ARGS=)
-	@hack/controlplane/build.sh kwok
-	@go test ./test/rebalance -count=1 -v -timeout 2h $(TEST_ARGS) -args -seeds '$(SEEDS)'
-
 .PHONY: histories
 histories: need-go ## Have a ZoneRebalance and the descheduler live through the same days of clusters in memory
 	@go test ./cmd/controller/rebalance -count=1 -v -timeout 1h \
-		-run 'TestADay|TestTraceZoneReturns|TestAutoscaledDay|TestDriftedClusters' -args -descheduler
+		-run 'TestADay|TestTraceZoneReturns|TestAutoscaledDay|TestDriftedClusters|TestDescheduler' -args -descheduler
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

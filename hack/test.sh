@@ -38,7 +38,7 @@ TEST_CGO=$CGO_ENABLED
 
 # What only "all" runs, since it tests no promise of the product's, or one that "make verify" tests, or one that changes with a
 # file that hardly ever changes: the table in CONTRIBUTING says why for each.
-LATER_PACKAGES='^test/(board|demo|docs|image|karpenter|rebalance|site)$'
+LATER_PACKAGES='^test/(board|demo|docs|image|karpenter|site)$'
 LATER_TESTS='^TestSeeds$/^[23]$'
 LATER_TESTS+='|^TestChart$|^TestStranger$|^TestUpgrade$|^TestTraceZoneReturns$|^TestADayOfATrace$|^TestManyWorlds$'
 
