@@ -3,16 +3,15 @@
 # measured, ratios among it.
 #
 #   hack/bench.sh [GROUP...]     all groups when none is given:
-#     zonespread   ZoneSpread against PodTopologySpread: growing clusters, one app, new selectors, moving nodes, 300 node pools
+#     zonespread   ZoneSpread against PodTopologySpread: growing clusters, one app, new selectors, moving nodes
 #     issues       the shapes of kubernetes issues 105750 and 128949, scheduled from the first pod to the last
-#     memory       what ZoneSpread's index takes per pod and selector; allocations of PreFilter and Filter
+#     memory       what ZoneSpread's index takes per pod and selector
 #     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers; statuses beside cycles;
 #                  pods that are woken beside a node event a second
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        1,000 reservations on 5,000 nodes: what finding room for their slots takes, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
-#     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory; and
-#                  beside a tenant who makes policies and PodGroups without end
+#     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory
 #     floors       scheduler_perf's cases with spreading against SchedulingBasic, beside the floors of upstream's CI
 #
 # Ratios are of two things measured in turns in one process; absolute times are those of the machine at that time, so
@@ -33,12 +32,9 @@ measure() {
 		tee -a "$WORK/log"
 }
 
-group_zonespread() { measure $PERFORMANCE 'ZoneSpread(Cost|Growth|OneApp|NewSelector|NodeRelabel|NodePools)$' 20x; }
+group_zonespread() { measure $PERFORMANCE 'ZoneSpread(Cost|Growth|OneApp|NewSelector|NodeRelabel)$' 20x; }
 group_issues() { measure $PERFORMANCE ZoneSpreadIssue 1x; }
-group_memory() {
-	measure $PERFORMANCE 'ZoneSpreadMemory$' 1x
-	measure $PERFORMANCE 'ZoneSpreadAllocs$' 200ms
-}
+group_memory() { measure $PERFORMANCE 'ZoneSpreadMemory$' 1x; }
 group_policies() {
 	measure $PERFORMANCE ZoneSpreadPolicies 3000x
 	measure ./plugins/zonespread/serve Events 20000x
@@ -49,8 +45,6 @@ group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
 	measure ./plugins/reservecache/floor . 200ms
 	measure $PERFORMANCE 'ReserveCacheUnfilled|ReserveCacheStart' 3x
-	measure $PERFORMANCE ReserveCacheFreedSlot 5x
-	measure $PERFORMANCE ReserveCacheTrace 1x
 }
 group_permitgate() {
 	measure ./test/framework 'Pod$|PodWithoutGang|SearchForVictims' 1s
@@ -59,7 +53,7 @@ group_permitgate() {
 	measure ./plugins/permitgate/proposal . 200ms
 	measure $PERFORMANCE PermitGateWaiting 3x
 }
-group_scale() { measure $PERFORMANCE 'Scale$|Flood' 1x; }
+group_scale() { measure $PERFORMANCE 'Scale$' 1x; }
 group_floors() { measure $PERFORMANCE 'Floors$' 1x; }
 
 # table prints the benchmarks of a log as rows, and what they report as columns.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -209,4 +210,12 @@ func ratios(values, by []float64) []float64 {
 // middle is the median of an odd number of values.
 func middle(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+// cpuTime is the processor time that the process has used.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

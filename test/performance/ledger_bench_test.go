@@ -247,34 +247,3 @@ func BenchmarkLedgerVsCache(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkLedgerMemory reports what the ledger and kube-scheduler's own cache keep for each pod, beyond
-// the object, which the informer holds anyway.
-func BenchmarkLedgerMemory(b *testing.B) {
-	nodes, pods := ledgerCluster()
-	perPod := func(a accountant) float64 {
-		fill(a, nodes, nil)
-		before := heap()
-		fill(a, nil, pods)
-		used := heap() - before
-		runtime.KeepAlive(a)
-		return float64(used) / ledgerPods
-	}
-	var z, u float64
-	for b.Loop() {
-		z, u = perPod(newOurs()), perPod(newTheirs(b.Context()))
-	}
-	runtime.KeepAlive(pods)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(z, "zonewise-B/pod")
-	b.ReportMetric(u, "upstream-B/pod")
-}
-
-// heap returns the bytes of live objects.
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
-}

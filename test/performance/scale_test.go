@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
@@ -20,10 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/crdtest"
@@ -100,7 +95,7 @@ func (o *scaleObjects) serve() (api *fake.Clientset, send func(*v1.Pod), bound c
 type scaleFigures struct {
 	// synced is the time from the start of the informers until the caches have all, and first from there to the first bind.
 	synced, first time.Duration
-	// each are the times of the other pods, from their creation to their bind, one after the other; sorted.
+	// each are the times of the other pods, from their creation to their bind, one after the other.
 	each []time.Duration
 	// heap is what is in use beyond the objects, once all is bound.
 	heap int64
@@ -113,9 +108,6 @@ func (f *scaleFigures) mean() (d time.Duration) {
 	}
 	return d / time.Duration(len(f.each))
 }
-
-// p99 is that of each.
-func (f *scaleFigures) p99() time.Duration { return f.each[len(f.each)*99/100] }
 
 func (o *scaleObjects) run(b *testing.B, cfg *config.KubeSchedulerConfiguration, pack *plugins.Pack) (f scaleFigures) {
 	b.Helper()
@@ -149,7 +141,6 @@ func (o *scaleObjects) run(b *testing.B, cfg *config.KubeSchedulerConfiguration,
 		<-bound
 		f.each = append(f.each, time.Since(start))
 	}
-	slices.Sort(f.each)
 	f.heap = spreadHeap() - before
 	runtime.KeepAlive(s)
 	cancel()
@@ -187,52 +178,6 @@ func BenchmarkScale(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op")
 			runtime.KeepAlive(o)
-		})
-	}
-}
-
-// BenchmarkFlood has the shipped profile place pods of one tenant beside another, who makes objects without end: policies that select all pods of
-// their namespace, and PodGroups that never come to have a member.
-//
-//	none-us/pod, none-p99-us      beside no such objects
-//	mean-ratio, p99-ratio         beside them, against none
-func BenchmarkFlood(b *testing.B) {
-	everything := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "none", Operator: metav1.LabelSelectorOpDoesNotExist}}}
-	for _, flood := range []struct {
-		kind  string
-		count int
-		make  func(i int) client.Object
-	}{
-		{"ZoneSpreadPolicies", 10_000, func(i int) client.Object {
-			return &v1alpha1.ZoneSpreadPolicy{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: fmt.Sprint("policy-", i)},
-				Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: everything},
-			}
-		}},
-		{"PodGroups", 100_000, func(i int) client.Object {
-			return &schedv1alpha1.PodGroup{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: fmt.Sprint("gang-", i)},
-				Spec:       schedv1alpha1.PodGroupSpec{MinMember: 1000},
-			}
-		}},
-	} {
-		b.Run(fmt.Sprintf("%d%s", flood.count, flood.kind), func(b *testing.B) {
-			o := newScaleObjects(1000, 10_000)
-			cfg, err := sim.DefaultConfig()
-			require.NoError(b, err)
-			objects := make([]client.Object, 0, flood.count)
-			for i := range flood.count {
-				objects = append(objects, flood.make(i))
-			}
-			for b.Loop() {
-				none := o.run(b, cfg, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New())))
-				beside := o.run(b, cfg, plugins.NewPack(plugins.WithoutElection(), plugins.WithSource(crdtest.New(objects...))))
-				b.ReportMetric(float64(none.mean().Microseconds()), "none-us/pod")
-				b.ReportMetric(float64(none.p99().Microseconds()), "none-p99-us")
-				b.ReportMetric(float64(beside.mean())/float64(none.mean()), "mean-ratio")
-				b.ReportMetric(float64(beside.p99())/float64(none.p99()), "p99-ratio")
-			}
-			b.ReportMetric(0, "ns/op")
 		})
 	}
 }

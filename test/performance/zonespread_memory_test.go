@@ -1,7 +1,6 @@
 package performance
 
 import (
-	"context"
 	"runtime"
 	"testing"
 
@@ -9,10 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"zonewise.dev/plugins/zonespread/counts"
-	parity "zonewise.dev/test/parity/zonespread"
 )
 
 // spreadHeap is the memory in use after a collection.
@@ -67,38 +64,6 @@ func BenchmarkZoneSpreadMemory(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(perPod, "B/pod")
 			b.ReportMetric(perSelector, "B/selector")
-		})
-	}
-}
-
-// BenchmarkZoneSpreadAllocs reports the allocations of one PreFilter, and the time and allocations of one
-// Filter, with the cluster unchanged between cycles.
-func BenchmarkZoneSpreadAllocs(b *testing.B) {
-	c := newSpreadCluster(b, 5000)
-	c.fill(b, 50_000, 500)
-	pod := c.newPod(7, spreadBy(7, v1.LabelTopologyZone, v1.DoNotSchedule), spreadBy(7, v1.LabelHostname, v1.DoNotSchedule))
-	nodes, err := c.snapshot.NodeInfos().List()
-	require.NoError(b, err)
-	ctx := context.Background()
-	for name, plugin := range map[string]parity.Plugin{"in-tree": c.pair.InTree, "ours": c.pair.Ours} {
-		state := framework.NewCycleState()
-		_, status := plugin.PreFilter(ctx, state, pod, nodes)
-		require.True(b, status.IsSuccess())
-		b.Run(name+"/PreFilter", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				plugin.PreFilter(ctx, framework.NewCycleState(), pod, nodes)
-			}
-		})
-		b.Run(name+"/Filter", func(b *testing.B) {
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				plugin.Filter(ctx, state, pod, nodes[i])
-				if i++; i == len(nodes) {
-					i = 0
-				}
-			}
 		})
 	}
 }
