@@ -28,7 +28,6 @@ import (
 // reserveCluster is a whole scheduler over objects in memory. Its API server binds pods at once, and tells of it.
 type reserveCluster struct {
 	cycler
-	api *crdtest.Source
 	// shared is nil for a scheduler without ReserveCache.
 	shared *reservecache.Shared
 }
