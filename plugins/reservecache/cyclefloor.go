@@ -63,7 +63,7 @@ func newCycleFloor(l *ledger.Ledger, fraction float64, nominated func(string) le
 	return &cycleFloor{ledger: l, nominated: nominated, floor: floor.New(fraction), index: map[string]int{}, noted: map[string]bool{}}
 }
 
-// Read calls read with the floor and what it was settled from. read must not change it, nor call back.
+// Read calls read with the floor, for which claims it was settled, and when. read must not change it, nor call back.
 func (c *cycleFloor) Read(read func(*floor.Floor, serve.Settled)) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -88,7 +88,6 @@ func (c *cycleFloor) update(claims *serve.Claims, nodes []fwk.NodeInfo, all bool
 	if len(claims.List) == 0 && (before == nil || len(before.List) == 0) {
 		return false // without reservations a cycle costs nothing
 	}
-	generation := c.ledger.Generation()
 	updates, gone := c.differences(claims, nodes, all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +102,7 @@ func (c *cycleFloor) update(claims *serve.Claims, nodes []fwk.NodeInfo, all bool
 		c.floor.Remove(name)
 	}
 	c.floor.Settle()
-	c.settled = serve.Settled{Claims: claims, Generation: generation, Nominated: c.anyNoted(), At: now}
+	c.settled = serve.Settled{Claims: claims, At: now}
 	return claims != before || c.floor.Version() != version
 }
 
@@ -172,13 +171,6 @@ func (c *cycleFloor) takeNodes(nodes []fwk.NodeInfo, all bool, look func(at int,
 		}
 	}
 	return gone
-}
-
-// anyNoted reports whether there are nodes to look at whatever their generation.
-func (c *cycleFloor) anyNoted() bool {
-	c.noteMu.Lock()
-	defer c.noteMu.Unlock()
-	return len(c.noted) > 0
 }
 
 // takeNoted returns the nodes to look at whatever their generation.

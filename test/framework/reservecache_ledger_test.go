@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -91,5 +94,49 @@ func TestAFailedBindingIsUndone(t *testing.T) {
 		require.Equal(t, ledger.Stats{Nodes: 1}, c.shared.Ledger().Stats())
 		c.delete("doomed")
 		c.requireSettled()
+	})
+}
+
+// TestTheLedgerForgetsBeforeTheCache: a cycle that comes after a failed pod's Unreserve, and before kube-scheduler's cache
+// has forgotten the pod, settles the floor from NodeInfos that the ledger is ahead of. Though no cycle comes after it, the
+// status says that the pod's room is held.
+func TestTheLedgerForgetsBeforeTheCache(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, reserveCacheOnly)
+		c.edit = func(p *config.KubeSchedulerProfile) {
+			p.Plugins.Reserve.Enabled = append(p.Plugins.Reserve.Enabled, config.Plugin{Name: mishapName}) // its Unreserve is the last
+		}
+		c.start()
+		var forgotten atomic.Bool
+		cacheForgets := make(chan struct{})
+		forget := sync.OnceFunc(func() { close(cacheForgets) })
+		defer forget()
+		c.mishap.set(func(m *mishap) {
+			m.preBind = func(context.Context, string) *fwk.Status { return fwk.NewStatus(fwk.Error, "its volume is gone") }
+			m.unreserve = func(string) {
+				forgotten.Store(true)
+				<-cacheForgets
+			}
+		})
+		c.smallNode("n0", "a", "4", nil)
+		c.reservations.apply(reservation("r", "web", 2, nil))
+		c.requireSlots("r", 2, 0)
+
+		c.pod("fails", "batch", "3", priority(1000))
+		c.soon(forgotten.Load)
+		c.mishap.set(func(m *mishap) {
+			m.preEnqueue = func(pod string) *fwk.Status { // it has no other cycle
+				if pod != "fails" {
+					return nil
+				}
+				return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "it waits for its volume")
+			}
+		})
+		c.pod("elsewhere", "batch", "1", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }) // no room wakes it
+		c.refused("elsewhere")
+		forget()
+		c.pass(soonest)
+		c.requireSlots("r", 2, 0)
+		require.Equal(t, []int{1, 1}, []int{c.mishap.tried("fails"), c.mishap.tried("elsewhere")}, "no cycle has come since")
 	})
 }

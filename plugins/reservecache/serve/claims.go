@@ -19,13 +19,10 @@ type Claims struct {
 	owners *ownerIndex
 }
 
-// Settled says what a floor was settled from: the claims, the ledger's generation at that time, and when.
+// Settled says of the floor of the cycles for which claims it was last settled, and when.
 type Settled struct {
-	Claims     *Claims
-	Generation uint64
-	// Nominated: room was left to nominated pods. The end of a nomination changes no generation.
-	Nominated bool
-	At        time.Time
+	Claims *Claims
+	At     time.Time
 }
 
 // OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called

@@ -14,8 +14,8 @@
 // several were created in the same second, the first by name.
 //
 // What applies is a [Claims], which is replaced and never changed: scheduling cycles take it over. How it stands is
-// published from the floor of the cycles. While there are no cycles, and something has changed since the last one, it is
-// published from a floor that is made of the ledger, begins with what was published last, and is thrown away.
+// published from the floor of the cycles, and while there are no cycles from a floor that is made of the ledger, begins with
+// what was published last, and is thrown away. That is made again when the ledger or a reservation has changed.
 //
 // The status lists slots by node as a seed for claims that compete: a process that starts begins with it. It names the
 // Lease under which its writer leads; another scheduler leaves the reservation alone while that Lease is renewed.

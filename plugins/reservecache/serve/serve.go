@@ -59,7 +59,7 @@ type Woken struct {
 
 // CycleFloor is the floor of the scheduling cycles.
 type CycleFloor interface {
-	// Read calls read with it, and with what it was settled from.
+	// Read calls read with it, and with what it was last settled for.
 	Read(read func(f *floor.Floor, settled Settled))
 }
 

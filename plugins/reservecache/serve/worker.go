@@ -87,50 +87,55 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 
 // published is what was last published.
 type published struct {
-	// floor is the one of which the reports are, and settled what it was settled from.
+	// floor is the one of which the reports are, and claims are those for which it was settled.
 	floor   *floor.Floor
-	settled Settled
+	claims  *Claims
 	reports map[types.UID]*floor.Report
+	// derived is set if the floor was made of the ledger, of this generation, and no room was left to nominated pods, whose
+	// end changes no generation: another one would be the same.
+	derived    bool
+	generation uint64
 	// held is what was held on each node, as of the last look; nil if no pod waited then.
 	held map[string]ledger.Resources
 }
 
-// publish takes over how claims stand: from the floor of the cycles, or while there are none, and something has changed
-// since the last, from one that is made of the ledger and what was last published. It returns when the cluster counts as
-// idle, if that makes a difference, and when pods are to be woken.
+// publish takes over how claims stand: from the floor of the cycles, and once there are no cycles from one that is made of
+// the ledger and what was last published. The last cycle may have seen less than the ledger knew: kube-scheduler's cache
+// forgets a pod after Unreserve, and the handlers of one informer hear of an event in no order. publish returns when the
+// cluster counts as idle, if that makes a difference, and when pods are to be woken.
 func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
 	claims, now := s.Claims(), s.Clock.Now()
-	if len(claims.List) == 0 && (s.published.settled.Claims == nil || len(s.published.settled.Claims.List) == 0) && s.Waker.Empty() {
+	if len(claims.List) == 0 && (s.published.claims == nil || len(s.published.claims.List) == 0) && s.Waker.Empty() {
 		return time.Time{}, time.Time{}
 	}
-	generation := s.Ledger.Generation()
-	var stale bool
 	var woken Woken
 	s.Floor.Read(func(f *floor.Floor, settled Settled) {
-		stale = settled.Claims != claims || settled.Generation != generation || settled.Nominated
-		idle = settled.At.Add(idleAfter)
-		if settled.Claims != nil && (!stale || idle.After(now)) {
-			woken = s.takeOver(f, settled, now)
+		if idle = settled.At.Add(idleAfter); idle.After(now) {
+			woken = s.takeOver(f, settled.Claims, now)
 		}
 	})
-	switch {
-	case !stale:
-		idle = time.Time{}
-	case s.published.settled.Claims == claims && s.published.settled.Generation == generation && !s.published.settled.Nominated:
-		idle = time.Time{}
-		woken = s.Waker.Choose(nil, nil, claims, false, now) // whose backoff has ended
-	case !idle.After(now):
-		idle = time.Time{}
-		f, nominated := s.derive(claims)
-		woken = s.takeOver(f, Settled{Claims: claims, Generation: generation, Nominated: nominated}, now)
-		if nominated {
-			idle = now.Add(statusPause) // to see whether it has ended
-		}
+	if !idle.After(now) {
+		woken, idle = s.publishIdle(claims, now)
 	}
 	if len(woken.Pods) > 0 { // the floor is not locked: the scheduling queue is, in hints that read the floor
 		s.Waker.Activate(logger, woken.Pods)
 	}
 	return idle, woken.Next
+}
+
+// publishIdle is publish for an idle cluster. It returns when to look again whatever happens; zero for never.
+func (s *Server) publishIdle(claims *Claims, now time.Time) (woken Woken, again time.Time) {
+	generation := s.Ledger.Generation()
+	if s.published.derived && s.published.generation == generation && s.published.claims == claims {
+		return s.Waker.Choose(nil, nil, claims, false, now), time.Time{} // of those whose backoff has ended
+	}
+	f, nominated := s.derive(claims)
+	woken = s.takeOver(f, claims, now)
+	if nominated {
+		return woken, now.Add(statusPause) // to see whether it has ended
+	}
+	s.published.derived, s.published.generation = true, generation
+	return woken, time.Time{}
 }
 
 // derive makes a floor of the ledger, which begins with what was last published. It reports whether room was left to
@@ -158,10 +163,10 @@ func (s *Server) derive(claims *Claims) (f *floor.Floor, nominated bool) {
 	return f, nominated
 }
 
-// takeOver publishes how the claims of a floor stand, and chooses pods to wake.
-func (s *Server) takeOver(f *floor.Floor, settled Settled, now time.Time) Woken {
-	before, claims := s.published, settled.Claims
-	s.published = published{floor: f, settled: settled, reports: make(map[types.UID]*floor.Report, len(claims.List))}
+// takeOver publishes how the claims for which a floor was settled stand, and chooses pods to wake.
+func (s *Server) takeOver(f *floor.Floor, claims *Claims, now time.Time) Woken {
+	before := s.published
+	s.published = published{floor: f, claims: claims, reports: make(map[types.UID]*floor.Report, len(claims.List))}
 	s.mu.Lock()
 	for i := range claims.List {
 		uid := claims.List[i].UID
@@ -180,7 +185,7 @@ func (s *Server) takeOver(f *floor.Floor, settled Settled, now time.Time) Woken 
 		return Woken{}
 	}
 	s.published.held = f.HeldOn()
-	edited := before.settled.Claims != claims
+	edited := before.claims != claims
 	return s.Waker.Choose(f, s.changedNodes(before.held, claims, edited), claims, edited, now)
 }
 
