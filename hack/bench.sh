@@ -9,7 +9,8 @@
 #     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers; statuses beside cycles;
 #                  pods that are woken beside a node event a second
 #     ledger       the ledger against kube-scheduler's cache
-#     holds        1,000 reservations on 5,000 nodes: what finding room for their slots takes, and what a scheduling cycle pays
+#     holds        1,000 reservations on 5,000 nodes: what finding room for their slots takes, and what a scheduling cycle pays; a
+#                  production trace with a reservation for each service, and with placeholder pods
 #     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
 #     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory
 #     floors       scheduler_perf's cases with spreading against SchedulingBasic, beside the floors of upstream's CI
@@ -45,6 +46,7 @@ group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
 	measure ./plugins/reservecache/floor . 200ms
 	measure $PERFORMANCE 'ReserveCacheUnfilled|ReserveCacheStart' 3x
+	measure $PERFORMANCE ReserveCacheTrace 2x
 }
 group_permitgate() {
 	measure ./test/framework 'Pod$|PodWithoutGang|SearchForVictims' 1s
