@@ -169,7 +169,7 @@ step_race() {
 	# shellcheck disable=SC2086
 	run_packages pkgname -p "$(beside)" -timeout 20m -short -skip "$RACE_LATER_TESTS" $pkgs || rc=$?
 	total=$COUNT
-	run_packages pkgname -p "$(beside)" -timeout 20m -short -run '^(TestChurn|TestSurvival.*)$' ./test/integration ./test/cli || rc=$?
+	run_packages pkgname -p "$(beside)" -timeout 20m -short -run '^(TestSecondScheduler|TestPolicyRollout|TestSurvival.*)$' ./test/integration ./test/cli || rc=$?
 	COUNT=$((total + COUNT))
 	return $rc
 }

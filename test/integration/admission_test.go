@@ -54,11 +54,3 @@ func (w *world) refuse(name string, operation admissionv1.OperationType, resourc
 	w.t.Cleanup(lift)
 	return lift
 }
-
-// ungate removes a pod's scheduling gates.
-func (w *world) ungate(pod *v1.Pod) {
-	w.t.Helper()
-	got := w.pod(pod)
-	got.Spec.SchedulingGates = nil
-	require.NoError(w.t, w.cp.client.Update(w.ctx, got))
-}

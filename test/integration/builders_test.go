@@ -12,6 +12,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
+const hard = v1.DoNotSchedule
+
 // podOption changes a pod that newPod makes.
 type podOption = func(*v1.Pod)
 

@@ -1,7 +1,6 @@
 // Package integration runs the scheduler with the pack against a real API server: what depends on its admission, its permissions, its
 // CustomResourceDefinitions, its controllers or its leases, and what happens to processes. What a cluster in memory shows as well is in
-// test/framework. Three tests are here all the same, so that a fault of that cluster is seen: TestReservationKeepsOthersOut,
-// TestGangPreempts and TestMembersWithZonalVolumes.
+// test/framework, and what holds at every moment of random histories in test/worlds and, on a real API server, in test/chaos.
 //
 // # Contract
 //
@@ -13,9 +12,7 @@
 // can look into its ledger. One test asks the API server whether that identity has exactly the permissions that are shipped.
 //
 // At the end of every test its world checks what must always be true (invariants_test.go), deletes what
-// the test made, and checks that the ledgers are empty again. Throughout the test a watch of all
-// pods (watcher_test.go) adds up what is bound to each node, and fails the test when a node was ever
-// given more than it has.
+// the test made, and checks that the ledgers are empty again.
 //
 // A test waits for conditions, with waitTimeout as the bound. For pods it waits by the watch, and asks the API server when that shows a change.
 //

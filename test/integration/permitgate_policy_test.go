@@ -42,7 +42,6 @@ func TestPolicyForOnePod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.bindsFail = !tt.known
 			w.addNodes("4", "a1", "b1")
 			w.startScheduler(withGateArgs(`{"initialBackoff": "1s", "maxBackoff": "2s"}`))
 			// The leader is the only one of its template.

@@ -2,46 +2,98 @@ package integration
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/shipped"
 	"zonewise.dev/test/build"
 )
 
-// slowToEnd has a pod end when the test lets it.
-func slowToEnd(pod *v1.Pod) { pod.Finalizers = []string{"zonewise.test/slow"} }
-
-// createSlow creates pods that are slow to end, and lets them end with the test at the latest.
-func (w *world) createSlow(n int, class string, options ...podOption) []*v1.Pod {
+// waitQuiet waits until nobody has written to the test's pods for some looks in a row.
+func (w *world) waitQuiet() {
 	w.t.Helper()
-	pods := w.create(newPods(n, "small", "1", append(options, build.PriorityClass(class), slowToEnd)...)...)
-	w.t.Cleanup(func() { w.letEnd(pods...) })
-	return pods
-}
-
-// letEnd lets pods end that were slow to.
-func (w *world) letEnd(pods ...*v1.Pod) {
-	w.t.Helper()
-	w.letWatcherCatchUp()
-	for _, pod := range pods {
-		err := w.cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
-			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-		require.NoError(w.t, client.IgnoreNotFound(err))
-	}
-}
-
-// waitEvictedAmong waits until somebody has deleted so many of the pods.
-func (w *world) waitEvictedAmong(want int, pods ...*v1.Pod) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d pods are evicted", want), func() (bool, string) {
-		n := w.evicted(pods...)
-		return n == want, fmt.Sprint(n)
+	const looks = 20
+	last, same := "", 0
+	w.eventually("nobody writes to the pods", func() (bool, string) {
+		var versions []string
+		for _, pod := range w.pods(nil) {
+			versions = append(versions, pod.Name+" "+pod.ResourceVersion)
+		}
+		slices.Sort(versions)
+		now := strings.Join(versions, ", ")
+		if same++; now != last {
+			last, same = now, 0
+		}
+		return same >= looks, now
 	})
+}
+
+// deletionRefused is what the policy of refuseDeletions says.
+const deletionRefused = "the policy of the test protects this pod"
+
+// refuseDeletions makes the API server refuse the scheduler to delete the test's pods of a name, and waits until that is in force for
+// the pod. The policy ends with the world.
+func (w *world) refuseDeletions(pod *v1.Pod) {
+	w.t.Helper()
+	w.refuse(w.namespace+"-deletions", admissionv1.Delete, "pods", admissionv1.Validation{
+		Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, shipped.SchedulerUser.Name),
+		Message:    deletionRefused,
+	})
+	config := rest.CopyConfig(w.cp.admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: shipped.SchedulerUser.Name, Groups: shipped.SchedulerUser.Groups}
+	asScheduler, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(w.t, err)
+	w.eventually("the policy is in force", func() (bool, string) {
+		err := asScheduler.Delete(w.ctx, pod.DeepCopy(), client.DryRunAll)
+		return err != nil && contains(err.Error(), deletionRefused), fmt.Sprint(err)
+	})
+}
+
+// deletionsRehearsed returns how many deletions of pods the API server has been asked for without effect.
+func (w *world) deletionsRehearsed() int {
+	w.t.Helper()
+	return w.requests(`verb="DELETE"`, `resource="pods"`, `subresource=""`, `dry_run="All"`)
+}
+
+// TestRefusedEvictionEvictsNobody: one of the pods that would have to go is protected by a policy. Nobody is evicted for a gang that
+// cannot have all of them, however often it tries; nothing is held, and the reason is there to be read.
+func TestRefusedEvictionEvictsNobody(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`))
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.create(newPods(4, "small", "1", build.PriorityClass(low))...)
+	w.waitBound(small...)
+	w.refuseDeletions(small[0])
+	before := w.deletionsRehearsed()
+	w.createGroup("train", 4, 0)
+	gang := w.create(newPods(4, "train", "1", build.Member("train"), build.PriorityClass(high))...)
+	why := "pod " + w.namespace + "/small-0 could not be evicted: "
+	w.waitEvent("PodGroup", "train", "GangPreemptionFailed: PodGroup "+w.namespace+"/train: "+why)
+	w.eventually("it has been refused five times", func() (bool, string) {
+		n := len(s.log.lines("Proposed for a gang"))
+		return n >= 5, fmt.Sprint(n)
+	})
+	w.requireNotEvicted(small...)
+	for _, pod := range small {
+		for _, condition := range w.pod(pod).Status.Conditions {
+			require.NotEqual(t, v1.DisruptionTarget, condition.Type, pod.Name)
+		}
+	}
+	w.requirePending(gang...)
+	require.LessOrEqual(t, w.deletionsRehearsed()-before, len(small), "each is asked for once")
+
+	w.deletePod(small[0]) // a person may
+	w.waitBound(gang...)
+	require.Equal(t, len(small), w.evicted(small...))
 }
 
 // evicted counts the pods that are gone or going.
@@ -92,40 +144,4 @@ func (w *world) waitGangRefused(reason string, gang ...*v1.Pod) {
 		}
 		return false, fmt.Sprintf("%q", said)
 	})
-}
-
-// TestGangPreempts: a gang of higher priority has as many pods evicted as it needs, and is bound as a whole in their place.
-func TestGangPreempts(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	w.startScheduler()
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.createSlow(4, low)
-	w.waitBound(small...)
-	w.createGroup("train", 3, 0)
-	gang := w.create(newPods(3, "train", "1", build.Member("train"), build.PriorityClass(high))...)
-	w.waitEvent("PodGroup", "train", "GangPreempts: PodGroup "+w.namespace+"/train: the gang preempts 3 pods, such as "+w.namespace+"/small-")
-	w.eventually("three pods are evicted", func() (bool, string) {
-		n := w.evicted(small...)
-		return n == 3, fmt.Sprint(n)
-	})
-	for _, pod := range small {
-		got := w.pod(pod)
-		if got.DeletionTimestamp == nil {
-			continue
-		}
-		w.waitEvent("Pod", pod.Name, "Preempted: PodGroup "+w.namespace+"/train: preempted by PodGroup "+w.namespace+"/train")
-		var target *v1.PodCondition
-		for i := range got.Status.Conditions {
-			if got.Status.Conditions[i].Type == v1.DisruptionTarget {
-				target = &got.Status.Conditions[i]
-			}
-		}
-		require.NotNil(t, target)
-		require.Equal(t, v1.PodReasonPreemptionByScheduler, target.Reason)
-	}
-	w.requirePending(gang...)
-	w.letEnd(small...)
-	w.waitBound(gang...)
-	require.Equal(t, 3, w.evicted(small...))
 }

@@ -51,21 +51,6 @@ func TestPolicyRollout(t *testing.T) {
 	}
 }
 
-// TestPolicyRolloutCountsOneRevision: the pods of the old revision do not count, so that the new one is even when they are gone.
-func TestPolicyRolloutCountsOneRevision(t *testing.T) {
-	w := newPolicyWorld(t)
-	w.needControllers()
-	w.addNodes("16", "a1", "b1", "c1")
-	w.spreadBy("web", nil)
-	w.startScheduler()
-	web := w.deploy(6, "100m", surgeOnly(2))
-	w.waitBoundCount(6, labelled("web"))
-	for range 2 {
-		w.rollOut(web)
-		require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
-	}
-}
-
 // TestPolicyCRDComesLater: without the CustomResourceDefinition pods are placed as before; once it is there, policies hold.
 func TestPolicyCRDComesLater(t *testing.T) {
 	w := newPolicyWorldWithout(t)

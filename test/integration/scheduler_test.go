@@ -82,7 +82,6 @@ func (w *world) startScheduler(opts ...schedulerOption) *runningScheduler {
 	completed.InformerFactory.WaitForCacheSync(ctx.Done())
 	completed.DynInformerFactory.WaitForCacheSync(ctx.Done())
 	require.NoError(w.t, sched.WaitForHandlersSync(ctx))
-	w.watcher.setLedger(s.ledger())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -159,14 +158,6 @@ func (w *world) stopSchedulers() {
 	for _, s := range w.schedulers {
 		s.stop()
 	}
-}
-
-// stopScheduler ends one of them in the middle of the test.
-func (w *world) stopScheduler(s *runningScheduler) {
-	w.letWatcherCatchUp()
-	w.watcher.setLedger(nil)
-	s.stop()
-	w.schedulers = slices.DeleteFunc(w.schedulers, func(other *runningScheduler) bool { return other == s })
 }
 
 // logBuffer keeps a log in memory.

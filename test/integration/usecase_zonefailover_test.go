@@ -144,7 +144,6 @@ func TestZoneFailover(t *testing.T) {
 			}
 
 			before, batch := w.runningOn("web"), w.runningOn("batch")
-			w.letWatcherCatchUp()
 			w.loseZone(zoneC...)
 			if !c.reserved {
 				w.eventually("the pods of the lost zone are gone", func() (bool, string) {

@@ -34,8 +34,6 @@ type world struct {
 	watcher    *watcher
 	schedulers []*runningScheduler // those that run
 	started    int                 // how many have been
-	// bindsFail means that the API server refuses the bind of a member that has been released: others are bound without it.
-	bindsFail bool
 }
 
 // newWorld makes an empty one, beside those of other tests, and registers its end: the invariants are checked, everything
@@ -172,16 +170,9 @@ func (w *world) addNodes(cpu string, names ...string) {
 				Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
 			},
 		}
-		w.watcher.setNode(node)
 		// The status is stored by a create, as kubelets rely on when they register.
 		require.NoError(w.t, w.cp.client.Create(w.ctx, node))
 	}
-}
-
-// deleteNode deletes a node object and nothing else.
-func (w *world) deleteNode(name string) {
-	w.t.Helper()
-	require.NoError(w.t, w.cp.client.Delete(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 // create creates pods; each gets what the API server made of it.
@@ -197,24 +188,8 @@ func (w *world) create(pods ...*v1.Pod) []*v1.Pod {
 // deletePod deletes a pod at once, whatever is left of its grace period. A pod that is gone is fine.
 func (w *world) deletePod(pod *v1.Pod) {
 	w.t.Helper()
-	w.letWatcherCatchUp()
 	err := w.cp.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	require.NoError(w.t, client.IgnoreNotFound(err))
-}
-
-// letWatcherCatchUp waits until the watcher has seen all pods bound that are: what it compares them with
-// is about to change.
-func (w *world) letWatcherCatchUp() {
-	w.t.Helper()
-	pods := w.pods(nil)
-	w.eventuallyOfPods("the watch has shown what is bound", func() (bool, string) {
-		for _, pod := range pods {
-			if pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && !w.watcher.hasSeen(pod.UID) {
-				return false, pod.Name
-			}
-		}
-		return true, ""
-	})
 }
 
 // createGroup creates a PodGroup. A minMember of 0 leaves the field out.
@@ -227,15 +202,7 @@ func (w *world) createGroup(name string, minMember int32, timeout time.Duration)
 	if timeout > 0 {
 		group.Spec.ScheduleTimeoutSeconds = ptr.To(int32(timeout / time.Second))
 	}
-	w.watcher.setGang(name, int(minMember))
 	require.NoError(w.t, w.cp.client.Create(w.ctx, group))
-}
-
-// deleteGroup deletes a PodGroup.
-func (w *world) deleteGroup(name string) {
-	w.t.Helper()
-	group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	require.NoError(w.t, w.cp.client.Delete(w.ctx, group))
 }
 
 // createPriorityClass creates a PriorityClass, which ends with the world, and returns its name.
@@ -287,21 +254,6 @@ func (w *world) waitBound(pods ...*v1.Pod) {
 			}
 		}
 		return true, ""
-	})
-}
-
-// waitSome waits until the watch has shown n of the pods as wanted; one that is gone is nil. It needs no request, so that a test can act in
-// the middle of a scheduler's work on a slow machine, too.
-func (w *world) waitSome(n int, what string, pods []*v1.Pod, wanted func(pod *v1.Pod) bool) {
-	w.t.Helper()
-	w.afterChanges(0, fmt.Sprintf("%d %s", n, what), func() (bool, string) {
-		some := 0
-		for _, pod := range w.watcher.latest(pods) {
-			if wanted(pod) {
-				some++
-			}
-		}
-		return some >= n, fmt.Sprint(some)
 	})
 }
 
