@@ -19,8 +19,8 @@ type kind struct {
 	*informer.Observed
 	resource string
 	needed   bool
-	// otherVersions are those in which the API server serves the kind if it does not as it was asked for; nil while it does. The
-	// API server is asked once when the kind is refused.
+	// otherVersions are those in which the API server serves the kind if it does not as it was asked for; nil while it
+	// does. The API server is asked once when the kind is refused.
 	otherVersions atomic.Pointer[string]
 }
 

@@ -36,7 +36,8 @@ type Policy struct {
 	live  int64 // pods that it selects
 }
 
-// Read reads a cluster. Policies that do not apply, those over another topology key and those that count gangs are left out.
+// Read reads a cluster. Policies that do not apply, those over another topology key and those that count gangs are left
+// out.
 func Read(c *census.Census) *Reader {
 	r := &Reader{census: c, policies: map[string][]*Policy{}, workloads: map[types.UID]policy.Workload{}}
 	r.readPolicies()

@@ -13,7 +13,8 @@ import (
 	"zonewise.dev/internal/message"
 )
 
-// SecondScheduler is the name of Zonewise's scheduler, of its profile and of its lease, where it runs beside kube-scheduler.
+// SecondScheduler is the name of Zonewise's scheduler, of its profile and of its lease, where it runs beside
+// kube-scheduler.
 const SecondScheduler = "zonewise-scheduler"
 
 // LeaseResource is how Missing calls the leases.
@@ -27,7 +28,8 @@ type Lease struct {
 	Renewed time.Time `json:"renewed"`
 }
 
-// silence is for how long a scheduler may not have renewed its lease. It does so every two seconds; the rest is for clocks that differ.
+// silence is for how long a scheduler may not have renewed its lease. It does so every two seconds; the rest is for
+// clocks that differ.
 const silence = 5 * time.Minute
 
 // Leads reports whether the holder of a scheduler's lease renews it.

@@ -98,8 +98,8 @@ func (r *reader) addMissing(lack Missing) {
 	r.snapshot.Missing = append(r.snapshot.Missing, lack)
 }
 
-// OtherVersions returns the versions in which an API server serves a resource that it does not serve as it was asked for; empty if
-// there are none.
+// OtherVersions returns the versions in which an API server serves a resource that it does not serve as it was asked
+// for; empty if there are none.
 func OtherVersions(c client.Client, resource string) string {
 	served, err := c.RESTMapper().ResourcesFor(schema.ParseGroupResource(resource).WithVersion(""))
 	if err != nil {

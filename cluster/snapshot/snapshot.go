@@ -77,8 +77,8 @@ type Missing struct {
 	Resource string `json:"resource"`
 	// Reason is NotInstalled, OtherVersion, Forbidden, Unreadable or Outdated.
 	Reason string `json:"reason"`
-	// Detail is the error of an Unreadable kind; of an Outdated one the time of the last answer and the error; the versions of one of
-	// OtherVersion.
+	// Detail is the error of an Unreadable kind; of an Outdated one the time of the last answer and the error; the
+	// versions of one of OtherVersion.
 	Detail string `json:"detail,omitempty"`
 }
 

@@ -235,7 +235,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestFilesOfOtherVersions: kinds that the file's writer did not look for, and kinds that this program does not know, are missing.
+// TestFilesOfOtherVersions: kinds that the file's writer did not look for, and kinds that this program does not know,
+// are missing.
 func TestFilesOfOtherVersions(t *testing.T) {
 	c := clitest.New()
 	c.Node("node-a", "a", "4", "8Gi")

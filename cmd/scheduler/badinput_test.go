@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// schemeLine is where upstream has made the scheme of its configuration, which another version of it has on another line.
+// schemeLine is where upstream has made the scheme of its configuration, which another version of it has on another
+// line.
 var schemeLine = regexp.MustCompile(`scheme\.go:\d+`)
 
 // TestBadInput runs the program with input that it must refuse: one line on stderr says what is

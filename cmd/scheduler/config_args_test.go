@@ -88,7 +88,8 @@ profiles:
 	return build(t, cfg)
 }
 
-// TestProfilesWithDifferentArgs: what profiles share cannot have two configurations. The scheduler does not start, and says why.
+// TestProfilesWithDifferentArgs: what profiles share cannot have two configurations. The scheduler does not start, and
+// says why.
 func TestProfilesWithDifferentArgs(t *testing.T) {
 	cfg := mustLoad(t, "zonewise.yaml")
 	second := cfg.Profiles[0].DeepCopy()

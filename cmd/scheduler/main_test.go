@@ -267,8 +267,8 @@ func TestAskedToStop(t *testing.T) {
 	}
 }
 
-// Upstream's handler may hear of the signal first, and the command end with an error at once. Not parallel: the signal is
-// for the whole process.
+// Upstream's handler may hear of the signal first, and the command end with an error at once. Not parallel: the signal
+// is for the whole process.
 func TestUpstreamHearsOfTheSignalFirst(t *testing.T) {
 	for range 200 {
 		cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
@@ -299,8 +299,8 @@ func TestBusyPort(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`^zonewise-scheduler: .*127\.0\.0\.1:%d: bind: address already in use; stop the process that has the port, or choose another one with --secure-port$`, port), got.reason(t))
 }
 
-// TestAPIServerThatIsNotThere yet: the program says so once and waits, since ending would put its kubelet's backoff in front of all pods. When
-// the server comes, it goes on.
+// TestAPIServerThatIsNotThere yet: the program says so once and waits, since ending would put its kubelet's backoff in
+// front of all pods. When the server comes, it goes on.
 func TestAPIServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	address := closedPort(t)

@@ -30,9 +30,9 @@ const (
 	apiServerTimeout = 5 * time.Second
 )
 
-// preflight checks, before upstream builds anything, that the configuration can be read, that the pack's plugins work in
-// its profiles, and that the API server takes the credentials. Upstream retries an unreachable API server for ever and, at
-// the default verbosity, in silence: preflight says so once, and goes on.
+// preflight checks, before upstream builds anything, that the configuration can be read, that the pack's plugins work
+// in its profiles, and that the API server takes the credentials. Upstream retries an unreachable API server for ever
+// and, at the default verbosity, in silence: preflight says so once, and goes on.
 func preflight(cmd *cobra.Command, _ []string) error {
 	if flagValue(cmd, "version") != "false" {
 		return nil // upstream prints the version and exits
@@ -75,10 +75,10 @@ func clientConfig(master, kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags(master, kubeconfig)
 }
 
-// checkAPIServer returns an error that names the API server for what no waiting mends: it refuses the credentials, or its certificate is of
-// an authority that the kubeconfig does not name. It returns nil as soon as a request is answered. A server that does not answer within grace is
-// left to upstream, which tries again for ever: a process that ended here would wait for its kubelet's backoff, of up to five minutes, after
-// the server is back.
+// checkAPIServer returns an error that names the API server for what no waiting mends: it refuses the credentials, or
+// its certificate is of an authority that the kubeconfig does not name. It returns nil as soon as a request is
+// answered. A server that does not answer within grace is left to upstream, which tries again for ever: a process that
+// ended here would wait for its kubelet's backoff, of up to five minutes, after the server is back.
 func checkAPIServer(ctx context.Context, config *rest.Config, grace time.Duration) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = apiServerTimeout

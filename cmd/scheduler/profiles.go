@@ -9,8 +9,9 @@ import (
 	"zonewise.dev/plugins/reservecache"
 )
 
-// warnOfProfiles warns of profiles without ReserveCache if others have it: their pods take the room that ZoneReservations
-// hold. The plugin cannot warn itself, since the framework creates it only for profiles that enable it.
+// warnOfProfiles warns of profiles without ReserveCache if others have it: their pods take the room that
+// ZoneReservations hold. The plugin cannot warn itself, since the framework creates it only for profiles that enable
+// it.
 func warnOfProfiles(logger klog.Logger, cfg *config.KubeSchedulerConfiguration) {
 	var having, lacking []string
 	for i := range cfg.Profiles {

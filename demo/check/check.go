@@ -90,7 +90,8 @@ var checks = []struct {
 	moments []Moment // empty: always
 }{
 	{name: "every replica of every service is bound", check: checkServicesBound},
-	// The scheduler moves no running pod back into a zone that returns. A ZoneRebalance is asked to move those of one service.
+	// The scheduler moves no running pod back into a zone that returns. A ZoneRebalance is asked to move those of one
+	// service.
 	{name: "native constraints over zones hold", check: checkSpread, moments: []Moment{Before, Gone}},
 	{name: "each zone has its share of %s", service: (*workload.Plan).Weighted, check: checkShares, moments: []Moment{Before, Lost, Moved}},
 	{name: "%s is moved back", service: (*workload.Plan).Weighted, check: checkMoves, moments: []Moment{Moved}},
@@ -237,8 +238,8 @@ func checkUnheld(e *Evidence, c *Check) {
 	checkBreaks(c, e.certificate(e.Plan.BatchSurvival()))
 }
 
-// checkDefaultPolicy: while the nodes of a lost zone exist, replicas of the service with the default nodeTaintsPolicy wait,
-// and none does once they are deleted.
+// checkDefaultPolicy: while the nodes of a lost zone exist, replicas of the service with the default nodeTaintsPolicy
+// wait, and none does once they are deleted.
 func checkDefaultPolicy(e *Evidence, c *Check) {
 	s := e.certificate(e.Plan.DefaultPolicySurvival())
 	checkBreaks(c, s)
@@ -267,8 +268,8 @@ func AnswerText(s *status.Survival) string {
 	return "unknown"
 }
 
-// checkCertificatesWereRight: of the replicas that replace those of the lost zone not more wait than the certificates said,
-// and some do where they said so, in both forms of the loss.
+// checkCertificatesWereRight: of the replicas that replace those of the lost zone not more wait than the certificates
+// said, and some do where they said so, in both forms of the loss.
 func checkCertificatesWereRight(e *Evidence, c *Check) {
 	var parts []string
 	slowest := time.Duration(0)

@@ -12,7 +12,8 @@ import (
 	"zonewise.dev/cmd/zonewise/show"
 )
 
-// How often the progress of a phase is shown: rewritten in place on a terminal, as a new line elsewhere if it has changed.
+// How often the progress of a phase is shown: rewritten in place on a terminal, as a new line elsewhere if it has
+// changed.
 const (
 	liveInterval  = 200 * time.Millisecond
 	plainInterval = 5 * time.Second

@@ -58,8 +58,8 @@ type demo struct {
 	// certificates are what was said before the loss, by ZoneSurvival. lostAt is when the zone was lost.
 	certificates map[string]*status.Survival
 	lostAt       time.Time
-	// mayWait is the service whose replicas may wait after an attempt: empty, or DefaultPolicyApp while the nodes of the
-	// lost zone exist.
+	// mayWait is the service whose replicas may wait after an attempt: empty, or DefaultPolicyApp while the nodes of
+	// the lost zone exist.
 	mayWait string
 	// rebalanced is the ZoneRebalance when its moves were over.
 	rebalanced *v1alpha1.ZoneRebalance
@@ -70,8 +70,8 @@ func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
-		// No limit to CPU, one replay of each loss and one copy for moves, and short intervals, so that the demo does not
-		// wait for long.
+		// No limit to CPU, one replay of each loss and one copy for moves, and short intervals, so that the demo does
+		// not wait for long.
 		Controller: []string{"--cpu-fraction=8", "--replays=1", "--rebalance-seeds=1", "--rebalance-ready-for=1s", "--settle-time=1s"},
 	}
 	if err := cluster.CheckBinaries(options); err != nil {

@@ -108,8 +108,8 @@ func (d *demo) awaitSettled(ctx context.Context) error {
 	return err
 }
 
-// waitFor calls missing several times a second until it returns "" or an error. What it returns, a noun, is shown as what
-// the phase waits for, and on timeout the error has it.
+// waitFor calls missing several times a second until it returns "" or an error. What it returns, a noun, is shown as
+// what the phase waits for, and on timeout the error has it.
 func (d *demo) waitFor(ctx context.Context, missing func() (string, error)) error {
 	defer d.waiting.Store("")
 	last := ""

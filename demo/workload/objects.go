@@ -71,7 +71,8 @@ func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
 	return fillTemplate[v1alpha1.ZoneSpreadPolicy]("policy", nil)
 }
 
-// Survival asks whether the services survive the loss of any zone, except the one that DefaultPolicySurvival asks about.
+// Survival asks whether the services survive the loss of any zone, except the one that DefaultPolicySurvival asks
+// about.
 func (p *Plan) Survival() *v1alpha1.ZoneSurvival {
 	return fillTemplate[v1alpha1.ZoneSurvival]("survival", nil)
 }

@@ -24,8 +24,8 @@ const (
 	sharing  = "app-14-cn" // shares its nodes with batch work
 )
 
-// DefaultPolicyApp is a service whose constraints have the default nodeTaintsPolicy, Ignore: they count the nodes of a lost
-// zone for as long as these exist.
+// DefaultPolicyApp is a service whose constraints have the default nodeTaintsPolicy, Ignore: they count the nodes of a
+// lost zone for as long as these exist.
 const DefaultPolicyApp = "app-20"
 
 // fewest is the minimum of replicas of such a service, so that there are some in each zone.

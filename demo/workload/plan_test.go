@@ -87,8 +87,8 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 	require.Equal(t, 1, unfit)
 }
 
-// The shared nodes of each zone have room for half of the replicas, which is what they have to run once one of three zones is
-// lost. There are more batch workers than fit beside any replicas.
+// The shared nodes of each zone have room for half of the replicas, which is what they have to run once one of three
+// zones is lost. There are more batch workers than fit beside any replicas.
 func TestSharedNodesHaveRoomForTheServiceInTwoZones(t *testing.T) {
 	for _, scale := range []float64{0.001, 0.01, 0.02, 0.03} {
 		p := NewPlan(scale, 1)

@@ -1,5 +1,6 @@
-// Command own-plugins is a scheduler with a plugin of its own beside those of Zonewise. Called with the argument "zonewise" it is the command
-// line, with "controller" the controller: what these say about a copy of the cluster is then what this scheduler would do.
+// Command own-plugins is a scheduler with a plugin of its own beside those of Zonewise. Called with the argument
+// "zonewise" it is the command line, with "controller" the controller: what these say about a copy of the cluster is
+// then what this scheduler would do.
 //
 //	own-plugins --config scheduler.yaml
 //	own-plugins zonewise explain my-pod --config scheduler.yaml

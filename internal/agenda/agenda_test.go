@@ -188,7 +188,8 @@ func TestOwnersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestOwnersTakeTurnsWithWhatIsUrgent: nor does it if all of it is urgent, and what is urgent still comes before the rest.
+// TestOwnersTakeTurnsWithWhatIsUrgent: nor does it if all of it is urgent, and what is urgent still comes before the
+// rest.
 func TestOwnersTakeTurnsWithWhatIsUrgent(t *testing.T) {
 	a := agenda.NewFair(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), func(k key) string { return k.owner })
 	a.Add(key{"calm", 0})

@@ -114,7 +114,8 @@ func TestWatchStartsWhenTheKindAppears(t *testing.T) {
 	require.NotContains(t, receive(t, api.listed), "protobuf", "custom resources speak JSON")
 }
 
-// TestServedKindIsNotSettledBeforeItsObjects: between the answer that the kind is served and its first list, nothing is known.
+// TestServedKindIsNotSettledBeforeItsObjects: between the answer that the kind is served and its first list, nothing is
+// known.
 func TestServedKindIsNotSettledBeforeItsObjects(t *testing.T) {
 	api := &apiServer{listed: make(chan string, 100)}
 	api.set(true, false)

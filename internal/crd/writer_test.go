@@ -150,8 +150,8 @@ func TestWriterGathersChanges(t *testing.T) {
 	})
 }
 
-// TestWriterTakesTurns: a namespace with many statuses to write does not keep another one waiting. All but the first of them wait here for
-// the other's turn.
+// TestWriterTakesTurns: a namespace with many statuses to write does not keep another one waiting. All but the first of
+// them wait here for the other's turn.
 func TestWriterTakesTurns(t *testing.T) {
 	const flood = 500
 	objects := []client.Object{group("other")}

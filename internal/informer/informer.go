@@ -1,6 +1,6 @@
 // Package informer has what informers of client-go lack here. [Funcs] turns their events into calls with typed objects,
-// and handles what an informer may deliver: a deletion whose last object is unknown, and an update that hides a deletion.
-// [Observed] is an informer of a kind that may not be installed, and says how its reading goes.
+// and handles what an informer may deliver: a deletion whose last object is unknown, and an update that hides a
+// deletion. [Observed] is an informer of a kind that may not be installed, and says how its reading goes.
 package informer
 
 import (

@@ -3,8 +3,8 @@
 //
 // # Contract
 //
-// Standby replicas of kube-scheduler build the plugins, and run informers and PreEnqueue; only the leader may write to the API server. The
-// framework gives plugins no callback for the change. A process leads when one of these holds:
+// Standby replicas of kube-scheduler build the plugins, and run informers and PreEnqueue; only the leader may write to
+// the API server. The framework gives plugins no callback for the change. A process leads when one of these holds:
 //
 //   - A scheduling cycle runs (Leader.Cycle): standby replicas run none.
 //   - Its elector has written the lease (Election), and its informers have synced.
@@ -22,6 +22,6 @@
 //
 // # Non-goals
 //
-// A scheduler that calls app.NewSchedulerCommand of k8s.io/kubernetes by itself hands no elector over: it leads from its
-// first cycle, and nothing that it writes is held back.
+// A scheduler that calls app.NewSchedulerCommand of k8s.io/kubernetes by itself hands no elector over: it leads from
+// its first cycle, and nothing that it writes is held back.
 package leader

@@ -48,8 +48,8 @@ func newElection(c clock.PassiveClock) *Election {
 	return &Election{clock: c, won: make(chan struct{})}
 }
 
-// Observe has the Election stand between an elector, which is not made yet, and the lock in its configuration; nil says that
-// there is no leader election. It is called once, between app.Setup and app.Run of kube-scheduler.
+// Observe has the Election stand between an elector, which is not made yet, and the lock in its configuration; nil says
+// that there is no leader election. It is called once, between app.Setup and app.Run of kube-scheduler.
 func (e *Election) Observe(config *leaderelection.LeaderElectionConfig) {
 	if config == nil {
 		close(e.won)
@@ -82,9 +82,9 @@ func age(from, now time.Time) time.Duration {
 	return max(now.Sub(from), now.Round(0).Sub(from.Round(0)))
 }
 
-// confirm returns nil when the process may write to the API server: it has no leader election, or has not led yet (what it
-// writes then has nothing to do with leading), or holds the lease. A proof that is too old is waited for, as long as the
-// elector may take for its next attempt; confirm returns early when ctx ends.
+// confirm returns nil when the process may write to the API server: it has no leader election, or has not led yet (what
+// it writes then has nothing to do with leading), or holds the lease. A proof that is too old is waited for, as long as
+// the elector may take for its next attempt; confirm returns early when ctx ends.
 func (e *Election) confirm(ctx context.Context) error {
 	t, p := e.terms.Load(), e.proof.Load()
 	switch {
@@ -146,8 +146,8 @@ func (l *observedLock) write(ctx context.Context, record resourcelock.LeaderElec
 	held := record.HolderIdentity == l.Identity()
 	if !held {
 		l.election.ended.Store(true) // before others can take it
-		// An elector that was stopped takes itself for the holder until its next attempt, and gives back what it reads then
-		// (tryRelease of client-go): a lease that another process holds.
+		// An elector that was stopped takes itself for the holder until its next attempt, and gives back what it reads
+		// then (tryRelease of client-go): a lease that another process holds.
 		if l.holder != "" && l.holder != l.Identity() {
 			return fmt.Errorf("the lease is not given back: %s holds it", l.holder)
 		}

@@ -37,7 +37,8 @@ type ClientHandle interface {
 // leader election nothing is held back.
 //
 // It changes the clientset and the configuration, which must be the scheduler's own and not in use yet, as they are in
-// a plugin's factory under app.Setup. Further calls for one scheduler do nothing. Without an API server it does nothing.
+// a plugin's factory under app.Setup. Further calls for one scheduler do nothing. Without an API server it does
+// nothing.
 func Fence(ctx context.Context, h ClientHandle, election *Election) {
 	perscheduler.Get(ctx, h, "fence", func() bool {
 		metrics.MustRegister(fencedWrites)

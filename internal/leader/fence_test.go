@@ -49,8 +49,8 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return "me" }
 func (l *lock) Describe() string   { return "kube-system/zonewise-scheduler" }
 
-// process is one that takes part in an election with upstream's terms. It lives in a bubble, whose time passes while a write waits; the
-// clock is what it reads.
+// process is one that takes part in an election with upstream's terms. It lives in a bubble, whose time passes while a
+// write waits; the clock is what it reads.
 type process struct {
 	*Election
 	t      *testing.T
@@ -211,8 +211,8 @@ type clientHandle struct {
 func (h clientHandle) ClientSet() kubernetes.Interface { return h.client }
 func (h clientHandle) KubeConfig() *rest.Config        { return h.config }
 
-// TestFence: the scheduler's clientset and the clients that are made later are fenced, once each, with the elector of client-go, up
-// to the end of the process.
+// TestFence: the scheduler's clientset and the clients that are made later are fenced, once each, with the elector of
+// client-go, up to the end of the process.
 func TestFence(t *testing.T) {
 	var binds int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -250,8 +250,9 @@ func TestFenceNeedsAnAPIServer(t *testing.T) {
 	Fence(t.Context(), clientHandle{handle: newHandle()}, NewElection())
 }
 
-// TestLeaseOfAnotherIsNotGivenBack: a process that was stopped, and ends because its lease has run out, leaves the lease to the one that
-// holds it now. client-go's elector reads it, does not look at who holds it, and would write it without a holder.
+// TestLeaseOfAnotherIsNotGivenBack: a process that was stopped, and ends because its lease has run out, leaves the
+// lease to the one that holds it now. client-go's elector reads it, does not look at who holds it, and would write it
+// without a holder.
 func TestLeaseOfAnotherIsNotGivenBack(t *testing.T) {
 	for holder, writes := range map[string]int{"me": 1, "other": 0} {
 		synctest.Test(t, func(t *testing.T) {

@@ -25,14 +25,14 @@ type Leader struct {
 	election atomic.Pointer[Election] // nil until Follow
 }
 
-// Of returns the Leader of the scheduler behind h, which all plugins and profiles share. It is dropped when ctx, which is
-// the scheduler's, ends.
+// Of returns the Leader of the scheduler behind h, which all plugins and profiles share. It is dropped when ctx, which
+// is the scheduler's, ends.
 func Of(ctx context.Context, h Handle) *Leader {
 	return perscheduler.Get(ctx, h, "leader", func() *Leader { return &Leader{led: make(chan struct{})} })
 }
 
-// Follow has the scheduler behind h lead as soon as the election says so and its informers have synced. Further calls for
-// one scheduler do nothing.
+// Follow has the scheduler behind h lead as soon as the election says so and its informers have synced. Further calls
+// for one scheduler do nothing.
 func Follow(ctx context.Context, h Handle, election *Election) {
 	l := Of(ctx, h)
 	if !l.election.CompareAndSwap(nil, election) {
@@ -53,8 +53,8 @@ func Follow(ctx context.Context, h Handle, election *Election) {
 // Leading returns a channel that is closed once this scheduler leads.
 func (l *Leader) Leading() <-chan struct{} { return l.led }
 
-// Lease returns the namespace and name of the lease under which this scheduler leads, as "namespace/name"; empty without
-// leader election, and as long as it is not known.
+// Lease returns the namespace and name of the lease under which this scheduler leads, as "namespace/name"; empty
+// without leader election, and as long as it is not known.
 func (l *Leader) Lease() string {
 	if election := l.election.Load(); election != nil {
 		return election.lease()

@@ -1,5 +1,5 @@
-// Package program is how a command line for people and scripts ends: an error is one line on standard error, and the exit code says
-// of which kind it is.
+// Package program is how a command line for people and scripts ends: an error is one line on standard error, and the
+// exit code says of which kind it is.
 package program
 
 import (
@@ -27,7 +27,8 @@ const (
 	Interrupted = 130 // Ctrl-C, or another signal that ends the process
 )
 
-// Name returns the name by which the program was called: kube-scheduler in the image, zonewise-scheduler after "make build".
+// Name returns the name by which the program was called: kube-scheduler in the image, zonewise-scheduler after "make
+// build".
 func Name() string { return filepath.Base(os.Args[0]) }
 
 // WithFlags adds to the error about a flag of a command how to list the flags, for cobra.Command.SetFlagErrorFunc.
@@ -69,7 +70,8 @@ func Root(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Run runs the root command until it ends or a signal interrupts it, and returns the exit code. The libraries log nothing.
+// Run runs the root command until it ends or a signal interrupts it, and returns the exit code. The libraries log
+// nothing.
 func Run(root *cobra.Command, codes Codes) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

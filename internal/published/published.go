@@ -18,8 +18,8 @@ type configuration struct {
 	LongestBackoff *int64 `json:"podMaxBackoffSeconds"`
 }
 
-// PodBackoff returns the initial and the longest backoff of a pod in the scheduling queue; kube-scheduler's defaults in a
-// process that publishes none. They are known once the scheduler starts its informers.
+// PodBackoff returns the initial and the longest backoff of a pod in the scheduling queue; kube-scheduler's defaults in
+// a process that publishes none. They are known once the scheduler starts its informers.
 func PodBackoff() (initial, longest time.Duration) {
 	c := read()
 	return time.Duration(ptr.Deref(c.InitialBackoff, 1)) * time.Second, time.Duration(ptr.Deref(c.LongestBackoff, 10)) * time.Second

@@ -17,6 +17,7 @@ func GroupState(state fwk.CycleState) fwk.PodGroupCycleState {
 // RunState returns what the members share while they are tried on one set of nodes. A group has one such set.
 func RunState(state fwk.CycleState) Shared { return state.GetPodGroupSchedulingCycle() }
 
-// PreemptingRun reports whether the members are tried on a cluster without the pods that their group may preempt, in the
-// given run of its cycle, from 1 on. The framework does not say so: it is what follows a run in which they did not fit.
+// PreemptingRun reports whether the members are tried on a cluster without the pods that their group may preempt, in
+// the given run of its cycle, from 1 on. The framework does not say so: it is what follows a run in which they did not
+// fit.
 func PreemptingRun(_ fwk.CycleState, run int) bool { return run > 1 }

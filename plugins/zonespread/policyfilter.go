@@ -63,8 +63,8 @@ func (pl *ZoneSpread) policiesFor(ctx context.Context, pod *v1.Pod) (*podPolicie
 	return p, nil
 }
 
-// countPolicies counts for the policies of a pod and applies them to every zone. The index also answers whether a zone has
-// eligible nodes, which it keeps for each kind of pod: looking at the nodes would cost more than everything else.
+// countPolicies counts for the policies of a pod and applies them to every zone. The index also answers whether a zone
+// has eligible nodes, which it keeps for each kind of pod: looking at the nodes would cost more than everything else.
 func (pl *ZoneSpread) countPolicies(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, p *podPolicies, q *queries) {
 	if p == nil {
 		pl.answer(ctx, cycleState, nodes, q)

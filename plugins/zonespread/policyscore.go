@@ -68,7 +68,8 @@ func withPolicy(raw, byPolicies int64) int64 { return raw<<policyBits | byPolici
 // byConstraints is the part of a raw score that is by the constraints.
 func byConstraints(raw int64) int64 { return raw >> policyBits }
 
-// joinScores joins a normalized score by constraints, if there are any, with the one by policies that the raw score has.
+// joinScores joins a normalized score by constraints, if there are any, with the one by policies that the raw score
+// has.
 func (p policyScores) joinScores(normalized, raw int64, constraints bool) int64 {
 	byPolicies := raw & (1<<policyBits - 1)
 	switch {

@@ -122,8 +122,8 @@ func (pl *ZoneSpread) noteGroupCycle(pod *v1.Pod, policies *podPolicies) {
 }
 
 // refusedZones returns the zones with nodes that are eligible for the pod of which spreading over zones refused none:
-// excluded are those in which a volume of the pod refused some, and full are the others. The first plugin that refuses a
-// node hides what the later ones would say, so one node that is too small does not make an excluded zone full.
+// excluded are those in which a volume of the pod refused some, and full are the others. The first plugin that refuses
+// a node hides what the later ones would say, so one node that is too small does not make an excluded zone full.
 func (s *preFilterState) refusedZones(
 	p *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser,
 ) (full []string, excluded map[string]bool) {

@@ -23,8 +23,8 @@ import (
 	"zonewise.dev/plugins"
 )
 
-// NewSchedulerCommand returns the command of kube-scheduler with the plugins of pack, which belongs to the command alone, and
-// what further options register. Upstream: app.NewSchedulerCommand.
+// NewSchedulerCommand returns the command of kube-scheduler with the plugins of pack, which belongs to the command
+// alone, and what further options register. Upstream: app.NewSchedulerCommand.
 func NewSchedulerCommand(pack *plugins.Pack, registry ...app.Option) *cobra.Command {
 	for name, factory := range pack.Factories() {
 		registry = append(registry, app.WithPlugin(name, factory))

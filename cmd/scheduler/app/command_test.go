@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/plugins"
 )
 
-// TestTheCommandIsUpstreams: a new version of kube-scheduler has no flag, default, alias or check of arguments that this command
-// lacks, and the other way round.
+// TestTheCommandIsUpstreams: a new version of kube-scheduler has no flag, default, alias or check of arguments that
+// this command lacks, and the other way round.
 func TestTheCommandIsUpstreams(t *testing.T) {
 	ours, theirs := NewSchedulerCommand(plugins.NewPack()), app.NewSchedulerCommand()
 	require.Equal(t, theirs.Use, ours.Use)

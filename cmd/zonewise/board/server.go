@@ -130,8 +130,8 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// isHost reports whether a request names this machine, at whatever port: that of a tunnel (ssh -L, a container's) may be another. A foreign
-// page whose name was made to resolve to this address (DNS rebinding) sends that name.
+// isHost reports whether a request names this machine, at whatever port: that of a tunnel (ssh -L, a container's) may
+// be another. A foreign page whose name was made to resolve to this address (DNS rebinding) sends that name.
 func isHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

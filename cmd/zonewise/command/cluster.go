@@ -57,8 +57,8 @@ type clusterFlags struct {
 	quiet, all               bool
 }
 
-// register adds the flags of the commands that read the cluster once and have a result in several formats: those of show.Formats, and
-// further ones.
+// register adds the flags of the commands that read the cluster once and have a result in several formats: those of
+// show.Formats, and further ones.
 func (f *clusterFlags) register(cmd *cobra.Command, further ...string) {
 	f.registerSource(cmd)
 	f.overrides.Timeout = requestTimeout
@@ -231,8 +231,8 @@ func (f *clusterFlags) loadingRules() *clientcmd.ClientConfigLoadingRules {
 	return rules
 }
 
-// kubeconfigError says what is wrong with the kubeconfig. Client-go has one error for a file that is not there, one that is empty, and one
-// in which no context is chosen.
+// kubeconfigError says what is wrong with the kubeconfig. Client-go has one error for a file that is not there, one
+// that is empty, and one in which no context is chosen.
 func (f *clusterFlags) kubeconfigError(err error) error {
 	if !clientcmd.IsEmptyConfig(err) {
 		return fmt.Errorf("kubeconfig: %w", oneLine(err))
@@ -403,8 +403,8 @@ func oneLine(err error) error {
 	return err
 }
 
-// invocation returns how to run this program on the same cluster: with the flags that say which it is and, if given, which scheduler it
-// has. A token is left out.
+// invocation returns how to run this program on the same cluster: with the flags that say which it is and, if given,
+// which scheduler it has. A token is left out.
 func (f *clusterFlags) invocation() string {
 	words := []string{programName()}
 	add := func(flag, value string) { words = append(words, "--"+flag+"="+shellWord(value)) }

@@ -20,8 +20,8 @@ const completionTimeout = 3 * time.Second
 // mostNames is the largest number of objects that are listed for a completion.
 const mostNames = 1000
 
-// listObjects lists objects of a resource such as deployments.apps, of the cluster or of the file, in a namespace or, if it is empty, in all.
-// It is for completions: what cannot be read is not there.
+// listObjects lists objects of a resource such as deployments.apps, of the cluster or of the file, in a namespace or,
+// if it is empty, in all. It is for completions: what cannot be read is not there.
 func (f *clusterFlags) listObjects(cmd *cobra.Command, namespace, resource string) (out []client.Object) {
 	kinds := snapshot.Kinds()
 	at := slices.IndexFunc(kinds, func(k snapshot.Kind) bool { return k.Resource == resource })

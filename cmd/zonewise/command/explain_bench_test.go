@@ -11,7 +11,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// BenchmarkExplain explains a pod of a snapshot file with 5,000 nodes and 150,000 pods, the reading of the file included.
+// BenchmarkExplain explains a pod of a snapshot file with 5,000 nodes and 150,000 pods, the reading of the file
+// included.
 func BenchmarkExplain(b *testing.B) {
 	cluster := clitest.Large(5000, 150_000)
 	waits := &clitest.Cluster{Snapshot: cluster}

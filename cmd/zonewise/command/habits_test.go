@@ -22,7 +22,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestPrintedCommandsAreAboutThisCluster: what the tools tell to run is about the cluster that they show, under the name they have.
+// TestPrintedCommandsAreAboutThisCluster: what the tools tell to run is about the cluster that they show, under the
+// name they have.
 func TestPrintedCommandsAreAboutThisCluster(t *testing.T) {
 	self := os.Args[0]
 	defer func() { os.Args[0] = self }()
@@ -150,7 +151,8 @@ func TestAPIsOfALaterVersion(t *testing.T) {
 	require.Contains(t, errs, served)
 }
 
-// TestAConfigMapWithTheConfiguration is read from the cluster, and a plugin that only the user's scheduler has is named.
+// TestAConfigMapWithTheConfiguration is read from the cluster, and a plugin that only the user's scheduler has is
+// named.
 func TestAConfigMapWithTheConfiguration(t *testing.T) {
 	configMap := func(plugin string) string {
 		return `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"kube-system","name":"x"},"data":{"config.yaml":` +
@@ -176,8 +178,8 @@ func TestAConfigMapWithTheConfiguration(t *testing.T) {
 	require.Contains(t, errs, "--config: not found")
 }
 
-// TestWhoLeads: the second scheduler's lease says that it is there before any pod names it, and leases that none renews make Unknown what
-// only a scheduler keeps current.
+// TestWhoLeads: the second scheduler's lease says that it is there before any pod names it, and leases that none renews
+// make Unknown what only a scheduler keeps current.
 func TestWhoLeads(t *testing.T) {
 	c := clitest.Story()
 	file := filepath.Join(t.TempDir(), "cluster.json")

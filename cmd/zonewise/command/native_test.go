@@ -65,7 +65,8 @@ func TestPodGroupsOfBothAPIs(t *testing.T) {
 	require.Contains(t, out, "shop/only (native)")
 }
 
-// TestEventsOfPodGroupsOfBothAPIs: what was said about one of two PodGroups of one name is not told of the other, and neither of what is no PodGroup.
+// TestEventsOfPodGroupsOfBothAPIs: what was said about one of two PodGroups of one name is not told of the other, and
+// neither of what is no PodGroup.
 func TestEventsOfPodGroupsOfBothAPIs(t *testing.T) {
 	regarding := func(kind, apiVersion string) corev1.ObjectReference {
 		return corev1.ObjectReference{Kind: kind, APIVersion: apiVersion, Namespace: "shop", Name: "train"}

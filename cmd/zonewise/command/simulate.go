@@ -294,7 +294,8 @@ func (f *simulateFlags) readManifests(stdin io.Reader) ([]byte, error) {
 	return manifests, nil
 }
 
-// parseWorkload returns the workloads of -f, nil if it is not given, and writes to standard error what of the file is left out.
+// parseWorkload returns the workloads of -f, nil if it is not given, and writes to standard error what of the file is
+// left out.
 func (f *simulateFlags) parseWorkload(
 	cmd *cobra.Command, manifests []byte, c *census.Census, namespace string, server client.Client,
 ) (*simulate.Workload, error) {

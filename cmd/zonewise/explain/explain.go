@@ -71,7 +71,8 @@ type SchedulerMessage struct {
 	Count  int32     `json:"count,omitempty"`
 }
 
-// Explainer explains pods and gangs of a cluster. Its methods make copies of the cluster, and change nothing in the census.
+// Explainer explains pods and gangs of a cluster. Its methods make copies of the cluster, and change nothing in the
+// census.
 type Explainer struct {
 	Census *census.Census
 	// Options are those of the copies, see sim.Of.
@@ -209,7 +210,8 @@ func splitByReporter(events []eventsv1.Event, schedulers []string) (bySchedulers
 	return bySchedulers, byAutoscalers
 }
 
-// schedulerMessages collects what the events say, newest first, and the refusal in the pod's condition, if a pod is given.
+// schedulerMessages collects what the events say, newest first, and the refusal in the pod's condition, if a pod is
+// given.
 func schedulerMessages(pod *corev1.Pod, events []eventsv1.Event) []SchedulerMessage {
 	var out []SchedulerMessage
 	for i := range events {

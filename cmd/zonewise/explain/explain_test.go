@@ -186,7 +186,8 @@ func TestNominations(t *testing.T) {
 	}
 }
 
-// TestWhatNodesLack: of each kind of node, the one that lacks least; other pools, which the pod does not tolerate, hide none.
+// TestWhatNodesLack: of each kind of node, the one that lacks least; other pools, which the pod does not tolerate, hide
+// none.
 func TestWhatNodesLack(t *testing.T) {
 	c := clitest.New()
 	for i := range 15 {
@@ -322,7 +323,8 @@ func TestAPackedGang(t *testing.T) {
 	require.Len(t, r.Zone, 2)
 }
 
-// TestAGangSaysASentenceOnce: members, the PodGroup and the copy of the cluster say the same about nodes of different numbers.
+// TestAGangSaysASentenceOnce: members, the PodGroup and the copy of the cluster say the same about nodes of different
+// numbers.
 func TestAGangSaysASentenceOnce(t *testing.T) {
 	c := clitest.New()
 	c.Node("node-a", "a", "8", "8Gi")

@@ -20,8 +20,8 @@ import (
 // GangReport is the explained gang, or the gang of the explained pod.
 type GangReport struct {
 	status.Gang
-	// Fit is how many of the missing members would find a node now, as a gang or, if it does not start, as pods of their own. Nil for the
-	// gang of an explained pod, and where that says nothing about the gang.
+	// Fit is how many of the missing members would find a node now, as a gang or, if it does not start, as pods of
+	// their own. Nil for the gang of an explained pod, and where that says nothing about the gang.
 	Fit *int `json:"fit,omitempty"`
 	// Gated members have scheduling gates, and do not count.
 	Gated int `json:"gated,omitempty"`
@@ -93,8 +93,9 @@ func (e *gangExamination) whyNotTried() string {
 
 func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 
-// placeMembers has the scheduler place the gang on a copy with more nodes, and returns how many members are then missing. The
-// copy has the gang's members, as they are or as pods without a gang, and other pods with a nomination. The caller closes it.
+// placeMembers has the scheduler place the gang on a copy with more nodes, and returns how many members are then
+// missing. The copy has the gang's members, as they are or as pods without a gang, and other pods with a nomination.
+// The caller closes it.
 func (e *gangExamination) placeMembers(
 	ctx context.Context, as func(*corev1.Pod) *corev1.Pod, bought map[string]int,
 ) (s *sim.Sim, missing int, err error) {

@@ -46,8 +46,8 @@ func nominationText(c *census.Census, node string) string {
 	return fmt.Sprintf("nominated to node %s: waits for %s there to end%s", node, show.Plural(ending, "pod"), when)
 }
 
-// placePod has the scheduler place a pod that no node would take as it is, by preemption or when time has passed, and otherwise asks which
-// further node would take it.
+// placePod has the scheduler place a pod that no node would take as it is, by preemption or when time has passed, and
+// otherwise asks which further node would take it.
 func (x *Explainer) placePod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, answer *sim.Evaluation, r *Report) error {
 	began := s.Now()
 	if err := s.Run(ctx); err != nil {
@@ -122,9 +122,9 @@ func (x *Explainer) buyForPod(ctx context.Context, s *sim.Sim, pod *corev1.Pod, 
 // mostZones is the largest number of zones in which more nodes are tried.
 const mostZones = 5
 
-// nodesThatHelp says for each zone which nodes, like those that it has, would be enough; and if in none they are, which of several zones.
-// answer is that of the nodes about a pod: those like nodes that would not take it if they were empty are not tried. For most and enough
-// see buy.Search.
+// nodesThatHelp says for each zone which nodes, like those that it has, would be enough; and if in none they are, which
+// of several zones. answer is that of the nodes about a pod: those like nodes that would not take it if they were empty
+// are not tried. For most and enough see buy.Search.
 func (x *Explainer) nodesThatHelp(answer *sim.Evaluation, most int, enough func(bought map[string]int) (bool, error)) ([]string, error) {
 	all := buy.Models(answer.NodesIfEmpty())
 	var steps []string

@@ -234,7 +234,8 @@ func (p *Page) Flush(w io.Writer) error {
 	return err
 }
 
-// Object writes a value, which is a struct with fields, as JSON or YAML. A kind, if given, is put before them with the version of reports.
+// Object writes a value, which is a struct with fields, as JSON or YAML. A kind, if given, is put before them with the
+// version of reports.
 func Object(w io.Writer, format, kind string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

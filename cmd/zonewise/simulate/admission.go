@@ -25,8 +25,9 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// admission changes new pods as an API server does. It lets a server do so by a dry run, or calls upstream's own plugins: default requests and
-// limits of LimitRanges, overhead, node selector and tolerations of RuntimeClasses, the priority of PriorityClasses.
+// admission changes new pods as an API server does. It lets a server do so by a dry run, or calls upstream's own
+// plugins: default requests and limits of LimitRanges, overhead, node selector and tolerations of RuntimeClasses, the
+// priority of PriorityClasses.
 type admission struct {
 	snapshot *snapshot.Snapshot
 	ranges   []*corev1.LimitRange
@@ -140,7 +141,8 @@ func creation(pod *core.Pod) upstream.Attributes {
 	)
 }
 
-// priority returns the priority that the API server would give a pod, and its class' preemption policy (nil if the class has none).
+// priority returns the priority that the API server would give a pod, and its class' preemption policy (nil if the
+// class has none).
 func (a *admission) priority(spec *corev1.PodSpec) (*int32, *corev1.PreemptionPolicy, error) {
 	name := spec.PriorityClassName
 	resource, _ := kinds.ResourceOf(&schedulingv1.PriorityClass{})
@@ -171,8 +173,8 @@ func (a *admission) priority(spec *corev1.PodSpec) (*int32, *corev1.PreemptionPo
 	return pod.Spec.Priority, (*corev1.PreemptionPolicy)(pod.Spec.PreemptionPolicy), nil
 }
 
-// admitByServer has the API server make a pod by a dry run. Its service account, which the file may only be about to make, does not matter to
-// a scheduler.
+// admitByServer has the API server make a pod by a dry run. Its service account, which the file may only be about to
+// make, does not matter to a scheduler.
 func (a *admission) admitByServer(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	asked := pod.DeepCopy()
 	asked.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: pod.Name + "-", Labels: pod.Labels, Annotations: pod.Annotations}

@@ -25,7 +25,8 @@ type ZoneLoad struct {
 
 // Promise says what happens to a promise of the cluster, and whether it is broken.
 type Promise struct {
-	// Kind is one of Failures: a ZoneSpreadPolicy, a PodDisruptionBudget, a gang, a ZoneReservation, or a node that is drained.
+	// Kind is one of Failures: a ZoneSpreadPolicy, a PodDisruptionBudget, a gang, a ZoneReservation, or a node that is
+	// drained.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Before and After count pods of a policy, healthy pods of a budget, bound members of a gang, or unused slots of a
@@ -141,8 +142,8 @@ func (p *scenarioRun) compareGangs(before, after *census.Census) {
 	}
 }
 
-// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost or drained nodes find
-// no other place.
+// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost or drained nodes
+// find no other place.
 func (p *scenarioRun) compareReservations(before, after *census.Census) {
 	first, last := objectsByName[*v1alpha1.ZoneReservation](before), objectsByName[*v1alpha1.ZoneReservation](after)
 	for _, name := range slices.Sorted(maps.Keys(first)) {
@@ -178,8 +179,8 @@ const (
 	FailDrain       = "drain"
 )
 
-// Failures are all of them, DefaultFailures those that count by default. Budgets do not: they are about voluntary disruptions, which a loss is
-// not and a drain keeps.
+// Failures are all of them, DefaultFailures those that count by default. Budgets do not: they are about voluntary
+// disruptions, which a loss is not and a drain keeps.
 var (
 	Failures        = []string{FailPending, FailPolicy, FailBudget, FailGang, FailDrain, FailReservation, FailBalance}
 	DefaultFailures = []string{FailPending, FailPolicy, FailGang, FailDrain}

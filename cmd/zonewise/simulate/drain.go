@@ -15,8 +15,9 @@ import (
 	"zonewise.dev/sim"
 )
 
-// drainNodes drains nodes one after the other, as kubectl drain does with --ignore-daemonsets, --delete-emptydir-data and --force: it cordons a
-// node and evicts its pods, and again those that a budget keeps, until none is left or none goes any more.
+// drainNodes drains nodes one after the other, as kubectl drain does with --ignore-daemonsets, --delete-emptydir-data
+// and --force: it cordons a node and evicts its pods, and again those that a budget keeps, until none is left or none
+// goes any more.
 func (p *scenarioRun) drainNodes(names []string) error {
 	for _, name := range names {
 		node, ok := sim.Get[*corev1.Node](p.sim, "", name)
@@ -62,7 +63,8 @@ func (p *scenarioRun) drainNodes(names []string) error {
 	return nil
 }
 
-// podsToDrain returns the pods of a node that are evicted: all but those of DaemonSets, static ones, and those that are ending.
+// podsToDrain returns the pods of a node that are evicted: all but those of DaemonSets, static ones, and those that are
+// ending.
 func (p *scenarioRun) podsToDrain(node string) []*corev1.Pod {
 	return slices.DeleteFunc(sim.List[*corev1.Pod](p.sim), func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName != node || !pods.Live(pod) || sim.NodeBound(pod)

@@ -157,8 +157,8 @@ func namesOf(pods []*corev1.Pod) []string {
 	return out
 }
 
-// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others as upstream's
-// ReplicaSet controller ranks them (getPodsToDelete).
+// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others as
+// upstream's ReplicaSet controller ranks them (getPodsToDelete).
 func firstToGo(all []*corev1.Pod, ordered bool, now time.Time) []*corev1.Pod {
 	out := slices.Clone(all)
 	if ordered {

@@ -97,7 +97,8 @@ spec: {` + replicas + ` selector: {matchLabels: {app: ` + name + `}}, template: 
 `
 }
 
-// TestWorkloadsThatExistAreChanged: they are not there twice. New replicas join the old ones, and a template that changes has all replaced.
+// TestWorkloadsThatExistAreChanged: they are not there twice. New replicas join the old ones, and a template that
+// changes has all replaced.
 func TestWorkloadsThatExistAreChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		file           string
@@ -341,7 +342,8 @@ func TestGenerateName(t *testing.T) {
 	require.True(t, strings.HasPrefix(r.Workloads[0].Name, "Job shop/build-"), r.Workloads[0].Name)
 }
 
-// TestPriorityClasses: as upstream's plugin, of several defaults the lowest counts, and a number of the pod's own is refused.
+// TestPriorityClasses: as upstream's plugin, of several defaults the lowest counts, and a number of the pod's own is
+// refused.
 func TestPriorityClasses(t *testing.T) {
 	c := zones("8")
 	for name, value := range map[string]int32{"high": 100, "low": 10} {

@@ -75,7 +75,8 @@ func TestJobsWithScheduling(t *testing.T) {
 	require.Nil(t, w.Pods[0].Spec.SchedulingGroup, "a basic group changes nothing")
 }
 
-// TestNativePodGroupsOfAFile: PodGroups and the pods that name them, and what becomes of both where the cluster has no such API.
+// TestNativePodGroupsOfAFile: PodGroups and the pods that name them, and what becomes of both where the cluster has no
+// such API.
 func TestNativePodGroupsOfAFile(t *testing.T) {
 	const manifests = `
 apiVersion: scheduling.k8s.io/v1beta1

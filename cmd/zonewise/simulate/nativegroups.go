@@ -14,7 +14,8 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// This file has the gangs of Kubernetes' own API that a file of manifests has: PodGroups of scheduling.k8s.io, and Jobs whose controller makes one.
+// This file has the gangs of Kubernetes' own API that a file of manifests has: PodGroups of scheduling.k8s.io, and Jobs
+// whose controller makes one.
 
 // applyNativeGroup adds a PodGroup for each copy, with the priority that the API server gives it.
 func (p *parser) applyNativeGroup(group *kinds.NativePodGroup) error {
@@ -42,8 +43,8 @@ func (p *parser) applyNativeGroup(group *kinds.NativePodGroup) error {
 	return nil
 }
 
-// applyJobGroup adds the PodGroup that the Job controller makes for a Job with spec.scheduling, and has the template name it. Without a gang policy the
-// group makes no difference, and is left out.
+// applyJobGroup adds the PodGroup that the Job controller makes for a Job with spec.scheduling, and has the template
+// name it. Without a gang policy the group makes no difference, and is left out.
 func (p *parser) applyJobGroup(job *batchv1.Job) error {
 	if job.Spec.Scheduling == nil || job.Spec.Template.Spec.SchedulingGroup != nil || metav1.GetControllerOf(job) != nil {
 		return nil

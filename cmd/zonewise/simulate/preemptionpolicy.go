@@ -5,7 +5,8 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// keepsGroupPreemptionPolicy reports whether the API server gives a PodGroup the preemption policy of its PriorityClass.
+// keepsGroupPreemptionPolicy reports whether the API server gives a PodGroup the preemption policy of its
+// PriorityClass.
 func keepsGroupPreemptionPolicy() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.PodGroupPreemptionPolicy)
 }

@@ -84,9 +84,9 @@ func FindPurchase(
 	return &Purchase{Enough: bought != nil, Nodes: purchased(models, bought)}, nil
 }
 
-// findHelpful adds the nodes that would take a pod that stays Pending in a scenario if they were empty. It reports whether there is a pod
-// that none would take, such as one whose volume is in the lost zone: then no number of nodes is tried, and no copy is many times as large as
-// the cluster for nothing.
+// findHelpful adds the nodes that would take a pod that stays Pending in a scenario if they were empty. It reports
+// whether there is a pod that none would take, such as one whose volume is in the lost zone: then no number of nodes is
+// tried, and no copy is many times as large as the cluster for nothing.
 func findHelpful(
 	ctx context.Context, c *census.Census, scenario *Scenario, helpful map[string]bool, options sim.Options,
 ) (hopeless bool, err error) {

@@ -18,7 +18,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestPurchase: the fewest nodes after which no zone's loss leaves a pod Pending, that none are needed, and that none would help.
+// TestPurchase: the fewest nodes after which no zone's loss leaves a pod Pending, that none are needed, and that none
+// would help.
 func TestPurchase(t *testing.T) {
 	find := func(c *clitest.Cluster, scenarios ...Scenario) (*Purchase, string) {
 		var results []*Result

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// drifted is a cluster in which zone c is empty although web is to be spread; one pod of it may not be moved. Pods of large need room
-// that zone c does not have.
+// drifted is a cluster in which zone c is empty although web is to be spread; one pod of it may not be moved. Pods of
+// large need room that zone c does not have.
 func drifted() *clitest.Cluster {
 	c := zones("12")
 	web := c.Deployment("web", 6, "1", "1Gi", func(t *corev1.PodTemplateSpec) {
@@ -56,7 +56,8 @@ func TestRebalance(t *testing.T) {
 	}
 }
 
-// TestReturn: a zone comes back with its nodes and what belongs to them, the displaced pods stay, and a plan moves them back.
+// TestReturn: a zone comes back with its nodes and what belongs to them, the displaced pods stay, and a plan moves them
+// back.
 func TestReturn(t *testing.T) {
 	c := zones("8")
 	web := c.Deployment("web", 6, "1", "1Gi", func(t *corev1.PodTemplateSpec) {

@@ -13,7 +13,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestPodsThatRelyOnThePackAreNoSuccess when they wait, whichever scheduler they name: what was simulated did not know their objects.
+// TestPodsThatRelyOnThePackAreNoSuccess when they wait, whichever scheduler they name: what was simulated did not know
+// their objects.
 func TestPodsThatRelyOnThePackAreNoSuccess(t *testing.T) {
 	for name, relies := range map[string]func(c *clitest.Cluster){
 		"a policy":      func(c *clitest.Cluster) { c.Policy("web", nil) },
@@ -37,8 +38,8 @@ func TestPodsThatRelyOnThePackAreNoSuccess(t *testing.T) {
 	}
 }
 
-// TestTheSecondScheduler is simulated where pods name it, without a configuration: with its policies and gangs, beside a kube-scheduler that
-// knows neither.
+// TestTheSecondScheduler is simulated where pods name it, without a configuration: with its policies and gangs, beside
+// a kube-scheduler that knows neither.
 func TestTheSecondScheduler(t *testing.T) {
 	second := func(c *clitest.Cluster) *clitest.Cluster {
 		for _, p := range c.Pods() {
@@ -79,7 +80,8 @@ func TestTheSecondScheduler(t *testing.T) {
 	})
 }
 
-// TestPodsOfOtherSchedulersCompete: they take room, and what becomes of them is no failure of the simulation: only their scheduler knows.
+// TestPodsOfOtherSchedulersCompete: they take room, and what becomes of them is no failure of the simulation: only
+// their scheduler knows.
 func TestPodsOfOtherSchedulersCompete(t *testing.T) {
 	c := zones("2")
 	c.Pod("own", "node-b", clitest.Plain("2", "1Gi"), nil)

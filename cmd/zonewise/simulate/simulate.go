@@ -76,8 +76,8 @@ type Result struct {
 	DrainedNodes int `json:"drainedNodes,omitempty"`
 	// ReturnedNodes of the lost ones have come back.
 	ReturnedNodes int `json:"returnedNodes,omitempty"`
-	// Displaced pods were on lost or drained nodes, Evicted ones made room for others; their controllers replace both. Of the
-	// replacements and the Added pods, Placed find a node and Pending do not.
+	// Displaced pods were on lost or drained nodes, Evicted ones made room for others; their controllers replace both.
+	// Of the replacements and the Added pods, Placed find a node and Pending do not.
 	Displaced int `json:"displaced"`
 	Evicted   int `json:"evicted,omitempty"`
 	Added     int `json:"added,omitempty"`
@@ -96,8 +96,8 @@ type Result struct {
 	// WaitedBefore pods had no node at the start; StillWaiting of them have none in the end.
 	WaitedBefore int `json:"waitedBefore"`
 	StillWaiting int `json:"stillWaiting"`
-	// NodesStay is what becomes of them while the lost nodes' objects still exist; nil if no node is lost, or if they come
-	// back.
+	// NodesStay is what becomes of them while the lost nodes' objects still exist; nil if no node is lost, or if they
+	// come back.
 	NodesStay *NodesStay `json:"nodesStay,omitempty"`
 	// Passed is about the time that passes in the copy until nothing more happens.
 	Passed string `json:"passed"`
@@ -132,8 +132,8 @@ type Workloads struct {
 // NodesStay is what becomes of displaced pods while the objects of the lost nodes still exist, not ready and tainted as
 // unreachable: in an outage, until somebody or something deletes them.
 type NodesStay struct {
-	// Placed and Pending count replacements, as those of a Result. Staying pods tolerate the taint, and stay on nodes that
-	// do not run them.
+	// Placed and Pending count replacements, as those of a Result. Staying pods tolerate the taint, and stay on nodes
+	// that do not run them.
 	Placed  int `json:"placed"`
 	Pending int `json:"pending"`
 	Staying int `json:"staying,omitempty"`
@@ -144,8 +144,8 @@ type NodesStay struct {
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run runs a scenario that Check accepts on a copy of the cluster, see sim.Of for the options. What is lost and does not
-// come back is lost in both forms: the nodes are deleted, and they stay.
+// Run runs a scenario that Check accepts on a copy of the cluster, see sim.Of for the options. What is lost and does
+// not come back is lost in both forms: the nodes are deleted, and they stay.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
 	gone, err := runForm(ctx, c, scenario, options, false)
 	if err != nil {
@@ -408,8 +408,9 @@ func (p *scenarioRun) compareAll(before *census.Census, left map[string]int64, a
 	p.compareReservations(before, after)
 }
 
-// reliesOnPack reports whether a pod is in a gang or is selected by a policy or a reservation, which a plain kube-scheduler does not know. If
-// such a pod waits, the wrong scheduler has been simulated or the pod names the wrong one: neither is a success.
+// reliesOnPack reports whether a pod is in a gang or is selected by a policy or a reservation, which a plain
+// kube-scheduler does not know. If such a pod waits, the wrong scheduler has been simulated or the pod names the wrong
+// one: neither is a success.
 func (p *scenarioRun) reliesOnPack(after *census.Census, pod *corev1.Pod) bool {
 	return after.GangOf(pod) != "" ||
 		slices.ContainsFunc(sim.List[*v1alpha1.ZoneSpreadPolicy](p.sim), func(policy *v1alpha1.ZoneSpreadPolicy) bool {

@@ -162,7 +162,8 @@ func TestCertificates(t *testing.T) {
 	require.Empty(t, run(t, c, b).Certificates, "the certificate is about another spec")
 }
 
-// TestTrimmedClustersGiveTheSameAnswers: what a snapshot leaves out decides nothing. The gang needs one zone and fits into two only.
+// TestTrimmedClustersGiveTheSameAnswers: what a snapshot leaves out decides nothing. The gang needs one zone and fits
+// into two only.
 func TestTrimmedClustersGiveTheSameAnswers(t *testing.T) {
 	cluster := func() *clitest.Cluster {
 		c := zones("12")
@@ -204,8 +205,8 @@ func TestWhichPodsComeBack(t *testing.T) {
 	require.Equal(t, []string{FailPending}, r.Failed(Failures), "a pod without a controller is lost")
 }
 
-// TestWhoIsNotReplaced: pods that no controller is known to replace are no survivors. The answer says why, names what it takes for granted,
-// and looks at the gangs of such pods, too.
+// TestWhoIsNotReplaced: pods that no controller is known to replace are no survivors. The answer says why, names what
+// it takes for granted, and looks at the gangs of such pods, too.
 func TestWhoIsNotReplaced(t *testing.T) {
 	c := zones("8")
 	c.Add(&batchv1.Job{

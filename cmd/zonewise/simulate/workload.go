@@ -56,7 +56,8 @@ type Workload struct {
 	others, changed []client.Object
 	// removed are the cluster's pods that its controllers would delete.
 	removed []*corev1.Pod
-	// daemons are new DaemonSets, which have a pod on each node that they want, and agents their pods as the API server makes them, but for the node.
+	// daemons are new DaemonSets, which have a pod on each node that they want, and agents their pods as the API server
+	// makes them, but for the node.
 	daemons []*appsv1.DaemonSet
 	agents  []*corev1.Pod
 }
@@ -76,7 +77,8 @@ func (w *Workload) objects() []client.Object {
 // ParseWorkload reads manifests as they are applied to a cluster: workloads, and what decides where their pods may go.
 // Other kinds are left out. Objects without a namespace are in the given one. A workload that the cluster has already
 // is changed. Each is multiplied by copies: one that is not a gang gets more replicas with the same labels; a gang
-// becomes several gangs. A server, if it is not nil, makes one pod of each template by a dry run; otherwise upstream's admission plugins do.
+// becomes several gangs. A server, if it is not nil, makes one pod of each template by a dry run; otherwise upstream's
+// admission plugins do.
 func ParseWorkload(
 	ctx context.Context, name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot, server client.Client,
 ) (*Workload, error) {

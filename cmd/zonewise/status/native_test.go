@@ -15,7 +15,8 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestStatesOfNativeGangs: as those of other gangs, and why one waits that the scheduler has not tried is in a condition of its PodGroup.
+// TestStatesOfNativeGangs: as those of other gangs, and why one waits that the scheduler has not tried is in a
+// condition of its PodGroup.
 func TestStatesOfNativeGangs(t *testing.T) {
 	condition := func(kind string, s metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: s, Message: "says " + kind}
@@ -50,7 +51,8 @@ func TestStatesOfNativeGangs(t *testing.T) {
 	}
 }
 
-// TestGangsOfBothAPIs may have one name. Groups with a basic policy are no gangs, and one that could not be read is not thought to be missing.
+// TestGangsOfBothAPIs may have one name. Groups with a basic policy are no gangs, and one that could not be read is not
+// thought to be missing.
 func TestGangsOfBothAPIs(t *testing.T) {
 	c := clitest.New()
 	c.Node("node", "a", "8", "8Gi")

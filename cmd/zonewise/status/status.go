@@ -128,8 +128,8 @@ type Rebalance struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 	Mode  string `json:"mode"`
-	// Excess is how many pods are too many in their zones, Planned how many moves the plan has, with mode Plan, and UnderWay how many have begun
-	// and are not over.
+	// Excess is how many pods are too many in their zones, Planned how many moves the plan has, with mode Plan, and
+	// UnderWay how many have begun and are not over.
 	Excess   int64 `json:"excess"`
 	Planned  int64 `json:"planned"`
 	UnderWay int64 `json:"underWay"`
@@ -376,7 +376,8 @@ func RebalanceOf(object *v1alpha1.ZoneRebalance) Rebalance {
 	return out
 }
 
-// Title is how a gang is called: "namespace/name", and "namespace/name (native)" if its PodGroup is of scheduling.k8s.io.
+// Title is how a gang is called: "namespace/name", and "namespace/name (native)" if its PodGroup is of
+// scheduling.k8s.io.
 func (g *Gang) Title() string { return census.Key(g.Namespace, g.Name, g.Native) }
 
 // Argument is what zonewise explain calls its PodGroup.
@@ -415,7 +416,8 @@ const finished = "Finished"
 // initiallyScheduled is kube-scheduler's condition of native PodGroups.
 const initiallyScheduled = "PodGroupInitiallyScheduled"
 
-// waitConditions are the conditions of native PodGroups, PermitGate's and kube-scheduler's, that say why one waits; the most telling first.
+// waitConditions are the conditions of native PodGroups, PermitGate's and kube-scheduler's, that say why one waits; the
+// most telling first.
 var waitConditions = []string{native.ConditionFits, native.ConditionReleased, initiallyScheduled}
 
 func (g *Gang) setState(c *census.Census, from *census.Gang) {

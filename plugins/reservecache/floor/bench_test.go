@@ -48,8 +48,8 @@ func benchClaims(n, slots int, slot ledger.Resources) []floor.Claim {
 	return all
 }
 
-// BenchmarkCycle is what a floor has to do in a scheduling cycle on 5,000 nodes in which the room of one node has changed:
-// Update, Settle, and Fit of a stranger on 100 nodes.
+// BenchmarkCycle is what a floor has to do in a scheduling cycle on 5,000 nodes in which the room of one node has
+// changed: Update, Settle, and Fit of a stranger on 100 nodes.
 func BenchmarkCycle(b *testing.B) {
 	anywhere := benchClaims(1, 1667, size(1000, 1))
 	anywhere[0].Nodes, anywhere[0].Inclusive = anyNode, true

@@ -15,8 +15,8 @@ func (a candidate) compare(b candidate) int {
 	return cmp.Or(cmp.Compare(a.takes, b.takes), cmp.Compare(a.name, b.name))
 }
 
-// fill places slots in a zone, on the nodes with the least room for them. Where all nodes were searched before, it looks
-// at those alone that have got room since.
+// fill places slots in a zone, on the nodes with the least room for them. Where all nodes were searched before, it
+// looks at those alone that have got room since.
 func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) {
 	z, state := f.zones[zone], c.zone(zone)
 	if z == nil || more <= 0 || z.capped[c] {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Floor is the slots of all claims. Make one with New. It is not synchronized: Update, Remove, SetClaims and Settle change
-// it, all else may be called from several goroutines meanwhile.
+// Floor is the slots of all claims. Make one with New. It is not synchronized: Update, Remove, SetClaims and Settle
+// change it, all else may be called from several goroutines meanwhile.
 type Floor struct {
 	// fraction is how much of what a zone offers may be held unused, of each resource.
 	fraction float64

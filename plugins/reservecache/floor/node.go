@@ -16,8 +16,8 @@ type Node struct {
 	Generation int64
 	// Allocatable is what the node offers, and Requested what its pods ask for, their number in Pods.
 	Allocatable, Requested ledger.Resources
-	// Nominated is what the pods ask for that are nominated to the node. No slot is placed there, and none is given up for
-	// it: their victims may not have left yet.
+	// Nominated is what the pods ask for that are nominated to the node. No slot is placed there, and none is given up
+	// for it: their victims may not have left yet.
 	Nominated ledger.Resources
 	// Owned is what the owners of each claim on the node ask for, their number in Pods; nil for none.
 	Owned map[types.UID]ledger.Resources

@@ -64,8 +64,8 @@ func TestSlotsShift(t *testing.T) {
 	})
 }
 
-// TestFraction: a fraction of each zone is filled, and no more, whatever comes and goes: room that is free only later is
-// a slot's as well, and a zone whose last node goes begins again when one returns.
+// TestFraction: a fraction of each zone is filled, and no more, whatever comes and goes: room that is free only later
+// is a slot's as well, and a zone whose last node goes begins again when one returns.
 func TestFraction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const nodes = 5
@@ -191,8 +191,8 @@ func TestEdit(t *testing.T) {
 	})
 }
 
-// TestEditOfSlotsAwayFromHome: fewer slots for each node open nothing on a node of another zone, where an owner runs beside the slot
-// that is held there meanwhile.
+// TestEditOfSlotsAwayFromHome: fewer slots for each node open nothing on a node of another zone, where an owner runs
+// beside the slot that is held there meanwhile.
 func TestEditOfSlotsAwayFromHome(t *testing.T) {
 	w := newWorld(t, 6, 2)
 	c := floor.Claim{UID: "c", Name: "c", Nodes: anyNode, Slot: size(5000, 1), Zones: map[string]int{"a": 0, "b": 10}, Inclusive: true}
@@ -245,8 +245,8 @@ func TestMixedOwners(t *testing.T) {
 	})
 }
 
-// TestNominations: no slot is placed in the room of a nominated pod, and none is given up for it, since the victims whose
-// room it is to have may be there still.
+// TestNominations: no slot is placed in the room of a nominated pod, and none is given up for it, since the victims
+// whose room it is to have may be there still.
 func TestNominations(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	c := floor.Claim{UID: "c", Name: "c", Nodes: anyNode, Slot: size(4000, 1), Zones: map[string]int{"a": 2}}

@@ -26,8 +26,8 @@ type Report struct {
 
 // Counts are numbers of slots.
 type Counts struct {
-	// Desired is how many there are to be, Held how many there are, those that owners take up among them, and Used how many
-	// these are. Slots of headroom are not used.
+	// Desired is how many there are to be, Held how many there are, those that owners take up among them, and Used how
+	// many these are. Slots of headroom are not used.
 	Desired, Held, Used int
 }
 
@@ -35,7 +35,8 @@ type Counts struct {
 type ZoneReport struct {
 	Name string
 	Counts
-	// Usable is how many nodes may have slots, counted if the claim lacks some, and Unknown means that the zone has no node.
+	// Usable is how many nodes may have slots, counted if the claim lacks some, and Unknown means that the zone has no
+	// node.
 	Usable  int
 	Unknown bool
 	// Capped means that the limit keeps the claim from more.

@@ -69,8 +69,9 @@ func (r *NodeRequirements) MetBy(n *v1.Node) bool {
 	return !untolerated
 }
 
-// outlastsReady reports whether a taint says for a moment longer than the condition Ready that a node is not ready. All pods
-// tolerate it by default (DefaultTolerationSeconds), and would take the room of a node that is back before it is held.
+// outlastsReady reports whether a taint says for a moment longer than the condition Ready that a node is not ready. All
+// pods tolerate it by default (DefaultTolerationSeconds), and would take the room of a node that is back before it is
+// held.
 func outlastsReady(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoExecute && (t.Key == v1.TaintNodeNotReady || t.Key == v1.TaintNodeUnreachable)
 }

@@ -184,7 +184,8 @@ func (h *holding) fitsInto(room *ledger.Resources, slots, fewer int) bool {
 	return more.Exceeds(room) == ""
 }
 
-// takeSeed gives a claim again what a status says that it had, as far as pods leave room: nominations take no slot away.
+// takeSeed gives a claim again what a status says that it had, as far as pods leave room: nominations take no slot
+// away.
 func (f *Floor) takeSeed(c *claimState) {
 	for i := range c.seed {
 		s := &c.seed[i]

@@ -13,12 +13,12 @@
 //
 // # Contract
 //
-// Pods are keyed by UID. What the API server says wins over what was assumed: Add confirms an assumed pod
-// wherever the event says it is, Remove frees it in any state, at once. ForgetPod undoes an
-// assumption and nothing else: it does nothing to a pod that is Added, that sits on another node, or that
-// is not known. So any interleaving of Add, Unreserve and Delete that keeps a pod's Add before its Delete, as
-// every informer does, ends in the same state. An assumed pod does not expire, as in kube-scheduler's cache. An Add after a Delete is believed: the API server
-// shows the pod.
+// Pods are keyed by UID. What the API server says wins over what was assumed: Add confirms an assumed pod wherever the
+// event says it is, Remove frees it in any state, at once. ForgetPod undoes an assumption and nothing else: it does
+// nothing to a pod that is Added, that sits on another node, or that is not known. So any interleaving of Add,
+// Unreserve and Delete that keeps a pod's Add before its Delete, as every informer does, ends in the same state. An
+// assumed pod does not expire, as in kube-scheduler's cache. An Add after a Delete is believed: the API server shows
+// the pod.
 //
 // Nodes are kept in the order of their last change, each with the generation of that change, so that
 // [Ledger.UpdateSnapshot] visits only what has changed since the snapshot was last brought up to date. A

@@ -18,8 +18,8 @@ type Pods struct {
 	// caps.
 	Selector labels.Selector
 	Held     policy.Held
-	// Eligible are the nodes that count for the skew, and Lenient those that do in a zone that is closing or closed, where
-	// the taints of the node lifecycle make no difference; nil for all.
+	// Eligible are the nodes that count for the skew, and Lenient those that do in a zone that is closing or closed,
+	// where the taints of the node lifecycle make no difference; nil for all.
 	Eligible, Lenient counts.Eligibility
 }
 
@@ -34,15 +34,16 @@ func For(p *policy.Policy, w *policy.Workload, podLabels labels.Set, eligible co
 	return out
 }
 
-// Zones are the pods by zone: for the skew on eligible nodes, and on those that are eligible in a zone that is closing or
-// closed; for the caps see policy.Held. Existing has all zones and counts no pods. Those that are not needed are nil.
+// Zones are the pods by zone: for the skew on eligible nodes, and on those that are eligible in a zone that is closing
+// or closed; for the caps see policy.Held. Existing has all zones and counts no pods. Those that are not needed are
+// nil.
 type Zones struct {
 	Existing, Eligible, Lenient *counts.Table
 	Held, Own, Revision         *counts.Table
 }
 
-// AddQueries adds what has to be counted for a pod, each with where its answer belongs, given how the zones take part. The
-// pod's own gang is left out if the policy counts gangs, so that all of its members are treated alike.
+// AddQueries adds what has to be counted for a pod, each with where its answer belongs, given how the zones take part.
+// The pod's own gang is left out if the policy counts gangs, so that all of its members are treated alike.
 func (p *Pods) AddQueries(
 	of *policy.Policy, pod *v1.Pod, availability policy.ZoneAvailability, z *Zones,
 	add func(query counts.Query, answer **counts.Table),
@@ -110,8 +111,8 @@ func (z *Zones) Domains(availability policy.ZoneAvailability) []policy.Domain {
 	return domains
 }
 
-// Hidden yields the zones that are available, and in which only the taints of the node lifecycle make all nodes of a pod
-// ineligible: others are open.
+// Hidden yields the zones that are available, and in which only the taints of the node lifecycle make all nodes of a
+// pod ineligible: others are open.
 func (z *Zones) Hidden(availability policy.ZoneAvailability) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if z.Lenient == nil {

@@ -27,7 +27,8 @@ func Fits(matching int, self bool, minimum int, maxSkew int32) bool {
 	return matching-minimum <= int(maxSkew)
 }
 
-// Above is how many of a domain's matching pods are more than one could have put there, one after the other, given the minimum.
+// Above is how many of a domain's matching pods are more than one could have put there, one after the other, given the
+// minimum.
 func Above(matching, minimum int, maxSkew int32) int {
 	return max(0, matching-minimum-int(maxSkew))
 }

@@ -45,9 +45,10 @@ func TestDeletionCost(t *testing.T) {
 	}
 }
 
-// The k pods with the lowest costs are, for every k, those whose loss leaves the least skew that the loss of k pods can leave, as long as
-// weights are equal; with any weights zones are no further ahead of their share than before, and not at all if they were not. Pods in
-// zones of weight 0 leave first. Brute force over all choices, and over the order of pods with equal costs.
+// The k pods with the lowest costs are, for every k, those whose loss leaves the least skew that the loss of k pods can
+// leave, as long as weights are equal; with any weights zones are no further ahead of their share than before, and not
+// at all if they were not. Pods in zones of weight 0 leave first. Brute force over all choices, and over the order of
+// pods with equal costs.
 func TestDeletionCostsKeepTheSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "zones")
@@ -64,7 +65,8 @@ func TestDeletionCostsKeepTheSpread(t *testing.T) {
 		}
 		p := compile(t, withZones(zones...), maxSkew(1))
 		costs := costsOf(p, own...)
-		// broken is how many pods are in forbidden zones, and by how many the worst of the others is ahead of its share and maxSkew.
+		// broken is how many pods are in forbidden zones, and by how many the worst of the others is ahead of its share
+		// and maxSkew.
 		broken := func(gone []int) (forbidden, ahead int64) {
 			in := policy.Input{Domains: make([]policy.Domain, n)}
 			for i, name := range names {

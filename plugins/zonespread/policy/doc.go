@@ -15,10 +15,10 @@
 // empty cache looks like the loss of every zone.
 //
 // For each pod and each policy that selects it, PreFilter counts the pods that match SelectorFor on eligible nodes, and
-// those that HeldFor names, which makes one [Domain] for each zone; Zones.For and Replicas give the rest of the [Input],
-// and Evaluate the [Table]. Filter calls Check; scores of several policies are averaged. RecordRefusal records an attempt
-// that failed while the policy held the pod back, and RecordBind a success. A pod that waits is woken at NextWake, because
-// the framework requeues no pod after a time.
+// those that HeldFor names, which makes one [Domain] for each zone; Zones.For and Replicas give the rest of the
+// [Input], and Evaluate the [Table]. Filter calls Check; scores of several policies are averaged. RecordRefusal records
+// an attempt that failed while the policy held the pod back, and RecordBind a success. A pod that waits is woken at
+// NextWake, because the framework requeues no pod after a time.
 //
 // # Rollouts
 //

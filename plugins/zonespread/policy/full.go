@@ -13,8 +13,8 @@ import (
 
 const (
 	// RefusalGap is the longest time between two refusals of which the second continues the first, as long as the run
-	// has not made the zone full. The framework tries a waiting pod again within 5 minutes, and run.last may be older than
-	// the last refusal by renewInterval.
+	// has not made the zone full. The framework tries a waiting pod again within 5 minutes, and run.last may be older
+	// than the last refusal by renewInterval.
 	RefusalGap = 15 * time.Minute
 	// renewInterval is the resolution of run.last, so that it is not written with every attempt.
 	renewInterval = 5 * time.Minute
@@ -23,12 +23,12 @@ const (
 )
 
 // run is what a zone's nodes do with the pods of one workload that the policy holds back elsewhere. Since is when all
-// that are eligible began to refuse them, and last a later refusal. Once the run has lasted for fullAfter the zone is full,
-// until a pod of the workload is bound there: since is then 0, and last is when that was.
+// that are eligible began to refuse them, and last a later refusal. Once the run has lasted for fullAfter the zone is
+// full, until a pod of the workload is bound there: since is then 0, and last is when that was.
 type run struct{ since, last seconds }
 
-// full reports whether the run, which may be nil, has made the zone full: between the first refusal and the last there is
-// fullAfter.
+// full reports whether the run, which may be nil, has made the zone full: between the first refusal and the last there
+// is fullAfter.
 func (zs *Zones) full(r *run) bool {
 	return r != nil && r.since.set() && r.since.passed(zs.policy.fullAfter, r.last.time())
 }
@@ -47,8 +47,9 @@ func (zs *Zones) over(r *run, now time.Time) bool {
 }
 
 // RecordRefusal records that all nodes of a zone that are eligible for a pod of a workload refused it, for reasons
-// other than spreading over the zones, while the policy held it back from others. It returns whether a fact has changed,
-// and whether the zone has become full for the workload by it. A zone that recovers holds no pod back, and begins no run.
+// other than spreading over the zones, while the policy held it back from others. It returns whether a fact has
+// changed, and whether the zone has become full for the workload by it. A zone that recovers holds no pod back, and
+// begins no run.
 func (zs *Zones) RecordRefusal(now time.Time, name string, workload types.UID) (changed, full bool) {
 	z := zs.zones[name]
 	if z == nil || !z.opened || zs.availability(name, z, z.runs[workload], now) == Recovering {
@@ -68,8 +69,8 @@ func (zs *Zones) RecordRefusal(now time.Time, name string, workload types.UID) (
 	return false, false
 }
 
-// RecordBind records that a pod of a workload was bound in a zone, which ends the run of its refusals. It returns whether
-// a fact has changed.
+// RecordBind records that a pod of a workload was bound in a zone, which ends the run of its refusals. It returns
+// whether a fact has changed.
 func (zs *Zones) RecordBind(now time.Time, name string, workload types.UID) (changed bool) {
 	z := zs.zones[name]
 	if z == nil || z.runs[workload] == nil || !z.runs[workload].since.set() {
@@ -83,8 +84,8 @@ func (zs *Zones) RecordBind(now time.Time, name string, workload types.UID) (cha
 	return true
 }
 
-// ForgetRuns drops the runs of workloads that have no pods, as of a time; a run that is younger stays. It returns whether
-// a fact has changed.
+// ForgetRuns drops the runs of workloads that have no pods, as of a time; a run that is younger stays. It returns
+// whether a fact has changed.
 func (zs *Zones) ForgetRuns(asOf time.Time, hasPods func(workload types.UID) bool) (changed bool) {
 	for _, z := range zs.zones {
 		maps.DeleteFunc(z.runs, func(workload types.UID, r *run) bool {
@@ -96,8 +97,8 @@ func (zs *Zones) ForgetRuns(asOf time.Time, hasPods func(workload types.UID) boo
 	return changed
 }
 
-// exportRuns returns the runs of each zone, no more than maxRuns in all: those first that decisions rest on for longest,
-// which are the runs that have not ended, the oldest first.
+// exportRuns returns the runs of each zone, no more than maxRuns in all: those first that decisions rest on for
+// longest, which are the runs that have not ended, the oldest first.
 func (zs *Zones) exportRuns() map[string][]v1alpha1.FullRun {
 	type exported struct {
 		zone     string

@@ -25,8 +25,8 @@ func (t *Table) MessageFor(nodeLabels map[string]string) string {
 	return t.Message(zone)
 }
 
-// Refused reports whether the last thing that a scheduler said about a waiting pod, its condition PodScheduled, is that the policy refuses it a
-// zone.
+// Refused reports whether the last thing that a scheduler said about a waiting pod, its condition PodScheduled, is that
+// the policy refuses it a zone.
 func (p *Policy) Refused(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {

@@ -209,9 +209,9 @@ func (p *Policy) accepted(facts []zoneFacts, t *Tally) (reason, message string) 
 }
 
 // satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest
-// weighted skew. The reason is empty when everything is as the policy wants it. A zone that some pod of a revision may not
-// use, by its node affinity or tolerations, is compared with no other: that the pods could be spread better is claimed only
-// where each of them could go.
+// weighted skew. The reason is empty when everything is as the policy wants it. A zone that some pod of a revision may
+// not use, by its node affinity or tolerations, is compared with no other: that the pods could be spread better is
+// claimed only where each of them could go.
 func (p *Policy) satisfied(
 	zs *Zones, facts []zoneFacts, t *Tally, demands []demand, now time.Time,
 ) (skew int64, reason, message string) {

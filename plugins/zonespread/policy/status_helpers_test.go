@@ -38,8 +38,8 @@ func workload(replicas int64) policy.Workload {
 // counts are the pods of a revision by zone.
 type counts = map[string]int64
 
-// observed tallies placed pods of the workloads: revisions are by workload, in turn when there is one workload. One without placed pods
-// has a pod that waits.
+// observed tallies placed pods of the workloads: revisions are by workload, in turn when there is one workload. One
+// without placed pods has a pod that waits.
 func observed(p *policy.Policy, workloads []policy.Workload, revisions ...counts) policy.Observation {
 	o := policy.Observation{Tally: p.NewTally()}
 	waits := slices.Repeat([]bool{true}, len(workloads))

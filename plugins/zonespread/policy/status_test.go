@@ -312,8 +312,8 @@ func TestStatusIsStable(t *testing.T) {
 	require.Empty(t, cmp.Diff(kept, first), "the previous status is left alone")
 }
 
-// TestScaleDownIsNotObserved: until a controller has looked at a policy with KeepSpread, its status says so. What a controller has written stays, and goes when it
-// is not asked for.
+// TestScaleDownIsNotObserved: until a controller has looked at a policy with KeepSpread, its status says so. What a
+// controller has written stays, and goes when it is not asked for.
 func TestScaleDownIsNotObserved(t *testing.T) {
 	ordered := func(spec change, previous v1alpha1.ZoneSpreadPolicyStatus) (v1alpha1.ZoneSpreadPolicyStatus, *metav1.Condition) {
 		p := compile(t, spec)

@@ -278,7 +278,8 @@ func TestMessages(t *testing.T) {
 	require.Empty(t, table.MessageFor(map[string]string{"topology.kubernetes.io/zone": "a"}))
 }
 
-// TestRefused: a pod's condition that has a message of the policy, as the scheduler joins them, says that the policy refuses it a zone.
+// TestRefused: a pod's condition that has a message of the policy, as the scheduler joins them, says that the policy
+// refuses it a zone.
 func TestRefused(t *testing.T) {
 	p := compile(t, withZones(weighted("a", 1), capped("b", 1, 1)), defaultWeight(0))
 	table := p.Evaluate(policy.Input{Domains: domains(1, 1, 0), Replicas: 4})

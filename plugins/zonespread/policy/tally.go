@@ -21,7 +21,8 @@ type ownedPods struct {
 	Workload
 	live   int64
 	placed map[string]zoneAmounts // by Policy.Revision
-	// barred are the zones that none of the pods may use, and barredFrom, by revision, those that some placed pod may not.
+	// barred are the zones that none of the pods may use, and barredFrom, by revision, those that some placed pod may
+	// not.
 	barred     zoneSet
 	barredFrom map[string]zoneSet
 }

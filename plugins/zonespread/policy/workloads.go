@@ -14,9 +14,9 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// Workload is the top-level owner of pods: a Deployment or Rollout rather than its ReplicaSets, which start small and end empty; a
-// StatefulSet; a Job; a ReplicaSet or ReplicationController without a controller. The zero Workload is one that is not
-// known.
+// Workload is the top-level owner of pods: a Deployment or Rollout rather than its ReplicaSets, which start small and
+// end empty; a StatefulSet; a Job; a ReplicaSet or ReplicationController without a controller. The zero Workload is one
+// that is not known.
 type Workload struct {
 	UID types.UID
 	// Name is for messages, as in "Deployment web".

@@ -68,7 +68,8 @@ func TestWorkloadOf(t *testing.T) {
 	require.Empty(t, policy.WorkloadOf(&v1.Pod{}))
 }
 
-// TestWorkloadBehindAReplicaSet: what a ReplicaSet knows of its Deployment or Rollout, whose revisions differ in one label.
+// TestWorkloadBehindAReplicaSet: what a ReplicaSet knows of its Deployment or Rollout, whose revisions differ in one
+// label.
 func TestWorkloadBehindAReplicaSet(t *testing.T) {
 	for kind, keys := range map[string]struct{ replicas, revision string }{
 		"Deployment": {"deployment.kubernetes.io/desired-replicas", "pod-template-hash"},

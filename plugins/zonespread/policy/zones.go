@@ -298,9 +298,9 @@ func (zs *Zones) NextWake(now time.Time, workload types.UID) (next time.Time) {
 	return next
 }
 
-// ClosingFor returns how a zone takes part for a pod whose own nodes there, those that are eligible but for the taints of
-// the node lifecycle, are these; and until when, if that is Closing. Other nodes of the zone may be open. It is Available
-// if the nodes do not tell since when they are closed.
+// ClosingFor returns how a zone takes part for a pod whose own nodes there, those that are eligible but for the taints
+// of the node lifecycle, are these; and until when, if that is Closing. Other nodes of the zone may be open. It is
+// Available if the nodes do not tell since when they are closed.
 func (p *Policy) ClosingFor(now time.Time, own ZoneNodes) (a Availability, until time.Time) {
 	if own.Open > 0 || own.ClosedSince.IsZero() {
 		return Available, time.Time{}

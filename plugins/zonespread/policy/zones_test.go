@@ -244,7 +244,8 @@ func TestZoneIsFull(t *testing.T) {
 	require.True(t, changed)
 }
 
-// TestRunsEndWithTheirWorkload: what is kept of a workload goes with its pods, but not what came after they were counted.
+// TestRunsEndWithTheirWorkload: what is kept of a workload goes with its pods, but not what came after they were
+// counted.
 func TestRunsEndWithTheirWorkload(t *testing.T) {
 	zs := watched(t)
 	zs.RecordRefusal(at(0), "c", web)
@@ -308,8 +309,8 @@ func TestWorkloadsKeepEachOther(t *testing.T) {
 	require.Nil(t, zs.For(at(6*time.Minute), web))
 }
 
-// TestManyRuns: the status has as many runs as the CustomResourceDefinition admits, those first that have not ended, the
-// oldest first.
+// TestManyRuns: the status has as many runs as the CustomResourceDefinition admits, those first that have not ended,
+// the oldest first.
 func TestManyRuns(t *testing.T) {
 	zs := watched(t)
 	for i := range 100 {

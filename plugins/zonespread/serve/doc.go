@@ -20,10 +20,10 @@
 // # Waking
 //
 // The framework's hints wake pods after changes of other pods and of nodes. What is no event of the framework is
-// handled here: a pod that starts to terminate, desired replicas, grace periods, policies, controllers that arrive. Each
-// waiting pod has its own wake time: when the first of the zones that it waits for closes, or becomes full for its
-// workload. It wakes only pods that a policy refused, and not before their backoff ends, as kube-scheduler has published
-// it.
+// handled here: a pod that starts to terminate, desired replicas, grace periods, policies, controllers that arrive.
+// Each waiting pod has its own wake time: when the first of the zones that it waits for closes, or becomes full for its
+// workload. It wakes only pods that a policy refused, and not before their backoff ends, as kube-scheduler has
+// published it.
 //
 // # Several schedulers
 //

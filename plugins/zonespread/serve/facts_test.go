@@ -532,8 +532,8 @@ func TestStatusIsCountedWithoutTheLock(t *testing.T) {
 	})
 }
 
-// TestNewPoliciesAreCountedTogether: however many policies are new or change at a time, the pods are listed once for all
-// of them.
+// TestNewPoliciesAreCountedTogether: however many policies are new or change at a time, the pods are listed once for
+// all of them.
 func TestNewPoliciesAreCountedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := crdtest.New()

@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// maxKinds is how many kinds of pods a recount tells apart by the nodes that they may use, since each costs a look at all
-// nodes. Further kinds count as if they could use every zone.
+// maxKinds is how many kinds of pods a recount tells apart by the nodes that they may use, since each costs a look at
+// all nodes. Further kinds count as if they could use every zone.
 const maxKinds = 256
 
 // recount counts the pods of some policies. Make one for each look; it is used by one goroutine.

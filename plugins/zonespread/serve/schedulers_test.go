@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/test/crdtest"
 )
 
-// TestTwoSchedulersWriteOneStatus: of two schedulers with Leases of their own, the one that the status names writes, as long
-// as its Lease is renewed.
+// TestTwoSchedulersWriteOneStatus: of two schedulers with Leases of their own, the one that the status names writes, as
+// long as its Lease is renewed.
 func TestTwoSchedulersWriteOneStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Given: two schedulers that lead, and a pod of the first that waits.

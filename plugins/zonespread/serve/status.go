@@ -31,8 +31,8 @@ const (
 	reportInterval = 10 * time.Second
 	// newReportInterval is the least time between two reports, however often specs change.
 	newReportInterval = time.Second
-	// recountStep is how many pods are counted at a time. A scheduling cycle that has become ready meanwhile goes first:
-	// left to itself the Go runtime lets a goroutine run for 10 ms before another one.
+	// recountStep is how many pods are counted at a time. A scheduling cycle that has become ready meanwhile goes
+	// first: left to itself the Go runtime lets a goroutine run for 10 ms before another one.
 	recountStep = 64
 )
 

@@ -230,9 +230,9 @@ func (s *Policies) rescaled(namespace string, w *policy.Workload) {
 	}
 }
 
-// helpedByReplicas reports whether another number of replicas may help through the caps: a higher cap may admit the pod,
-// and a zone that reaches a lower cap no longer holds others back. What the zones hold is as of the attempt: the pod has
-// been woken already if a pod has come to the zone that holds others back, or has left one at its cap.
+// helpedByReplicas reports whether another number of replicas may help through the caps: a higher cap may admit the
+// pod, and a zone that reaches a lower cap no longer holds others back. What the zones hold is as of the attempt: the
+// pod has been woken already if a pod has come to the zone that holds others back, or has left one at its cap.
 func (a *Attempt) helpedByReplicas(before, after int64) bool {
 	if after > before {
 		return a.Scaling.Helped(a.Policy, after)

@@ -34,8 +34,8 @@ const patience = 30 * time.Second
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// world is a scheduler's surroundings without the scheduler. Handlers are called by the test, so that nothing comes by surprise;
-// the listers have what the test puts into them.
+// world is a scheduler's surroundings without the scheduler. Handlers are called by the test, so that nothing comes by
+// surprise; the listers have what the test puts into them.
 type world struct {
 	*Policies
 	t        testing.TB
@@ -74,14 +74,15 @@ func (w *world) wakes(pod string) int {
 	return n.(int)
 }
 
-// newWorld starts policies beside objects and with the given policies, on a clock that stands still, in a bubble: informers and workers
-// have done all that there is to do when the test goes on.
+// newWorld starts policies beside objects and with the given policies, on a clock that stands still, in a bubble:
+// informers and workers have done all that there is to do when the test goes on.
 func newWorld(t *testing.T, source *crdtest.Source, objects ...runtime.Object) *world {
 	t.Helper()
 	return newWorldOn(t, testingclock.NewFakeClock(noon), synctest.Wait, source, objects...)
 }
 
-// newWorldOutside is newWorld outside of a bubble, for what is measured and for properties: nothing may depend on informers there.
+// newWorldOutside is newWorld outside of a bubble, for what is measured and for properties: nothing may depend on
+// informers there.
 func newWorldOutside(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *world {
 	t.Helper()
 	return newWorldOn(t, testingclock.NewFakeClock(noon), func() {}, source, objects...)
