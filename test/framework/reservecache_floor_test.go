@@ -4,70 +4,16 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
-
-	"zonewise.dev/apis/v1alpha1"
 )
-
-// modes are the ways in which a reservation's slots are its owners'.
-var modes = map[string]func(*v1alpha1.ZoneReservation){"headroom": func(*v1alpha1.ZoneReservation) {}, "guarantee": guarantee, "required": required}
 
 // waiting counts the pods of an app without a node.
 func (c *cluster) waiting(app string) int { return c.zonesOfApp(app)[""] }
-
-// TestAnEditKeepsTheRoom: in a full cluster the slots of a service get a tenth larger, as its pods. What was held is held
-// until there is more room, and an owner of a Guarantee that is replaced comes back.
-func TestAnEditKeepsTheRoom(t *testing.T) {
-	for name, mode := range modes {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startHoldCluster(t)
-				for i := range 3 {
-					c.smallNode(fmt.Sprintf("n%d", i), "a", "4", nil)
-				}
-				of := func(cpu string) *v1alpha1.ZoneReservation {
-					return reservation("r", "web", 3, func(r *v1alpha1.ZoneReservation) {
-						mode(r)
-						r.Spec.SlotsPerNode = ptr.To[int32](1)
-						r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus(cpu)
-					})
-				}
-				c.reservations.apply(of("1"))
-				c.requireSlots("r", 3, 0)
-				if name != "headroom" {
-					for i := range 3 {
-						c.pod(fmt.Sprintf("web-%d", i), "web", "1", nil)
-						c.waitNode(fmt.Sprintf("web-%d", i))
-					}
-					c.requireSlots("r", 3, 3)
-				}
-				for i := range 12 {
-					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-				}
-				c.soonEqual(3, func() any { return c.waiting("batch") })
-
-				c.reservations.apply(of("1100m"))
-				c.pass(20 * time.Second)
-				require.Equal(t, 3, c.waiting("batch"), "what was held is held until there is more room")
-				c.restart()
-				c.pass(20 * time.Second)
-				require.Equal(t, 3, c.waiting("batch"), "also by a new leader")
-				if name != "headroom" {
-					c.delete("web-0")
-					c.pod("again", "web", "1", nil)
-					c.pass(20 * time.Second)
-					require.NotEmpty(t, c.nodeOf("again"), "an owner comes back")
-				}
-			})
-		})
-	}
-}
 
 // TestOwnersFindTheirSlotsBesideASickNode: a free node on which pods of the service cannot be bound does not make its slots
 // unreachable.

@@ -23,9 +23,7 @@ import (
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache"
-	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/test/crdtest"
-	"zonewise.dev/test/schedulertest"
 )
 
 // withReserveCache returns the default profile of kube-scheduler with ReserveCache in it.
@@ -117,35 +115,4 @@ func TestEventsAreOfBuiltInResources(t *testing.T) {
 		}
 	}
 	t.Fatal("the framework does not list ReserveCache among the plugins that register events")
-}
-
-// TestCycleThroughTheFramework runs the extension points in the framework's order and way.
-func TestCycleThroughTheFramework(t *testing.T) {
-	shared := reservecache.NewShared(reservecache.WithComparisons())
-	node := st.MakeNode().Name("n1").UID("n1").Capacity(map[v1.ResourceName]string{"cpu": "4", "memory": "8Gi", "pods": "10"}).Obj()
-	running := st.MakePod().Namespace("default").Name("running").UID("running").Node("n1").Req(map[v1.ResourceName]string{"cpu": "1"}).Obj()
-	pod := st.MakePod().Namespace("default").Name("p").UID("p").Req(map[v1.ResourceName]string{"cpu": "2"}).Obj()
-	fw := newFramework(t, shared, []*v1.Node{node}, []*v1.Pod{running})
-	ctx, l := t.Context(), shared.Ledger()
-
-	state := framework.NewCycleState()
-	_, status, _ := fw.RunPreFilterPlugins(ctx, state, pod)
-	require.True(t, status.IsSuccess(), status.AsError())
-	require.Equal(t, ledger.Stats{Pods: 1, Nodes: 1}, l.Stats(), "the cycle has waited for the handlers")
-	require.Equal(t, reservecache.Comparison{Count: 1, Differences: []string{}}, shared.Comparison())
-
-	// A pod-group cycle rehearses.
-	rehearsal := schedulertest.GroupCycle()
-	require.True(t, fw.RunReservePluginsReserve(ctx, rehearsal, pod, "n1").IsSuccess())
-	require.False(t, l.IsAssumedPod("p"))
-
-	require.True(t, fw.RunReservePluginsReserve(ctx, state, pod, "n1").IsSuccess())
-	fw.RunReservePluginsUnreserve(ctx, rehearsal, pod, "n1")
-	require.True(t, l.IsAssumedPod("p"))
-	fw.RunReservePluginsUnreserve(ctx, state, pod, "n1")
-	require.False(t, l.IsAssumedPod("p"))
-
-	require.True(t, fw.RunReservePluginsReserve(ctx, state, pod, "n1").IsSuccess())
-	status = fw.RunReservePluginsReserve(ctx, state, pod, "n1")
-	require.Equal(t, fwk.Error, status.Code())
 }

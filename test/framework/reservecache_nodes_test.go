@@ -2,7 +2,6 @@ package framework
 
 import (
 	"fmt"
-	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -91,34 +90,6 @@ func TestSlotsMoveWithTheirNode(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSlotsOfALostZone are held in the other zone until it is back.
-func TestSlotsOfALostZone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("a1", "a", "4", setReady(true))
-		c.smallNode("b1", "b", "4", setReady(true))
-		c.reservations.apply(reservation("r", "web", 0, func(r *v1alpha1.ZoneReservation) {
-			guarantee(r)
-			r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
-		}))
-		home := map[string]int64{"a1": 2, "b1": 2}
-		c.requireSlotsOn("r", home)
-
-		c.editNode("a1", setReady(false))
-		c.requireSlotsOn("r", map[string]int64{"b1": 4})
-		for i := range 2 {
-			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-		}
-		c.pass(soonest)
-		require.Zero(t, c.zonesOfApp("batch")["b"])
-
-		c.editNode("a1", setReady(true))
-		c.soon(func() bool { return maps.Equal(home, c.slotsOn("r")) })
-		c.soonEqual(0, func() any { return c.zonesOfApp("batch")[""] })
-		require.Equal(t, home, c.slotsOn("r"))
-	})
 }
 
 // TestReservationsBindAllProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile in.

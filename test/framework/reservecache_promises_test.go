@@ -10,14 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/upstream"
 )
 
 func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
@@ -26,25 +21,6 @@ func required(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.Owner
 
 // byHand has a pod run on a node without asking the scheduler.
 func byHand(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
-
-// TestNodesOvercommittedAtOnce: slots move off each of several nodes that lose their room at the same time.
-func TestNodesOvercommittedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		for _, name := range []string{"n1", "n2"} {
-			c.smallNode(name, "a", "2", nil)
-		}
-		c.reservations.apply(reservation("r", "web", 4, nil))
-		c.requireSlots("r", 4, 0)
-		c.pod("intruder-1", "batch", "2", byHand("n1"))
-		c.pod("intruder-2", "batch", "2", byHand("n2"))
-		c.requireSlots("r", 0, 0)
-		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-		c.smallNode("n3", "a", "4", nil)
-		c.requireSlots("r", 4, 0)
-		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
-	})
-}
 
 // TestUsedSlotsSurvive what a scheduler forgets: its memory, and nodes. A Guarantee is not given twice, and the limit of those that may run in
 // slots only stays one.
@@ -174,32 +150,6 @@ func (c *cluster) nativeGang(name string, minCount int32, pods int) {
 	}
 }
 
-// TestOneOwnerPerNode: owners that keep away from each other find a slot on a node of its own each, in a cluster that is
-// full otherwise.
-func TestOneOwnerPerNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		for i := range 5 {
-			c.smallNode(fmt.Sprintf("n%d", i), "a", "8", nil)
-		}
-		c.reservations.apply(reservation("r", "web", 5, func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](1) }))
-		c.requireSlots("r", 5, 0)
-		for i := range 36 {
-			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-		}
-		c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
-		for i := range 5 {
-			c.pod(fmt.Sprintf("web-%d", i), "web", "1", func(p *v1.Pod) {
-				p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
-					{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-				}}}
-			})
-		}
-		c.soonEqual(map[string]int{"n": 5}, func() any { return c.zonesOfApp("web") })
-		c.requireSlots("r", 0, 0)
-	})
-}
-
 // TestAnOwnerThatHasGrown takes up as many slots as it asks for.
 func TestAnOwnerThatHasGrown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -212,63 +162,6 @@ func TestAnOwnerThatHasGrown(t *testing.T) {
 		c.requireSlots("r", 4, 2)
 		c.delete("double")
 		c.requireSlots("r", 4, 0)
-	})
-}
-
-// TestAReleasedSlotWakesPods: what a reservation gives up is used at once by pods that it has kept out.
-func TestAReleasedSlotWakesPods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const waiting, freed = 200, 5
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "8", nil)
-		r := reservation("r", "web", 8, nil)
-		c.reservations.apply(r)
-		c.requireSlots("r", 8, 0)
-		for i := range waiting {
-			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-		}
-		for i := range waiting {
-			c.refused(fmt.Sprintf("batch-%d", i))
-		}
-		for i := range freed {
-			*r.Spec.Slots--
-			c.reservations.apply(r)
-			c.soonEqual(i+1, func() any { return c.zonesOfApp("batch")["n"] })
-		}
-	})
-}
-
-// TestNominatedPodsKeepTheirRoom as long as they are nominated, whatever their priority and that of a reservation.
-func TestNominatedPodsKeepTheirRoom(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "4", nil)
-		nominate := func(name string, value int32) *v1.Pod {
-			c.pod(name, "batch", "2", func(p *v1.Pod) {
-				priority(value)(p)
-				p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
-				p.Status.NominatedNodeName = "n1"
-			})
-			pod := c.getPod(name)
-			info, err := framework.NewPodInfo(pod)
-			require.NoError(t, err)
-			c.settle()
-			c.scheduler.SchedulingQueue.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
-			nominated := upstream.NominatedTo(c.scheduler.Profiles["default-scheduler"], "n1")
-			require.Len(t, nominated, 1)
-			require.NotNil(t, nominated[0].GetPod().Spec.Priority, "known and in the queue")
-			return pod
-		}
-		lower := nominate("lower", 9) // it may have had pods evicted, as a higher one
-		above := reservation("above", "web", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](10) })
-		c.reservations.apply(above)
-		c.requireSlots("above", 2, 0)
-		c.scheduler.SchedulingQueue.DeleteNominatedPodIfExists(lower)
-		c.requireSlots("above", 4, 0) // although nothing tells of it while there are no cycles
-		c.reservations.delete("above")
-		nominate("higher", 11)
-		c.reservations.apply(reservation("below", "web", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](10) }))
-		c.requireSlots("below", 2, 0)
 	})
 }
 

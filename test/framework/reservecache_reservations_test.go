@@ -3,12 +3,10 @@ package framework
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -89,118 +87,11 @@ func TestHeadroomIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestOwnersThatMayRunInTheirSlotsOnly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "8", nil)
-		r := reservation("r", "web", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired })
-		c.reservations.apply(r)
-		c.requireSlots("r", 1, 0)
-		c.pod("web-0", "web", "1", nil)
-		c.waitNode("web-0")
-		c.pod("web-1", "web", "1", nil)
-		require.Contains(t, c.refused("web-1"), "no unused slot of ZoneReservation r")
-		c.requireSlots("r", 1, 1)
-
-		// One more slot wakes it.
-		*r.Spec.Slots = 2
-		c.reservations.apply(r)
-		c.waitNode("web-1")
-		c.requireSlots("r", 2, 2)
-	})
-}
-
-// TestASlotWhereSpreadWantsThePod: there is free room, but in the zone that spreading forbids.
-func TestASlotWhereSpreadWantsThePod(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "8", nil)
-		c.smallNode("n2", "b", "1", nil)
-		c.reservations.apply(reservation("r", "web", 1, func(r *v1alpha1.ZoneReservation) {
-			r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "b", Slots: 1}}
-		}))
-		c.requireSlots("r", 1, 0)
-		spread := func(p *v1.Pod) {
-			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
-				MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			}}
-		}
-		c.pod("web-0", "web", "1", spread)
-		require.Equal(t, "n1", c.waitNode("web-0"), "free room comes first")
-		c.pod("web-1", "web", "1", spread)
-		require.Equal(t, "n2", c.waitNode("web-1"), "the only zone that it may go to")
-		c.requireSlots("r", 0, 0)
-	})
-}
-
-func TestPrioritiesAndExemptions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "1", nil)
-		protection := int32(100)
-		r := reservation("r", "web", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = &protection })
-		c.reservations.apply(r)
-		c.requireSlots("r", 1, 0)
-		c.pod("equal", "batch", "1", priority(100))
-		require.Contains(t, c.refused("equal"), "held for ZoneReservation r")
-		c.pod("higher", "batch", "1", priority(101))
-		c.waitNode("higher")
-		c.requireSlots("r", 0, 0)
-		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-
-		// It comes back to the reservation, and not to the pod that waits.
-		c.delete("higher")
-		c.requireSlots("r", 1, 0)
-		require.Empty(t, c.nodeOf("equal"))
-
-		c.pod("agent", "agent", "1", func(p *v1.Pod) { ofDaemonSet(p); onlyOn(p, "n1") })
-		c.waitNode("agent")
-		c.delete("agent")
-		c.requireSlots("r", 1, 0)
-		// Anybody may write an owner reference.
-		c.pod("not-pinned", "agent", "1", ofDaemonSet)
-		require.Contains(t, c.refused("not-pinned"), "held for ZoneReservation r")
-		c.pod("forged", "agent", "1", func(p *v1.Pod) {
-			ofDaemonSet(p)
-			p.OwnerReferences[0].APIVersion = "example.com/v1"
-			onlyOn(p, "n1")
-		})
-		require.Contains(t, c.refused("forged"), "held for ZoneReservation r")
-		critical := *r.DeepCopy()
-		highest := int32(1_000_000_000)
-		critical.Spec.Priority = &highest
-		c.reservations.apply(&critical)
-		c.pod("critical", "dns", "1", priority(2_000_000_000))
-		c.waitNode("critical")
-	})
-}
-
-func ofDaemonSet(p *v1.Pod) {
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent-set", Controller: ptr.To(true)}}
-}
-
 // onlyOn lets a pod run on one node only, as the DaemonSet controller does.
 func onlyOn(p *v1.Pod, node string) {
 	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}}}},
 	}}}
-}
-
-// TestPreemptionFindsTheSlotsOfVictims: a slot that is used by an owner of a lower priority is not lost to one of a higher.
-func TestPreemptionFindsTheSlotsOfVictims(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "1", nil)
-		c.reservations.apply(reservation("r", "web", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }))
-		c.requireSlots("r", 1, 0)
-		c.pod("low", "web", "1", nil)
-		c.waitNode("low")
-		c.requireSlots("r", 1, 1)
-		c.pod("high", "web", "1", priority(10))
-		require.Equal(t, "n1", c.waitNode("high"))
-		c.requireSlots("r", 1, 1)
-	})
 }
 
 // TestPreemptionEvictsNobodyInVain: to evict the pod beside a slot would not help a pod that the slot keeps out.
@@ -223,32 +114,5 @@ func TestPreemptionEvictsNobodyInVain(t *testing.T) {
 		_, err := c.client.CoreV1().Pods("default").Get(t.Context(), "small", metav1.GetOptions{})
 		require.Error(t, err)
 		require.Empty(t, c.nodeOf("large"))
-	})
-}
-
-func TestAnExpiredReservationHoldsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "2", nil)
-		r := reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: time.Hour} })
-		c.reservations.apply(r)
-		c.requireSlots("r", 2, 0)
-		c.pod("web", "web", "1", nil)
-		c.waitNode("web")
-		c.pod("p", "batch", "1", nil)
-		c.refused("p")
-		r.Spec.TTL.Duration = time.Millisecond
-		c.reservations.apply(r)
-		c.waitNode("p")
-		c.requireCondition("r", v1alpha1.ConditionExpired, metav1.ConditionTrue, v1alpha1.ReasonExpired)
-		require.Equal(t, v1alpha1.SlotCounts{}, c.reservations.status("r").Slots)
-		require.Equal(t, "n1", c.nodeOf("web"), "nobody is evicted")
-
-		// More time revives it.
-		c.delete("p")
-		r.Spec.TTL.Duration = time.Hour
-		c.reservations.apply(r)
-		c.requireCondition("r", v1alpha1.ConditionExpired, metav1.ConditionFalse, v1alpha1.ReasonNotExpired)
-		c.requireSlots("r", 1, 0)
 	})
 }

@@ -52,32 +52,6 @@ func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 	}
 }
 
-// TestOwnersOfADeletedReservationAreWoken: they belong to a younger one now, which holds the room that they wait for.
-func TestOwnersOfADeletedReservationAreWoken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		for _, pool := range []string{"old", "young"} {
-			c.smallNode(pool, "a", "1", func(n *v1.Node) { n.Labels["pool"] = pool })
-		}
-		selecting := func(pool string, created time.Duration) *v1alpha1.ZoneReservation {
-			return reservation(pool, "web", 1, func(r *v1alpha1.ZoneReservation) {
-				r.CreationTimestamp = metav1.NewTime(r.CreationTimestamp.Add(created))
-				r.Spec.Slot.NodeSelector = map[string]string{"pool": pool}
-			})
-		}
-		c.reservations.apply(selecting("old", 0))
-		c.requireSlots("old", 1, 0)
-		c.reservations.apply(selecting("young", time.Minute))
-		c.requireSlots("young", 1, 0)
-		c.pod("first", "web", "1", nil)
-		require.Equal(t, "old", c.waitNode("first"))
-		c.pod("second", "web", "1", nil)
-		require.Contains(t, c.refused("second"), "held for ZoneReservation young")
-		c.reservations.delete("old")
-		require.Equal(t, "young", c.waitNode("second"))
-	})
-}
-
 // TestOnePreemptionMakesRoom: the room that it makes is the preemptor's, and not that of a reservation of a higher priority which lacks
 // slots. Else the pod would evict on, and never run.
 func TestOnePreemptionMakesRoom(t *testing.T) {

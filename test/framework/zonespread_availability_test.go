@@ -93,35 +93,6 @@ func TestPinnedPodClosesNoZone(t *testing.T) {
 	})
 }
 
-// TestTaintedZoneIsNotWaitedFor: a zone whose nodes the pods do not tolerate is not theirs, at once, and it is not closed.
-func TestTaintedZoneIsNotWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		// Given: three ordinary zones, and zone d with accelerators.
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "b1", "c1", "d1")
-		c.editNode("d1", func(n *v1.Node) {
-			n.Spec.Taints = []v1.Taint{{Key: "accelerator", Effect: v1.TaintEffectNoSchedule}}
-		})
-		c.policies.Put(newPolicy(failover(2*time.Minute, time.Hour)))
-		c.start()
-		for i := range 2 {
-			// When: nine pods come, be it the first or after a scale-down to nothing.
-			name := fmt.Sprintf("web%d", i)
-			c.createPods(newPods(9, name, "1")...)
-			// Then: they are spread in seconds.
-			c.eventuallyWithin(15*time.Second, "all are bound", func() bool { return len(c.bound(name)) == 9 })
-			require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone(name))
-			for _, zone := range c.status().Zones {
-				require.Equal(t, v1alpha1.ZoneAvailable, zone.State, zone.Name)
-			}
-			for pod := range c.bound(name) {
-				c.finish(pod)
-			}
-			c.pass(11 * time.Minute)
-		}
-	})
-}
-
 // addVolume adds a bound claim whose volume can be used on the nodes with one value of a label only.
 func (c *cluster) addVolume(claim, label, value string) {
 	c.t.Helper()

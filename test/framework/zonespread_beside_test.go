@@ -120,34 +120,6 @@ func TestAVolumeBesideASmallNode(t *testing.T) {
 	})
 }
 
-// TestAttemptsDoNotGrowWithWorkloads: pods that wait for a full zone are tried no more often if pods of other workloads
-// wait for it too.
-func TestAttemptsDoNotGrowWithWorkloads(t *testing.T) {
-	tried := map[int]int{} // the most attempts of a pod of the last workload, by workloads
-	for _, workloads := range []int{1, 24} {
-		inBubble(t, func(t *testing.T) {
-			c := newSpreadCluster(t)
-			c.addNodes("640", "a1", "b1")
-			c.addNodes("1", "c1")
-			c.fillNodes("c1")
-			c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
-			c.start()
-			for i := range workloads {
-				name := fmt.Sprintf("w%02d", i)
-				c.createPods(newPods(4, name, "1", build.Label("pod-template-hash", name), ofWorkflow(name))...)
-				c.pass(12 * time.Second)
-			}
-			c.eventuallyWithin(30*time.Minute, "all are bound", func() bool { return len(c.bound("w")) == workloads*4 })
-			for i := range 4 {
-				tried[workloads] = max(tried[workloads], c.triedTimes(fmt.Sprintf("w%02d-%d", workloads-1, i)))
-			}
-		})
-	}
-	// Not exactly as often: of what happens at one instant, either may come first, and a pod that is refused just before a bind is
-	// tried once more.
-	require.LessOrEqual(t, tried[24], 2*tried[1], "each waits for its own time")
-}
-
 // TestBackoffOfTheConfiguration: no change of a policy takes a pod out of the backoff that kube-scheduler is configured with.
 func TestBackoffOfTheConfiguration(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -223,26 +195,6 @@ func TestAZoneClosesByThePodsOwnNodes(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestStatusOfAZoneThatPodsCannotUse: what the scheduler itself does satisfies the policy.
-func TestStatusOfAZoneThatPodsCannotUse(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "b1", "c1", "d1")
-		c.taintNode("d1")
-		c.policies.Put(newPolicy(failover(2*time.Minute, time.Hour)))
-		c.start()
-		c.createPods(newPods(9, "web", "1")...)
-		c.waitBound("web", 9)
-		require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone("web"))
-		c.pass(time.Minute)
-		status := c.status()
-		require.Zero(t, status.Skew)
-		for _, z := range status.Zones {
-			require.Equal(t, z.Pods, z.Desired, "zone %s", z.Name)
-		}
-	})
 }
 
 // TestTooManyPolicies: a pod that too many policies select is refused, and says so, until there are fewer.

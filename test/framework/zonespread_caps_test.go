@@ -1,13 +1,11 @@
 package framework
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -42,58 +40,6 @@ func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
 		c.pass(30 * time.Second)
 		require.Equal(t, 4, c.byZone("web")["a"])
 		require.Equal(t, 4, c.byZone("api")["a"])
-	})
-}
-
-// TestCapsHoldFromTheFirstCycle: in the middle of a rollout, a scheduler knows the replicas of a Deployment from its ReplicaSets.
-func TestCapsHoldFromTheFirstCycle(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		web := deployment("web", 6)
-		before, after := revision(web, "1", 5), revision(web, "2", 4)
-		c := newSpreadCluster(t, web, before, after)
-		c.addNodes("100", "a1")
-		c.addNodes("200m", "b1", "c1")
-		old := newPods(5, "old", "100m", ofSet(before))
-		for i, pod := range old {
-			pod.Spec.NodeName = []string{"a1", "b1", "b1", "c1", "c1"}[i]
-		}
-		c.createPods(old...)
-		c.createPods(newPods(4, "new", "100m", ofSet(after))...)
-		c.policies.Put(newPolicy(maxPerZone("34%", 100), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PercentRounding = v1alpha1.RoundDown }))
-		c.start()
-		c.waitBound("new", 2)
-		c.pass(30 * time.Second)
-		require.Equal(t, map[string]int{"a": 2}, c.byZone("new"), "34%% of the six replicas, not of both revisions' nine pods")
-	})
-}
-
-// TestScaling: pods that a cap refused go on when their workload is scaled up, and pods that wait for a zone when it reaches its
-// cap by scaling down.
-func TestScaling(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		web := deployment("web", 3)
-		set := revision(web, "1", 6)
-		c := newSpreadCluster(t, web, set)
-		c.addNodes("10", "a1", "b1", "c1")
-		c.policies.Put(newPolicy(maxPerZone("34%", 1), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PercentRounding = v1alpha1.RoundDown }))
-		c.start()
-		c.createPods(newPods(6, "web", "100m", ofSet(set))...)
-		c.waitBound("", 3)
-		c.pass(20 * time.Second)
-		require.Len(t, c.bound(""), 3)
-		tried := c.cycles.Load()
-		c.pass(time.Minute)
-		require.Equal(t, tried, c.cycles.Load(), "nothing happens, and nothing is tried")
-
-		scale := func(replicas int32) {
-			web.Spec.Replicas = &replicas
-			_, err := c.client.AppsV1().ReplicaSets("default").Update(context.Background(), revision(web, "1", replicas), metav1.UpdateOptions{})
-			require.NoError(t, err)
-		}
-		scale(6)
-		c.eventuallyWithin(15*time.Second, "the cap is two now", func() bool { return len(c.bound("")) == 6 })
-		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, c.byZone(""))
-		require.Equal(t, int64(3), c.cycles.Load()-tried, "each of the three was tried once")
 	})
 }
 

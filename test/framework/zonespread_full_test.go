@@ -69,34 +69,6 @@ func prefersZone(zone string) func(*v1.Pod) {
 	}
 }
 
-// TestManyKindsOfPods: 30 pods wait, each of a kind and size of its own, and are tried in turns of minutes; a zone that refuses them
-// all is full for each after fullAfter.
-func TestManyKindsOfPods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("64", "a1", "b1")
-		c.addNodes("100m", "c1", "c2")
-		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
-		c.start()
-		kinds := make([]*v1.Pod, 30)
-		for i := range kinds {
-			kinds[i] = newPod(fmt.Sprintf("web-%d", i), fmt.Sprintf("%dm", 1000-i), func(pod *v1.Pod) {
-				pod.Spec.NodeSelector = map[string]string{}
-				pod.Spec.Tolerations = []v1.Toleration{{Key: fmt.Sprintf("key-%d", i), Operator: v1.TolerationOpExists}}
-				pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: int32(8000 + i), HostPort: int32(8000 + i)}}
-				pod.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = *resource.NewQuantity(int64(i+1)<<20, resource.BinarySI)
-			})
-		}
-		// They come one every 20 seconds, so that the last ones come when the first ones may go elsewhere.
-		for _, pod := range kinds {
-			c.createPods(pod)
-			c.pass(20 * time.Second)
-		}
-		c.eventuallyWithin(6*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 30 })
-		require.Equal(t, map[string]int{"a": 15, "b": 15}, c.byZone("web"))
-	})
-}
-
 // TestRestart: a scheduler that starts from nothing but what the first one wrote goes on with a grace period, be it of a zone that
 // is full or one that is closed, and makes the same decisions at the same time as one that was not stopped.
 func TestRestart(t *testing.T) {

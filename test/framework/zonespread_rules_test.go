@@ -63,27 +63,6 @@ func (c *cluster) waitCondition(kind string, status metav1.ConditionStatus, reas
 	})
 }
 
-// TestMinZones: while there are fewer zones than wanted no zone takes more than maxSkew; the status says why, and a node of a
-// third zone lets the pods that wait go on.
-func TestMinZones(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "b1")
-		c.policies.Put(newPolicy(func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }))
-		c.start()
-		c.createPods(newPods(6, "web", "100m")...)
-		c.waitZones("", map[string]int{"a": 1, "b": 1})
-		c.waitCondition(v1alpha1.ConditionInfeasible, metav1.ConditionTrue, v1alpha1.ReasonMinZonesAboveZones)
-		c.waitReason("policy default/web: zone a", "maxSkew 1 with 2 of minZones 3")
-		require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone(""))
-
-		c.addNodes("16", "c1")
-		c.waitZones("", map[string]int{"a": 2, "b": 2, "c": 2})
-		c.waitCondition(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, "")
-		c.waitCondition(v1alpha1.ConditionSatisfied, metav1.ConditionTrue, "")
-	})
-}
-
 // TestDeclaredZone: pods wait for a declared zone that has no node yet, rather than crowd the others. The status names it, and
 // other pods are not affected.
 func TestDeclaredZone(t *testing.T) {
