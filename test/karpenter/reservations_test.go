@@ -22,12 +22,13 @@ func TestKarpenterAndReservations(t *testing.T) {
 	t.Run("bought", func(t *testing.T) { c.in(t).testSlotsBought() })
 }
 
-// reserve makes a reservation of a slot of 3 CPUs in each of three zones.
+// reserve makes a reservation of a slot in each of three zones, of not quite half a node: maxHeldFraction allows no more where a
+// zone has one node.
 func (c *cluster) reserve(buy *v1alpha1.Buy) {
 	c.t.Helper()
 	c.Make(c.t, &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: "failover"}, Spec: v1alpha1.ZoneReservationSpec{
 		Owners: []v1alpha1.ReservationOwner{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
-		Slot:   v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}},
+		Slot:   v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1900m")}},
 		Zones:  []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}, {Name: "c", Slots: 1}}, SlotsPerNode: ptr.To[int32](1),
 		Buy: buy,
 	}})
