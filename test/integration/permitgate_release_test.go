@@ -11,7 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/test/build"
@@ -98,4 +100,43 @@ func (w *world) requests(labels ...string) int {
 		}
 	}
 	return int(total)
+}
+
+// TestKilledInTheMiddleOfARelease: a scheduler is killed when a part of a gang is bound. The next one binds
+// the rest, around those that are bound, although older pods of the same priority wait for the same room.
+func TestKilledInTheMiddleOfARelease(t *testing.T) {
+	const members, olderPods = 24, 50
+	w := newWorld(t)
+	w.addNodes("8", "a1", "b1", "c1")
+	first := w.startReplica(1, 10)
+	older := w.create(newPods(olderPods, "older", "1", build.Scheduler("zonewise-scheduler"), func(pod *v1.Pod) {
+		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "zonewise.test/later"}}
+	})...)
+	w.createGroup("train", members, 0)
+	gang := w.create(newPods(members, "train", "1", build.Member("train"), build.Scheduler("zonewise-scheduler"))...)
+	w.waitSome(4, "members are bound", gang, func(pod *v1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" })
+	require.NoError(t, first.cmd.Process.Kill())
+	require.Error(t, <-first.done, "it was killed")
+	nodes := map[string]string{}
+	for _, pod := range w.pods(nil) {
+		if pod.Spec.NodeName != "" {
+			nodes[pod.Name] = pod.Spec.NodeName
+		}
+	}
+	require.Less(t, len(nodes), members, "the gang was whole before the kill, so the test shows nothing")
+	for _, pod := range older {
+		require.NoError(t, w.cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
+			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`))))
+	}
+
+	w.startReplica(2, 500)
+	w.waitBound(gang...)
+	w.requirePending(older...)
+	for _, pod := range w.pods(nil) {
+		if node, was := nodes[pod.Name]; was {
+			require.Equal(t, node, pod.Spec.NodeName)
+		}
+		require.Empty(t, pod.DeletionTimestamp)
+	}
+	t.Logf("killed with %d of %d members bound", len(nodes), members)
 }

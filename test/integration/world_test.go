@@ -257,6 +257,21 @@ func (w *world) waitBound(pods ...*v1.Pod) {
 	})
 }
 
+// waitSome waits until the watch has shown n of the pods as wanted; one that is gone is nil. It needs no request, so that a test can act in
+// the middle of a scheduler's work on a slow machine, too.
+func (w *world) waitSome(n int, what string, pods []*v1.Pod, wanted func(pod *v1.Pod) bool) {
+	w.t.Helper()
+	w.afterChanges(0, fmt.Sprintf("%d %s", n, what), func() (bool, string) {
+		some := 0
+		for _, pod := range w.watcher.latest(pods) {
+			if wanted(pod) {
+				some++
+			}
+		}
+		return some >= n, fmt.Sprint(some)
+	})
+}
+
 // waitBoundCount waits until n live pods with the labels exist and all of them are bound.
 func (w *world) waitBoundCount(n int, matching map[string]string) {
 	w.t.Helper()
