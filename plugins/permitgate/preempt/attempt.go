@@ -15,7 +15,8 @@ import (
 // attempt is one way to make room for the gang. It works on copies of the nodes.
 type attempt struct {
 	*Search
-	nodes   []int                // on which it makes room
+	nodes   []int                // on which it makes room, in their order
+	limit   importance           // of the pods that may go
 	violate bool                 // evictions may violate budgets
 	states  []fwk.CycleState     // by class
 	copies  map[int]fwk.NodeInfo // of the nodes that have changed
@@ -44,13 +45,15 @@ func (c cost) compare(other cost) int {
 	return cmp.Or(cmp.Compare(c.violations, other.violations), cmp.Compare(c.highest, other.highest), cmp.Compare(c.victims, other.victims))
 }
 
-// attempt makes room on some nodes, with evictions that violate budgets or without. It returns nil if that cannot be done.
-func (s *Search) attempt(ctx context.Context, nodes []int, violate bool) *attempt {
+// attempt makes room on some nodes by pods up to an importance, with evictions that violate budgets or without. It returns nil
+// if that cannot be done.
+func (s *Search) attempt(ctx context.Context, nodes []int, limit importance, violate bool) *attempt {
 	if !s.prepare(ctx) {
 		return nil
 	}
 	a := &attempt{
-		Search: s, nodes: nodes, violate: violate, copies: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
+		Search: s, nodes: slices.Clone(nodes), limit: limit, violate: violate,
+		copies: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
 		placed: map[types.UID]string{}, evicted: map[*candidate]bool{}, lost: map[*victimGang]int{}, used: usage{},
 	}
 	for _, state := range s.states {
@@ -59,6 +62,7 @@ func (s *Search) attempt(ctx context.Context, nodes []int, violate bool) *attemp
 	for _, c := range s.leavers {
 		a.removePod(ctx, c.info, c.site)
 	}
+	a.sortNodes(a.nodes)
 	for before := -1; before < len(a.placed) && len(a.placed) < s.Request.Need; {
 		before = len(a.placed)
 		for k := range s.classes { // once more after others: a spread constraint may let a member come only between them
@@ -78,138 +82,84 @@ func (s *Search) attempt(ctx context.Context, nodes []int, violate bool) *attemp
 	return a
 }
 
-// place places members of a class on the nodes where that costs least, as long as the quorum lacks any: on each as many as
-// there is room for at that cost.
+// sortNodes orders nodes: those first that have room, then those whose pods that may go cost the least. Of nodes with room those come last
+// whose pods have not been listed: none of these can go if the filters refuse the node.
+func (a *attempt) sortNodes(nodes []int) {
+	full, costs := make(map[int]bool, len(nodes)), make(map[int]cost, len(nodes))
+	for _, i := range nodes {
+		_, emptied := a.freed[i] // a whole gang has gone
+		full[i] = a.sites[i].room == 0 && !emptied
+		c := a.costOf(a.withGangs(a.removable(i)), a.used)
+		if !a.sites[i].listed {
+			c.highest = math.MaxInt32
+		}
+		costs[i] = c
+	}
+	slices.SortStableFunc(nodes, func(i, j int) int {
+		if full[i] != full[j] {
+			return first(full[j])
+		}
+		return costs[i].compare(costs[j])
+	})
+}
+
+// place places members of a class on one node after the other, on each as many as the filters accept there, as long as the quorum lacks
+// any.
 func (a *attempt) place(ctx context.Context, k int) {
 	c := a.classes[k]
 	missing := slices.DeleteFunc(slices.Clone(c.Members), func(uid types.UID) bool { return a.placed[uid] != "" })
-	offers := a.offers(c)
-	add := func(o offer) {
-		at, _ := slices.BinarySearchFunc(offers, o, func(a, b offer) int { return a.compare(&b) })
-		offers = slices.Insert(offers, at, o)
-	}
-	for len(offers) > 0 && len(missing) > 0 && len(a.placed) < a.Request.Need && !a.givesUp() {
-		o, possible := a.offer(c, offers[0].site)
-		dearer := possible && o.compare(&offers[0]) > 0 // a budget may be used up since, or fewer members are left
-		offers = offers[1:]
-		switch {
-		case !possible:
-			continue
-		case dearer:
-			add(o)
+	for at, i := range a.nodes {
+		most := min(len(missing), a.Request.Need-len(a.placed))
+		if most == 0 || a.givesUp() {
+			return
+		}
+		if !c.allowed.AllNodes() && !c.allowed.NodeNames.Has(a.sites[i].name) {
 			continue
 		}
-		n, elsewhere := a.placeOn(ctx, k, o.site, min(len(missing), o.members))
+		n, elsewhere := a.placeOn(ctx, k, i, most)
 		for _, uid := range missing[:n] {
-			a.placed[uid] = a.sites[o.site].name
+			a.placed[uid] = a.sites[i].name
 		}
 		missing = missing[n:]
-		if elsewhere {
-			offers = a.offers(c) // a whole gang has gone, and other nodes have more room
-		} else if more, possible := a.offer(c, o.site); possible && n > 0 {
-			add(more)
+		if elsewhere { // other nodes have more room
+			a.sortNodes(a.nodes[at+1:])
 		}
 	}
 }
 
-// placeOn places up to most members of a class on a node, if the filters accept the first one without the pods that the
-// requests make it lack, and as many others as it takes, one priority after the other. elsewhere is true if pods on other
-// nodes go with them.
+// placeOn takes all pods off a node that may go, and places up to most members of a class there. elsewhere is true if pods on
+// other nodes go with them.
 func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere bool) {
-	off := a.withGangs(a.removable(i, a.lack(a.classes[k], i)))
+	c, off := a.classes[k], a.withGangs(a.removable(i))
+	lack := a.lack(c, i)
+	for _, gone := range off {
+		if gone.site == i {
+			add(lack, gone.amounts, -1)
+		}
+	}
+	if short(lack) {
+		return 0, false
+	}
 	a.evict(ctx, off...)
-	for !a.fits(ctx, k, i) {
-		more := a.removable(i, nil)
-		if len(more) == 0 {
-			a.putBack(ctx, off...)
-			if a.guests[i] == nil { // otherwise another member may be the reason
-				a.refused++
-			}
-			return 0, false
-		}
-		higher := slices.IndexFunc(more, func(c *candidate) bool { return c.priority > more[0].priority })
-		if higher > 0 {
-			more = more[:higher]
-		}
-		more = a.withGangs(more)
-		a.evict(ctx, more...)
-		off = append(off, more...)
-	}
-	for n = 1; ; n++ {
+	for n < most && !a.failed && !short(a.lack(c, i)) && a.fits(ctx, k, i) {
 		a.addGuest(ctx, k, i)
-		if n == most || a.failed || short(a.lack(a.classes[k], i)) || !a.fits(ctx, k, i) {
-			break
-		}
+		n++
 	}
-	kept := make([]int64, len(a.names))
-	a.Request.Cluster.Kept(i, a.classes[k].Pod, a.names, kept)
-	a.kept[i] = kept
+	if n == 0 {
+		a.putBack(ctx, off...)
+		if a.guests[i] == nil { // otherwise another member may be the reason
+			a.refused++
+		}
+		return 0, false
+	}
+	a.kept[i] = make([]int64, len(a.names))
+	a.Request.Cluster.Kept(i, c.Pod, a.names, a.kept[i])
 	return n, slices.ContainsFunc(off, func(c *candidate) bool { return c.site != i })
 }
 
 // givesUp reports whether to place no more members.
 func (a *attempt) givesUp() bool {
 	return a.failed || a.refused >= refusalsAtLeast && a.overtime()
-}
-
-// offer is what a node costs for a member of a class, by the requests alone.
-type offer struct {
-	site int
-	cost
-	members int // for how many more there is room then
-	// guarded is how many pods there have a budget that is used up, and most is the highest priority of all that may go: they
-	// may turn out to be in the way.
-	guarded int
-	most    int32
-}
-
-// compare orders offers: the fewest violations, the lowest priority, the fewest victims for each member.
-func (o *offer) compare(other *offer) int {
-	return cmp.Or(
-		cmp.Compare(o.violations*other.members, other.violations*o.members), cmp.Compare(o.highest, other.highest),
-		cmp.Compare(o.victims*other.members, other.victims*o.members),
-		cmp.Compare(o.guarded, other.guarded), cmp.Compare(o.most, other.most), cmp.Compare(o.site, other.site),
-	)
-}
-
-// offers lists the nodes that may take a member of a class, the cheapest first.
-func (a *attempt) offers(c *class) []offer {
-	offers := make([]offer, 0, len(a.nodes))
-	for _, i := range a.nodes {
-		if !c.allowed.AllNodes() && !c.allowed.NodeNames.Has(a.sites[i].name) {
-			continue
-		}
-		if o, possible := a.offer(c, i); possible {
-			offers = append(offers, o)
-		}
-	}
-	slices.SortFunc(offers, func(a, b offer) int { return a.compare(&b) })
-	return offers
-}
-
-// offer returns what a node costs for a member of a class; false if it cannot have room.
-func (a *attempt) offer(c *class, i int) (o offer, possible bool) {
-	lack := a.lack(c, i)
-	taken := a.withGangs(a.removable(i, lack))
-	if short(lack) {
-		return offer{}, false
-	}
-	o = offer{site: i, cost: a.costOf(taken, a.used), members: min(len(c.Members), a.Request.Need-len(a.placed)), most: math.MinInt32}
-	for j, want := range c.request {
-		if want > 0 {
-			o.members = min(o.members, 1+int(max(0, -lack[j])/want))
-		}
-	}
-	if !a.sites[i].listed {
-		o.most = math.MaxInt32
-	}
-	for _, there := range a.sites[i].candidates {
-		if !a.evicted[there] && a.used.usedUp(a.budgetsOf(there)) {
-			o.guarded++
-		}
-		o.most = max(o.most, there.priority)
-	}
-	return o, true
 }
 
 // costOf returns what victims cost after budgets have been used.
@@ -232,27 +182,14 @@ func (a *attempt) costOf(victims []*candidate, used usage) cost {
 	return sum
 }
 
-// removable lists pods on a node that may go, until nothing is lacking: those that violate no budget, and then the
-// others if budgets may be violated. It reduces the lack; without one it lists all.
-func (a *attempt) removable(i int, lack []int64) (pods []*candidate) {
-	for _, violating := range []bool{false, true} {
-		if violating && !a.violate {
-			break
+// removable lists the pods on a node that may go.
+func (a *attempt) removable(i int) (pods []*candidate) {
+	for _, c := range a.sites[i].candidates {
+		if a.evicted[c] || c.importance() > a.limit || !a.violate && a.used.usedUp(a.budgetsOf(c)) || !a.mayGo(c) {
+			continue
 		}
-		for _, c := range a.sites[i].candidates {
-			if lack != nil && !short(lack) {
-				break
-			}
-			if a.evicted[c] || lack != nil && !helps(lack, c.amounts) || a.used.usedUp(a.budgetsOf(c)) != violating ||
-				slices.Contains(pods, c) || !a.mayGo(c) {
-				continue
-			}
-			if lack != nil {
-				add(lack, c.amounts, -1)
-			}
-			a.count(1, c)
-			pods = append(pods, c)
-		}
+		a.count(1, c)
+		pods = append(pods, c)
 	}
 	a.count(-1, pods...)
 	return pods
@@ -315,15 +252,6 @@ func (a *attempt) lack(c *class, i int) []int64 {
 }
 
 func short(lack []int64) bool { return slices.ContainsFunc(lack, func(n int64) bool { return n > 0 }) }
-
-func helps(lack, amounts []int64) bool {
-	for j, n := range amounts {
-		if n > 0 && lack[j] > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 func add(to, amounts []int64, n int64) {
 	for j, amount := range amounts {

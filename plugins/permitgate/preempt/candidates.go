@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type site struct {
 	name       string
 	free       []int64 // with all pods there but leavers; nil until it is needed
+	room       int     // how many members it takes as it is, if it is usable
 	candidates []*candidate
 	listed     bool // candidates are known
 }
@@ -31,6 +33,26 @@ type candidate struct {
 }
 
 func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
+
+// importance orders candidates: those that leave anyway, then by priority, then members of gangs after single pods.
+type importance int64
+
+const (
+	// importanceOfNone is below that of every candidate, importanceOfAll is not.
+	importanceOfNone    importance = math.MinInt64
+	importanceOfLeaving importance = math.MinInt64 + 1
+	importanceOfAll     importance = math.MaxInt64
+)
+
+func (c *candidate) importance() importance {
+	switch {
+	case c.leaving:
+		return importanceOfLeaving
+	case c.gang != nil:
+		return 2*importance(c.priority) + 1
+	}
+	return 2 * importance(c.priority)
+}
 
 // victimGang is a gang that candidates are members of. It keeps MinMember members, or is evicted as a whole.
 type victimGang struct {
@@ -84,21 +106,11 @@ func (s *Search) free(i int) []int64 {
 	return at.free
 }
 
-// compareImportance orders the candidates of a node: those that leave anyway, then the lowest priority, then pods that are in no gang, then
-// those with the most room, then the youngest.
+// compareImportance orders the candidates of a node: by importance, then those with the most room, then the youngest.
 func compareImportance(a, b *candidate) int {
-	switch {
-	case a.leaving != b.leaving:
-		return first(a.leaving)
-	case a.priority != b.priority:
-		return cmp.Compare(a.priority, b.priority)
-	case (a.gang == nil) != (b.gang == nil):
-		return first(a.gang == nil)
-	}
-	if order := cmp.Compare(slices.Max(b.amounts), slices.Max(a.amounts)); order != 0 {
-		return order
-	}
-	return startOf(b.pod()).Compare(startOf(a.pod()))
+	return cmp.Or(
+		cmp.Compare(a.importance(), b.importance()), cmp.Compare(slices.Max(b.amounts), slices.Max(a.amounts)), startOf(b.pod()).Compare(startOf(a.pod())),
+	)
 }
 
 // first orders the one of two that has a property before the other.

@@ -7,13 +7,14 @@
 // whole cluster, or of some domains, of which the best answer wins:
 //
 //  1. The pods that may go are listed, on as many nodes as are enough. If these would not take the gang without them, no victims help.
-//  2. Members are placed one node after the other, those first where the requests need the fewest violations of PodDisruptionBudgets, then
-//     the lowest priorities, then the fewest pods. The profile's filters must accept them there without these pods, or without
-//     more of them, one priority after the other: host ports or anti-affinity of others may be in the way.
-//  3. Victims are put back as long as the filters accept the members: those first whose eviction violates a budget, then the most important.
+//  2. Members are placed on one node after the other, those first that have room, then those where the fewest and least important pods may
+//     go. A node is tried without all of these, and takes as many members as the profile's filters accept there.
+//  3. Victims are put back as long as the filters accept the members: those first whose eviction violates a PodDisruptionBudget, then the
+//     most important.
 //
-// Which pods may go is tried in two steps, until the gang fits: those whose budgets are not used up, and all. Unlike upstream's, a search
-// looks at a part of the nodes, works on copies of these, and takes a pod off only when its node is tried.
+// Which pods may go is tried in steps, until the gang fits: those whose budgets are not used up and that are as unimportant as the requests
+// allow, then all whose budgets are not used up, and then the same without regard to budgets. Unlike upstream's, a search looks at a part
+// of the nodes, works on copies of these, and takes pods off only when their node is tried.
 //
 // A bound gang keeps minMember members, or is evicted as a whole. Pods of DaemonSets stay, since they would come back.
 // Terminating pods count as gone; the gang waits for their end. One that has had its time and does not leave counts as a pod that may not

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -136,9 +137,10 @@ func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 // take one as they are. It returns on how many nodes it looked for candidates.
 func (s *Search) list() (looked int) {
 	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
-	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s}
+	bound, without := proposal.NewBound(s.Request), s.without(importanceOfAll, true)
 	use := func(i, takes int) {
 		if takes > 0 {
+			s.sites[i].room = bound.Node(s.Request.Cluster, i)
 			s.usable = append(s.usable, i)
 			s.takes += takes
 		}
@@ -187,26 +189,54 @@ func (s *Search) order() []int {
 	return order
 }
 
-// cleared is the cluster without the candidates. It implements proposal.Cluster.
+// cleared is the cluster without the candidates up to an importance, and without those whose budgets allow nothing if these may be
+// violated. It implements proposal.Cluster.
 type cleared struct {
 	proposal.Cluster
-	search *Search
+	search  *Search
+	limit   importance
+	violate bool
+}
+
+func (s *Search) without(limit importance, violate bool) *cleared {
+	return &cleared{s.Request.Cluster, s, limit, violate}
 }
 
 // Free implements proposal.Cluster, for the names of the search.
 func (c *cleared) Free(i int, _ []v1.ResourceName, into []int64) {
 	copy(into, c.search.free(i))
 	for _, candidate := range c.search.sites[i].candidates {
+		if candidate.importance() > c.limit || !c.violate && (usage{}).usedUp(c.search.budgetsOf(candidate)) {
+			continue
+		}
 		for j, n := range candidate.amounts {
 			into[j] = min(into[j]+n, proposal.Unlimited)
 		}
 	}
 }
 
-func (s *Search) clearedRequest() proposal.Request {
-	r := s.Request
-	r.Cluster = &cleared{s.Request.Cluster, s}
-	return r
+// importances lists those of the candidates on some nodes, in order, and first that of none.
+func (s *Search) importances(nodes []int) []importance {
+	all := []importance{importanceOfNone}
+	for _, i := range nodes {
+		for _, c := range s.sites[i].candidates {
+			if at, known := slices.BinarySearch(all, c.importance()); !known {
+				all = slices.Insert(all, at, c.importance())
+			}
+		}
+	}
+	return all
+}
+
+// enough reports whether some nodes have room for the quorum, by the requests, without candidates up to an importance.
+func (s *Search) enough(nodes []int, limit importance, violate bool) bool {
+	takes, bound, without := 0, proposal.NewBound(s.Request), s.without(limit, violate)
+	for _, i := range nodes {
+		if takes += bound.Node(without, i); takes >= s.Request.Need {
+			return true
+		}
+	}
+	return false
 }
 
 // domains lists the nodes of the domains that could hold the gang without the candidates, and have some: of at most domainLimit, of those that
@@ -219,7 +249,9 @@ func (s *Search) domains() (nodes [][]int) {
 	for _, d := range proposal.Domains(s.Request) {
 		fit[d.Name] = d.Bound
 	}
-	domains := slices.DeleteFunc(proposal.Domains(s.clearedRequest()), func(d proposal.Domain) bool {
+	cleared := s.Request
+	cleared.Cluster = s.without(importanceOfAll, true)
+	domains := slices.DeleteFunc(proposal.Domains(cleared), func(d proposal.Domain) bool {
 		return d.Bound < s.Request.Need || !slices.ContainsFunc(d.Nodes, func(i int) bool { return len(s.sites[i].candidates) > 0 })
 	})
 	slices.SortStableFunc(domains, func(a, b proposal.Domain) int {
@@ -296,13 +328,28 @@ func (s *Search) cheapest(ctx context.Context, lists [][]int) (best *attempt) {
 		if s.overtime() && (best != nil || s.refusals >= 2*refusalsAtLeast) {
 			break
 		}
-		a := s.attempt(ctx, nodes, false)
+		a := s.makeRoom(ctx, nodes, false)
 		if a == nil && len(s.Budgets) > 0 {
-			a = s.attempt(ctx, nodes, true)
+			a = s.makeRoom(ctx, nodes, true)
 		}
 		if a != nil && (best == nil || a.cost.compare(best.cost) < 0) {
 			best = a
 		}
 	}
 	return best
+}
+
+// makeRoom makes room on some nodes by pods that are as unimportant as the requests allow, or by any if the filters refuse that. It
+// returns nil if that cannot be done.
+func (s *Search) makeRoom(ctx context.Context, nodes []int, violate bool) *attempt {
+	limits := s.importances(nodes)
+	least := sort.Search(len(limits), func(at int) bool { return s.enough(nodes, limits[at], violate) })
+	if least == len(limits) {
+		return nil
+	}
+	a := s.attempt(ctx, nodes, limits[least], violate)
+	if a == nil && least < len(limits)-1 {
+		a = s.attempt(ctx, nodes, importanceOfAll, violate)
+	}
+	return a
 }
