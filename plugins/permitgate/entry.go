@@ -92,7 +92,7 @@ func (m *member) template() gang.Template {
 	return gang.Template{Controller: pods.ControllerUID(m.pod), Needs: m.onAnyNode}
 }
 
-// preemption is a gang's preemption.
+// preemption is a gang's preemption, until its victims are gone and a round of its members has ended.
 type preemption struct {
 	victims map[types.UID]string // with their nodes
 	nodes   map[types.UID]string // of the members
@@ -108,7 +108,7 @@ func (e *gangEntry) waitsForRoom() bool {
 // retryAt returns when a gang is looked at again that has been woken.
 func (e *gangEntry) retryAt() (at time.Time, woken bool) {
 	if e.id.Native {
-		return e.lastCycle.notBefore, e.lastCycle.woken && !e.gang.Closed()
+		return e.lastCycle.notBefore, e.woken && !e.gang.Closed()
 	}
 	return e.gang.RetryAt(), e.woken
 }
@@ -248,7 +248,7 @@ func (e *gangEntry) schedulesAlone() bool {
 }
 
 // keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has
-// failed, or the gang preempts, or it has preempted and gathers.
+// failed, or the gang preempts.
 func (e *gangEntry) keptNode(uid types.UID) string {
 	if node := e.gang.KeptNode(uid); node != "" {
 		return node
@@ -256,18 +256,7 @@ func (e *gangEntry) keptNode(uid types.UID) string {
 	if e.preempting != nil {
 		return e.preempting.nodes[uid]
 	}
-	return e.plan.nominated[uid]
-}
-
-// knownNode returns the node that a member was given before, or empty.
-func (e *gangEntry) knownNode(uid types.UID) string {
-	switch {
-	case e.preempting != nil && !e.preempting.cleared:
-		return ""
-	case e.keptNode(uid) != "":
-		return e.keptNode(uid)
-	}
-	return e.pods[uid].pod.Status.NominatedNodeName
+	return ""
 }
 
 // preemptsOn reports whether the gang waits for the end of pods on a node.

@@ -92,13 +92,15 @@ func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
 	if room.empty() {
 		return preemptors, again
 	}
-	r.gangs.wakeVain(now)
 	r.gangs.mu.Lock()
 	defer r.gangs.mu.Unlock()
-	for e := range r.gangs.lackRoom {
+	for e := range r.gangs.refused {
 		if room.concerns(e.id) && e.waitsForRoom() {
 			r.gangs.wakeLocked(e, room.others, now)
 		}
+	}
+	for e := range r.gangs.cycling {
+		r.gangs.agenda.AddAt(e.id, now.Add(cycleGrace))
 	}
 	return preemptors, again
 }

@@ -26,11 +26,10 @@ type gangRequest struct {
 	// readySince is when the quorum came to exist; running is true if a member has a node.
 	readySince time.Time
 	running    bool
-	// knownNodes are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims
-	// may still be there.
-	knownNodes map[types.UID]string
-	victims    map[types.UID]string
-	// boundOn are the nodes of members that are bound or have a node, lostNodes those of members that a running gang has lost.
+	// victims are those of its preemption, with their nodes, which may still be there.
+	victims map[types.UID]string
+	// boundOn are the nodes of members that are bound or have a node, or are to have one whose victims are gone; lostNodes those
+	// of members that a running gang has lost.
 	boundOn, lostNodes []string
 	members            map[types.UID]bool // all of them
 	// awaited is what spec.minResources asks for beyond the members' requests.
@@ -41,17 +40,21 @@ type gangRequest struct {
 
 // requestOf collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
 func (p *proposer) requestOf(id gangID, scout *v1.Pod) *gangRequest {
-	req := &gangRequest{gangID: id, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
+	req := &gangRequest{gangID: id, pods: map[types.UID]*v1.Pod{}, members: map[types.UID]bool{}}
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
 	p.gangs.read(id, func(e *gangEntry) {
 		req.proposal.Need, req.minMember, req.rank = e.gang.Lacking(), e.gang.MinMember(), e.rank()
 		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced() && (e.group == nil || !e.group.Constrained)
-		if e.preempting != nil {
-			req.victims = e.preempting.victims
-		}
 		topology := e.topology()
 		req.proposal.Topology = proposal.Topology{Key: topology.Key, Required: topology.Required, Tried: e.domainsTried()}
 		req.boundOn, req.awaited = e.nodesInUse(), e.awaited()
+		if e.preempting != nil {
+			req.victims = e.preempting.victims
+			if e.preempting.cleared { // the gang is to go where its room is
+				req.boundOn = slices.AppendSeq(req.boundOn, maps.Values(e.preempting.nodes))
+				req.proposal.Topology.Tried = nil
+			}
+		}
 		if req.running {
 			req.lostNodes = slices.Sorted(maps.Keys(e.lostNodes))
 		}
@@ -68,9 +71,6 @@ func (p *proposer) requestOf(id gangID, scout *v1.Pod) *gangRequest {
 				pod = scout
 			}
 			req.pods[uid], refused[uid] = pod, e.gang.BindRefused(uid)
-			if node := e.knownNode(uid); node != "" && !id.Native {
-				req.knownNodes[uid] = node
-			}
 			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
 				req.neverPreempts = true
 			}
@@ -123,39 +123,6 @@ func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
 		}
 	}
 	return true
-}
-
-// proposeKnown returns a proposal of the nodes that members were given before, as far as these have room, and which it
-// names for whom; nil if they are too few. It moves these members to the front of their classes.
-func (req *gangRequest) proposeKnown(view *clusterView) (r proposal.Result, known map[types.UID]string) {
-	at := make(map[string]int, len(view.nodes))
-	for i, info := range view.nodes {
-		at[info.Node().Name] = i
-	}
-	bound, fits := proposal.NewBound(req.proposal), map[int]int{}
-	r, known = proposal.Result{Verdict: proposal.Proposed, Hints: make([]proposal.Hint, len(req.proposal.Classes))}, map[types.UID]string{}
-	for c := range req.proposal.Classes {
-		members := req.proposal.Classes[c].Members
-		for _, uid := range members {
-			i, there := at[req.knownNodes[uid]]
-			if _, looked := fits[i]; there && !looked {
-				fits[i] = bound.Node(view, i)
-			}
-			if there && fits[i] > 0 {
-				fits[i]--
-				known[uid] = req.knownNodes[uid]
-				r.Hints[c].Nodes = append(r.Hints[c].Nodes, i)
-			}
-		}
-		others := slices.DeleteFunc(slices.Clone(members), func(uid types.UID) bool { return known[uid] != "" })
-		members = slices.DeleteFunc(members, func(uid types.UID) bool { return known[uid] == "" })
-		req.proposal.Classes[c].Members = append(members, others...)
-		r.Hints[c].Members = len(r.Hints[c].Nodes)
-	}
-	if r.Bound = len(known); r.Bound < req.proposal.Need {
-		return proposal.Result{}, nil
-	}
-	return r, known
 }
 
 // refusalOf describes a refusal: Detail has numbers of this moment, Reason has none.

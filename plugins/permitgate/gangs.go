@@ -31,10 +31,9 @@ type gangs struct {
 	byID     map[gangID]*gangEntry
 	queue    *gangQueue              // those that are ready to be looked at
 	planning map[*gangEntry]struct{} // those with plans for members, or that preempt
-	lackRoom map[*gangEntry]struct{} // those that were refused for it
 	awaiting map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
+	refused  map[*gangEntry]struct{} // those that lack room
 	cycling  map[*gangEntry]struct{} // native gangs whose cycle has not ended
-	vain     map[*gangEntry]struct{} // native gangs whose last cycle has placed no member, and that are back in the queue
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
@@ -48,8 +47,8 @@ func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[gangID](c)
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byID: map[gangID]*gangEntry{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
-		cycling: map[*gangEntry]struct{}{}, vain: map[*gangEntry]struct{}{},
+		byID: map[gangID]*gangEntry{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
+		refused: map[*gangEntry]struct{}{}, cycling: map[*gangEntry]struct{}{},
 	}
 	g.freed = &freedRoom{gangs: g}
 	return g
@@ -193,10 +192,10 @@ func (g *gangs) admitNext() (again time.Time) {
 	return again
 }
 
-// rivalsLocked counts the gangs of a set that have a gang's priority or a higher one, the gang itself among them.
-func (g *gangs) rivalsLocked(set map[*gangEntry]struct{}, e *gangEntry) (n int) {
+// rivalsLocked counts the refused gangs that have a gang's priority or a higher one, the gang itself among them.
+func (g *gangs) rivalsLocked(e *gangEntry) (n int) {
 	priority := e.lowestPriority()
-	for other := range set {
+	for other := range g.refused {
 		if other != e && other.lowestPriority() >= priority {
 			n++
 		}
@@ -205,8 +204,15 @@ func (g *gangs) rivalsLocked(set map[*gangEntry]struct{}, e *gangEntry) (n int) 
 }
 
 // wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
-// sure, or else because of what may as well have been its own doing or that of another gang.
+// sure, or else because of what may as well have been its own doing or that of another gang. A native gang is activated
+// then.
 func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
+	if e.id.Native {
+		if e.woken = e.lacksRoom(); e.woken {
+			g.agenda.AddAt(e.id, e.lastCycle.notBefore)
+		}
+		return
+	}
 	e.woken = e.woken || sure
 	e.gang.RoomFreed(!sure, now)
 	g.afterChangeLocked(e)
@@ -220,7 +226,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 	}
 	delete(g.byID, e.id)
 	g.queue.remove(e.id)
-	for _, set := range []map[*gangEntry]struct{}{g.awaiting, g.cycling, g.vain} { // it is in none of the others
+	for _, set := range []map[*gangEntry]struct{}{g.awaiting, g.cycling, g.refused} { // it is in none of the others
 		delete(set, e)
 	}
 	return true

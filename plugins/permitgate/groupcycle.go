@@ -49,10 +49,9 @@ type groupPlan struct {
 type vainCycle struct {
 	happened bool
 	refused  bool // by a proof, which is the gang's last rollback
-	// pause is how long after notBefore the gang is not woken again.
+	// pause is how long after notBefore the gang is not activated again.
 	pause     time.Duration
 	notBefore time.Time
-	woken     bool // it is to be activated at notBefore
 }
 
 // nativeObjects are the objects of native gangs as the scheduler's informers show them.
@@ -111,21 +110,17 @@ func (g *gangs) noteTried(pod *v1.Pod) (guarded bool) {
 	if !member {
 		return false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.byID[id]
-	if e == nil || !e.guarded() {
-		return false
-	}
-	now := g.clock.Now()
-	if e.cycle.began.IsZero() {
-		e.cycle.began = now
-		g.cycling[e] = struct{}{}
-	}
-	e.cycle.ended = now
-	e.gang.Tried(pod.UID)
-	delete(g.vain, e)
-	return true
+	g.update(id, func(e *gangEntry, now time.Time) {
+		if guarded = e.guarded(); !guarded {
+			return
+		}
+		if e.cycle.began.IsZero() {
+			e.cycle.began = now
+		}
+		e.cycle.ended = now
+		e.gang.Tried(pod.UID)
+	})
+	return guarded
 }
 
 // endCycleLocked is called when a member of a native gang is about to enter the queue. If its group has been in a cycle,
@@ -134,31 +129,28 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	if e.cycle.began.IsZero() {
 		return
 	}
-	began, plan := e.cycle.began, &e.cycle.plan
-	g.vain[e] = struct{}{}
-	pause := lookPause(e.cycle.ended.Sub(began), g.rivalsLocked(g.vain, e))
-	e.notePause(pause, now)
-	e.lastCycle = vainCycle{happened: true, refused: plan.refusal.Cause != "", pause: pause, notBefore: now.Add(pause)}
+	cycle := e.cycle
+	e.cycle = groupCycle{}
+	pause := g.pauseLocked(e, cycle.ended.Sub(cycle.began), now)
+	e.lastCycle = vainCycle{happened: true, refused: cycle.plan.refusal.Cause != "", pause: pause, notBefore: now.Add(pause)}
 	if e.lastCycle.refused {
-		e.gang.NoteRefusal(plan.refusal)
+		e.gang.NoteRefusal(cycle.plan.refusal)
 	}
 	freed, _ := g.freed.last()
-	if seen := began.Add(-informerLag); !freed.Before(seen) || !e.changedAt.Before(seen) { // perhaps too late for the cycle
-		g.wakeVainLocked(e)
+	if seen := cycle.began.Add(-informerLag); !freed.Before(seen) || !e.changedAt.Before(seen) { // perhaps too late for the cycle
+		g.wakeLocked(e, true, now)
 	}
 	switch {
-	case plan.domain != "":
-		e.noteTried(plan.domain)
-		g.wakeVainLocked(e)
-	case plan.exhausted || plan.refusal.Cause == "":
+	case cycle.plan.domain != "":
+		e.noteTried(cycle.plan.domain)
+		g.wakeLocked(e, true, now)
+	case cycle.plan.exhausted || !e.lastCycle.refused:
 		e.tried = nil // the next time it starts over
 	}
-	e.cycle = groupCycle{}
-	delete(g.cycling, e)
 }
 
-// notePlacedLocked records that a member of a native gang has a node, or had one.
-func (g *gangs) notePlacedLocked(e *gangEntry) {
+// notePlaced records that a member has a node, or had one. A native gang's cycle has ended then.
+func (e *gangEntry) notePlaced() {
 	if !e.id.Native {
 		return
 	}
@@ -166,29 +158,6 @@ func (g *gangs) notePlacedLocked(e *gangEntry) {
 		e.confined = domain{e.topology().Key, e.cycle.plan.domain}
 	}
 	e.lastCycle, e.cycle = vainCycle{}, groupCycle{}
-	delete(g.cycling, e)
-	delete(g.vain, e)
-}
-
-// wakeVain has the native gangs tried again that were refused, when their pauses are over. The pauses keep these cycles,
-// all together, at a share of the scheduler's time.
-func (g *gangs) wakeVain(now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for e := range g.vain {
-		g.wakeVainLocked(e)
-	}
-	for e := range g.cycling {
-		g.agenda.AddAt(e.id, now.Add(cycleGrace))
-	}
-}
-
-// wakeVainLocked has a native gang activated when its pause is over, if its last cycle has placed no member.
-func (g *gangs) wakeVainLocked(e *gangEntry) {
-	if _, vain := g.vain[e]; vain && !e.lastCycle.woken {
-		e.lastCycle.woken = true
-		g.agenda.AddAt(e.id, e.lastCycle.notBefore)
-	}
 }
 
 // settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker look
@@ -208,9 +177,8 @@ func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
 // activation is lost if the group is not back in the queue: it can be woken again until its next cycle.
 func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
 	v := &e.lastCycle
-	_, vain := g.vain[e]
 	switch {
-	case !vain || !v.woken || e.gang.Closed():
+	case !e.id.Native || !e.woken || e.gang.Closed():
 		return nil
 	case now.Before(v.notBefore):
 		g.agenda.AddAt(e.id, v.notBefore)
@@ -220,7 +188,7 @@ func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
 		g.agenda.AddAt(e.id, until)
 		return nil
 	}
-	v.woken, v.notBefore = false, now.Add(v.pause)
+	e.woken, v.notBefore = false, now.Add(v.pause)
 	unbound := make([]*v1.Pod, 0, e.unbound)
 	for _, m := range e.pods {
 		if m.pod.Spec.NodeName == "" {

@@ -198,7 +198,6 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	if ok && f.gangs.update(id, func(e *gangEntry, now time.Time) {
 		e.noteLost(pod)
 		e.remove(pod.UID)
-		delete(e.plan.nominated, pod.UID)
 		e.gang.DeletePod(pod.UID, now)
 		e.lastCycle.happened = e.lastCycle.happened && e.unbound > 0
 	}) {
@@ -212,7 +211,7 @@ func (f *eventHandlers) groupSeen(group *podgroup.Group) {
 	f.gangs.change(group.ID, func(e *gangEntry, now time.Time) {
 		if e.setGroup(group, now) && e.id.Native {
 			e.changedAt = now
-			f.gangs.wakeVainLocked(e)
+			f.gangs.wakeLocked(e, true, now)
 		}
 	})
 }

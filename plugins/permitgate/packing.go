@@ -96,11 +96,8 @@ func (e *gangEntry) noteTried(domain string) {
 	e.tried[domain] = true
 }
 
-// noteTriedDomain is called when a round has ended: if it has failed, its domain has been tried.
+// noteTriedDomain is called when a round has failed: its domain has been tried.
 func (e *gangEntry) noteTriedDomain(now time.Time) {
-	if e.gang.Phase() != gang.Backoff {
-		return
-	}
 	switch e.gang.LastRollback().Cause {
 	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
 		if e.confined != (domain{}) {

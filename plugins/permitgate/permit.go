@@ -17,7 +17,7 @@ import (
 func (p *PermitGate) step(pod *v1.Pod, placed bool, f func(g *gang.Gang, b *barrier.Barrier, now time.Time)) (id gangID, ok bool) {
 	return p.gangs.step(pod, func(e *gangEntry, now time.Time) {
 		if placed {
-			p.gangs.notePlacedLocked(e)
+			e.notePlaced()
 		}
 		f(e.gang, &e.barrier, now)
 	})

@@ -37,15 +37,13 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 			e.plan.recordRefused(m)
 		}
 		e.plan.addCost(a, now)
-		round, packed, onPreempted := e.gang.RoundNumber(), e.confined != domain{}, e.plan.preempted
+		round, packed := e.gang.RoundNumber(), e.confined != domain{}
 		mayPreempt = e.gang.Unschedulable(pod.UID, hinted, detail, reason, now)
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
-		pause := lookPause(e.plan.cost, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
-		e.gang.PauseAtLeast(pause, now)
-		e.notePause(pause, now)
-		preempted = onPreempted
+		e.gang.PauseAtLeast(p.gangs.pauseLocked(e, e.plan.cost, now), now)
+		preempted = e.preempting != nil
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
 		}

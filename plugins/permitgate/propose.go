@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -35,7 +34,6 @@ type proposalResult struct {
 	// refusal is why the gang is refused; its Cause is empty when it is not.
 	refusal gang.Rollback
 	view    *clusterView
-	known   map[types.UID]string // the nodes that the proposal names because members were given them before; nil if it does not
 }
 
 // planned reports whether the members have nodes to be tried on.
@@ -92,11 +90,6 @@ func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *
 	p.complete(ctx, state, req, nodes)
 	result := &proposalResult{view: p.viewFor(req, nodes)}
 	req.proposal.Cluster = result.view
-	if len(req.knownNodes) >= req.proposal.Need && req.victimsGone(p.handle.SnapshotSharedLister().NodeInfos()) {
-		if result.proposal, result.known = req.proposeKnown(result.view); result.known != nil {
-			return result
-		}
-	}
 	if lacking := p.lackingResource(req, result.view); lacking != "" {
 		result.proposal = proposal.Result{Verdict: proposal.Refused, Bound: req.proposal.Need - 1}
 		result.refusal = gang.Rollback{

@@ -158,9 +158,7 @@ func BenchmarkRefusedGangs(b *testing.B) {
 				clock.Step(time.Millisecond)
 				for id := range maps.Clone(g.queue.admitted) {
 					g.update(id, func(e *gangEntry, now time.Time) {
-						pause := lookPause(0, g.rivalsLocked(g.lackRoom, e))
-						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, pause, now)
-						e.notePause(pause, now)
+						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, g.pauseLocked(e, 0, now), now)
 						g.wakeLocked(e, true, now)
 					})
 				}

@@ -1,11 +1,9 @@
 package permitgate
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -19,10 +17,6 @@ type roundPlan struct {
 	hints map[string]*hint // by the members' signatures; nil without a plan
 	// tried are the members that these nodes have refused.
 	tried map[types.UID]bool
-	// nominated are the nodes to which members were nominated in the API when the round began, and for which it was made.
-	nominated map[types.UID]string
-	// preempted is true if the round began on room that the gang had preempted.
-	preempted bool
 	// cost is how long its members' scheduling cycles have taken, until they found a node or none.
 	cost time.Duration
 }
@@ -55,7 +49,6 @@ func (p *roundPlan) hintFor(m *member) (nodes []string) {
 
 // recordPlaced records that a member has found a node.
 func (p *roundPlan) recordPlaced(m *member, node string) {
-	delete(p.nominated, m.pod.UID)
 	if h := p.hints[m.signature]; h != nil {
 		if i := slices.Index(h.nodes, node); i >= 0 {
 			h.nodes = append(slices.Delete(h.nodes, i, i+1), node)
@@ -67,7 +60,6 @@ func (p *roundPlan) recordPlaced(m *member, node string) {
 // recordRefused records that the nodes on which a member was tried have refused it. Members like it are tried on others
 // first.
 func (p *roundPlan) recordRefused(m *member) {
-	delete(p.nominated, m.pod.UID)
 	h := p.hints[m.signature]
 	if h == nil || p.tried[m.pod.UID] {
 		return
@@ -84,29 +76,24 @@ func (p *roundPlan) addCost(a *attempt, now time.Time) {
 	}
 }
 
-// siblingsOn returns the members without a node but one, with the nodes among some (nil means all) to which they are
-// nominated, which the API may not show yet.
+// siblingsOn returns the members without a node but one for which the gang's preemption keeps nodes among some (nil means all), which the
+// API may not show yet.
 func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
-	if e.plan.nominated == nil {
+	if e.preempting == nil {
 		return nil
 	}
-	for uid, m := range e.pods { // also those whose proposed nodes have refused them
-		if uid != but && !e.gang.HasNode(uid) {
-			if node := cmp.Or(e.keptNode(uid), m.pod.Status.NominatedNodeName); node != "" && (nodes == nil || slices.Contains(nodes, node)) {
-				siblings = append(siblings, nomination{m.pod, node})
-			}
+	for uid, node := range e.preempting.nodes {
+		m := e.pods[uid]
+		if m != nil && uid != but && !e.gang.HasNode(uid) && (nodes == nil || slices.Contains(nodes, node)) {
+			siblings = append(siblings, nomination{m.pod, node})
 		}
 	}
 	return siblings
 }
 
-// startPlan stores the proposed nodes for the round that has begun, and returns the members that are nominated to
-// others.
-func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) (astray []*v1.Pod) {
-	e.plan = roundPlan{
-		round: e.gang.RoundNumber(), hints: map[string]*hint{}, tried: map[types.UID]bool{}, nominated: result.known,
-		preempted: e.preempting != nil && e.preempting.cleared,
-	}
+// startPlan stores the proposed nodes for the round that has begun.
+func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) {
+	e.plan = roundPlan{round: e.gang.RoundNumber(), hints: map[string]*hint{}, tried: map[types.UID]bool{}}
 	for c, proposed := range result.proposal.Hints {
 		first := e.pods[req.proposal.Classes[c].Pod.UID]
 		if first == nil {
@@ -119,14 +106,8 @@ func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) (astray 
 		h.promise.pod = ""
 		e.plan.hints[first.signature] = h
 	}
-	for uid := range req.pods {
-		if m := e.pods[uid]; m != nil && m.pod.Status.NominatedNodeName != "" && m.pod.Status.NominatedNodeName != e.plan.nominated[uid] {
-			astray = append(astray, m.pod)
-		}
-	}
 	e.confined = domain{}
 	if result.proposal.Domain != "" {
 		e.confined = domain{req.proposal.Topology.Key, result.proposal.Domain}
 	}
-	return astray
 }

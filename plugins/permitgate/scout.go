@@ -37,9 +37,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 			e.tried = nil // the next time it starts over
 		}
 		result.refusal.Member = pod.UID
-		pause := lookPause(took, p.gangs.rivalsLocked(p.gangs.lackRoom, e))
-		e.gang.Refuse(result.refusal, pause, now)
-		e.notePause(pause, now)
+		e.gang.Refuse(result.refusal, p.gangs.pauseLocked(e, took, now), now)
 		if _, freed := p.gangs.freed.last(); !freed.Before(began.Add(-informerLag)) { // perhaps too late for this look
 			p.gangs.wakeLocked(e, true, now)
 		}
@@ -56,17 +54,12 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 // gather begins the gang's round, if it may.
 func (p *PermitGate) gather(id gangID, req *gangRequest, result *proposalResult) {
 	round := req.roundOf(result)
-	var astray []*v1.Pod
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
-		if !e.gang.Gather(round, now) {
-			return
+		if e.gang.Gather(round, now) {
+			p.gangs.awaitMembersLocked(e, now)
+			e.startPlan(req, result)
 		}
-		p.gangs.awaitMembersLocked(e, now)
-		astray = e.startPlan(req, result)
 	})
-	for _, pod := range astray {
-		p.handle.DeleteNominatedPodIfExists(pod)
-	}
 }
 
 // exhausted returns the refusal of a gang after every domain that could hold it has been tried.

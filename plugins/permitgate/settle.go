@@ -1,21 +1,68 @@
 package permitgate
 
-import "zonewise.dev/plugins/permitgate/gang"
+import (
+	"zonewise.dev/plugins/permitgate/gang"
+)
 
-// afterChangeLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the
-// barrier, ends what does not match the gang's state any more, and notes what the gang waits for.
+// afterChangeLocked does what cannot wait for the worker after a gang's state has changed, in this order: members at the
+// barrier get their answers; what the gang's state does not justify any more ends (its plan, its preemption, the nodes that
+// it keeps); and it is noted what the gang waits for.
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
-	g.settlePlanLocked(e)
+
+	round := e.gang.RoundNumber()
+	failed := round == 0 && e.plan.round != 0 && e.gang.Phase() == gang.Backoff
+	if round != e.plan.round {
+		if len(e.plan.hints) > 0 {
+			g.freed.note(e.id) // members without a node leave room that was proposed to them
+		}
+		e.plan = roundPlan{round: round}
+	}
+	if failed {
+		e.noteTriedDomain(g.clock.Now())
+	}
+	if e.preempting != nil && !e.usesPreemption(failed) {
+		g.abandon(e.id)
+		e.endPreemption()
+	}
+	if !e.gang.LacksQuorum() {
+		g.keeping.stop(e.id)
+		if e.gang.Phase() != gang.Pending {
+			e.lostNodes = nil // the gang has replaced them
+		}
+	}
+
 	setIn(g.planning, e, len(e.plan.hints) > 0 || e.preempting != nil)
-	lacksRoom := !e.id.Native && e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
-	e.woken = e.woken && lacksRoom
-	setIn(g.lackRoom, e, lacksRoom)
+	setIn(g.cycling, e, !e.cycle.began.IsZero())
+	setIn(g.refused, e, e.lacksRoom())
+	e.woken = e.woken && e.lacksRoom()
 	if e.gang.Ready() {
 		g.queue.update(e.rank(), e.gang.Admitted())
 	} else {
 		g.queue.remove(e.id)
 	}
+}
+
+// usesPreemption reports whether a gang goes on with its preemption: until victims have gone it waits, and then it has one
+// round on their room.
+func (e *gangEntry) usesPreemption(roundFailed bool) bool {
+	switch e.gang.Phase() {
+	case gang.Backoff, gang.Queued:
+		return !roundFailed
+	case gang.Gathering, gang.Waiting:
+		return e.preempting.cleared && e.gang.RoundNumber() != 0
+	case gang.Pending, gang.Releasing, gang.Whole:
+	}
+	return false
+}
+
+// lacksRoom reports whether room that becomes free may help a gang: it was refused for lack of it, or the last cycle of a
+// native gang has placed no member.
+func (e *gangEntry) lacksRoom() bool {
+	if e.id.Native {
+		return e.lastCycle.happened && e.cycle.began.IsZero()
+	}
+	return e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 }
 
 // setIn has a gang in a set or not.
@@ -24,34 +71,5 @@ func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
 		set[e] = struct{}{}
 	} else {
 		delete(set, e)
-	}
-}
-
-// settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and nodes
-// that are kept.
-func (g *gangs) settlePlanLocked(e *gangEntry) {
-	if round := e.gang.RoundNumber(); round != e.plan.round {
-		if len(e.plan.hints) > 0 {
-			g.freed.note(e.id) // members without a node leave room that was proposed to them
-		}
-		e.plan = roundPlan{round: round}
-		if round == 0 {
-			e.noteTriedDomain(g.clock.Now())
-		}
-	}
-	phase := e.gang.Phase()
-	lacks := phase == gang.Backoff || phase == gang.Queued
-	if e.preempting != nil && !lacks {
-		g.abandon(e.id)
-		if e.gang.RoundNumber() == 0 {
-			e.endPreemption()
-		}
-		e.preempting = nil // a round that begins keeps its nodes
-	}
-	if !e.gang.LacksQuorum() {
-		if phase != gang.Pending {
-			e.lostNodes = nil
-		}
-		g.keeping.stop(e.id)
 	}
 }

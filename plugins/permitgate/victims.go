@@ -74,7 +74,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 			return
 		}
 		e.failedSearches++
-		e.searchAfter = now.Add(searchPause(now.Sub(began), v.gangs.rivalsLocked(v.gangs.lackRoom, e)))
+		e.searchAfter = now.Add(searchPause(now.Sub(began), v.gangs.rivalsLocked(e)))
 	})
 	return r, found
 }

@@ -124,7 +124,7 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 				}
 			}
 		}
-		if e.preempting != nil {
+		if e.preempting != nil && len(e.plan.hints) == 0 {
 			for uid, node := range e.preempting.nodes {
 				add(uid, node)
 			}

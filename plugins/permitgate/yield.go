@@ -8,9 +8,13 @@ import (
 
 // What becomes free is first for gangs of a higher priority that have been woken for it.
 
-// notePause notes that a gang is not looked at again before a pause is over, and for as long again leaves what becomes
-// free to gangs of a higher priority.
-func (e *gangEntry) notePause(pause time.Duration, now time.Time) { e.yieldLimit = now.Add(2 * pause) }
+// pauseLocked returns how long a gang is not looked at after a look that took a time and was refused. For as long again it
+// leaves what becomes free to gangs of a higher priority.
+func (g *gangs) pauseLocked(e *gangEntry, took time.Duration, now time.Time) time.Duration {
+	pause := lookPause(took, g.rivalsLocked(e))
+	e.yieldLimit = now.Add(2 * pause)
+	return pause
+}
 
 // dueTime is when the first gang of a priority or a higher one is looked at that has been woken.
 type dueTime struct {
@@ -20,11 +24,9 @@ type dueTime struct {
 
 // wokenLocked lists the due times of all priorities, the highest first.
 func (g *gangs) wokenLocked() (due []dueTime) {
-	for _, set := range []map[*gangEntry]struct{}{g.lackRoom, g.vain} {
-		for e := range set {
-			if at, woken := e.retryAt(); woken {
-				due = append(due, dueTime{e.lowestPriority(), at})
-			}
+	for e := range g.refused {
+		if at, woken := e.retryAt(); woken {
+			due = append(due, dueTime{e.lowestPriority(), at})
 		}
 	}
 	slices.SortFunc(due, func(a, b dueTime) int { return cmp.Compare(b.priority, a.priority) })
