@@ -54,7 +54,7 @@ type gangEntry struct {
 	failedSearches int       // for victims, since one has found some
 	searchAfter    time.Time // before when it does not search for victims, because the last search has found none
 	// failedReleases counts the releases since the gang was whole whose members were not prepared. evictAfter is before
-	// when the gang evicts no pods because of them.
+	// when the gang evicts no pods, because of them or because a round has failed on room that it had preempted.
 	failedReleases int
 	evictAfter     time.Time
 

@@ -23,6 +23,7 @@ type gangRequest struct {
 	proposal  proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
 	minMember int
+	last      gang.Rollback
 	// readySince is when the quorum came to exist; running is true if a member has a node.
 	readySince time.Time
 	running    bool
@@ -43,7 +44,7 @@ func (p *proposer) requestOf(id gangID, scout *v1.Pod) *gangRequest {
 	req := &gangRequest{gangID: id, pods: map[types.UID]*v1.Pod{}, members: map[types.UID]bool{}}
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
 	p.gangs.read(id, func(e *gangEntry) {
-		req.proposal.Need, req.minMember, req.rank = e.gang.Lacking(), e.gang.MinMember(), e.rank()
+		req.proposal.Need, req.minMember, req.rank, req.last = e.gang.Lacking(), e.gang.MinMember(), e.rank(), e.gang.LastRollback()
 		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced() && (e.group == nil || !e.group.Constrained)
 		topology := e.topology()
 		req.proposal.Topology = proposal.Topology{Key: topology.Key, Required: topology.Required, Tried: e.domainsTried()}
@@ -144,6 +145,20 @@ func (req *gangRequest) refusalOf(r *proposal.Result) gang.Rollback {
 		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", req.minMember, anywhere, req.minMember-req.proposal.Need+r.Bound, where, proposal.String(r.Reasons)),
 		Reason: fmt.Sprintf("the cluster has no room for %d members at once%s: %s", req.minMember, anywhere, reason),
 	}
+}
+
+// exhausted describes the refusal of a packed gang after every domain that could hold it has been tried.
+func (req *gangRequest) exhausted() gang.Rollback {
+	topology := &req.proposal.Topology
+	r := gang.Rollback{
+		Cause:  gang.CauseUnschedulable,
+		Detail: fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it", len(topology.Tried), topology.Key),
+	}
+	if !req.Native { // its last round was in one of them
+		r.Detail += "; in the last one: " + req.last.Detail
+		r.Reason = req.last.Reason
+	}
+	return r
 }
 
 // roundOf returns the round for a proposal.

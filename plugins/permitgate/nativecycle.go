@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -97,7 +96,10 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		if !run.preempting {
 			p.keeper.keepForStarving(ctx, req, result, false)
 		}
-		answer = answerOf(req, result)
+		answer = groupPlan{refusal: result.refusal, exhausted: result.proposal.Verdict == proposal.Exhausted}
+		if result.refusal.Cause == "" {
+			answer.domain = result.proposal.Domain
+		}
 		plan.confined = domain{req.proposal.Topology.Key, answer.domain}
 	} else if req.proposal.Topology.Required {
 		plan.confined = domainOf(p.handle.SnapshotSharedLister().NodeInfos(), req.proposal.Topology.Key, req.boundOn)
@@ -113,18 +115,4 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 	}
 	plan.nodes = plan.confined.nodes(nodes)
 	return plan
-}
-
-// answerOf returns the plan for a run after its proposal.
-func answerOf(req *gangRequest, result *proposalResult) groupPlan {
-	switch {
-	case result.proposal.Verdict == proposal.Exhausted:
-		return groupPlan{exhausted: true, refusal: gang.Rollback{
-			Cause:  gang.CauseUnschedulable,
-			Detail: fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it", len(req.proposal.Topology.Tried), req.proposal.Topology.Key),
-		}}
-	case result.refusal.Cause != "":
-		return groupPlan{refusal: result.refusal}
-	}
-	return groupPlan{domain: result.proposal.Domain}
 }

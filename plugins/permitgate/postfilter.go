@@ -13,7 +13,6 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
-	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 // PostFilter is called when a member fits on none of the nodes that it was tried on. If these were the proposed ones,
@@ -31,7 +30,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
 	hinted := a != nil && len(a.hinted) > 0
-	mayPreempt, preempted, failed := false, false, gang.Rollback{}
+	mayPreempt, failed := false, gang.Rollback{}
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		if m := e.pods[pod.UID]; m != nil {
 			e.plan.recordRefused(m)
@@ -43,16 +42,11 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 			return
 		}
 		e.gang.PauseAtLeast(p.gangs.pauseLocked(e, e.plan.cost, now), now)
-		preempted = e.preempting != nil
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
 		}
 	})
 	p.nominateAgain(a)
-	if preempted && p.hasRoom(ctx, state, id, pod) {
-		// The filters refuse what a search took for room: it asks about one member's devices at a time.
-		p.gangs.update(id, func(e *gangEntry, now time.Time) { e.searchAfter = now.Add(searchAtMost) })
-	}
 	if failed.Cause == gang.CauseUnschedulable {
 		p.preempt(ctx, state, id, pod, failed)
 	}
@@ -62,21 +56,6 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	return p.nominationOf(id, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+id.String()+": members do not preempt one by one")
-}
-
-// hasRoom reports whether a node has room for a member, as far as the proposal knows: otherwise another pod has taken it.
-func (p *PermitGate) hasRoom(ctx context.Context, state fwk.CycleState, id gangID, pod *v1.Pod) bool {
-	req, result := p.proposer.requestAfterFailure(ctx, state, id, pod)
-	if result.view == nil || len(req.proposal.Classes) == 0 {
-		return false
-	}
-	bound := proposal.NewBound(req.proposal)
-	for i := range result.view.nodes {
-		if bound.Node(result.view, i) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // noteKeptOff remembers a pod that found no node because a gang keeps some, the end of which is no event for the pod.

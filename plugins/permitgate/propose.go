@@ -103,8 +103,12 @@ func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *
 	if n := len(nodes); n > 0 {
 		p.start = (p.start + result.proposal.Nodes) % n
 	}
-	if result.proposal.Verdict == proposal.Refused {
+	switch result.proposal.Verdict {
+	case proposal.Refused:
 		result.refusal = req.refusalOf(&result.proposal)
+	case proposal.Exhausted:
+		result.refusal = req.exhausted()
+	case proposal.Proposed, proposal.Unproven:
 	}
 	return result
 }

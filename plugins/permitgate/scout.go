@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,11 +18,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 	began, changes := p.gangs.clock.Now(), 0
 	p.gangs.read(id, func(e *gangEntry) { changes = e.gang.Changes() })
 	req, result := p.proposer.propose(ctx, state, id, pod, nodes)
-	switch {
-	case result.refusal.Cause != "":
-	case result.proposal.Verdict == proposal.Exhausted:
-		result.refusal = p.exhausted(id, req)
-	default:
+	if result.refusal.Cause == "" {
 		p.gather(id, req, result)
 		return nil
 	}
@@ -60,14 +55,4 @@ func (p *PermitGate) gather(id gangID, req *gangRequest, result *proposalResult)
 			e.startPlan(req, result)
 		}
 	})
-}
-
-// exhausted returns the refusal of a gang after every domain that could hold it has been tried.
-func (p *PermitGate) exhausted(id gangID, req *gangRequest) (r gang.Rollback) {
-	p.gangs.read(id, func(e *gangEntry) {
-		r = e.gang.LastRollback()
-		r.Rejected, r.Backoff, r.Cause = 0, 0, gang.CauseUnschedulable
-		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it; in the last one: %s", len(e.tried), req.proposal.Topology.Key, r.Detail)
-	})
-	return r
 }

@@ -21,6 +21,10 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	if failed {
 		e.noteTriedDomain(g.clock.Now())
 	}
+	if failed && e.preempting != nil {
+		// The filters refuse what a search took for room: it asks about one member's devices at a time.
+		e.evictAfter = g.clock.Now().Add(searchAtMost)
+	}
 	if e.preempting != nil && !e.usesPreemption(failed) {
 		g.abandon(e.id)
 		e.endPreemption()

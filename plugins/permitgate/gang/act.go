@@ -140,7 +140,7 @@ func (a *Actions) askAgain(at time.Time) {
 // askAtDeadlines has Act called when the gang's state changes by time alone.
 func (g *Gang) askAtDeadlines(now time.Time, actions *Actions) {
 	if r := g.round; r != nil {
-		if r.paused.IsZero() {
+		if !g.rehearsing() {
 			actions.askAgain(r.deadline)
 		}
 		if g.stalls() {

@@ -37,6 +37,9 @@ func (g *Gang) rehearsed() bool {
 	return true
 }
 
+// rehearsing reports whether nothing but rehearsals keeps the gang.
+func (g *Gang) rehearsing() bool { return g.Lacking() <= 0 && !g.rehearsed() }
+
 // beginRehearsals returns the rehearsals that are to be begun: of one waiting member of each template.
 func (g *Gang) beginRehearsals() (due []Rehearsal) {
 	for template, r := range g.rehearsals {
@@ -108,6 +111,9 @@ func (g *Gang) Rehearsed(r Rehearsal, refused string, now time.Time) {
 	m.bindRefused = refused != ""
 	if refused == "" {
 		g.rehearsals[m.template].passed = true
+		if g.round != nil { // what rehearsals take does not count
+			g.round.deadline = later(g.round.deadline, now.Add(g.Timeout()))
+		}
 		g.probe.start(now)
 		g.settle(now)
 		return

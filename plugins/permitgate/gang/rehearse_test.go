@@ -95,14 +95,14 @@ func TestRehearsalsDoNotCountAgainstTheDeadline(t *testing.T) {
 	g.Act(after(300_000))
 	require.Equal(t, gang.Waiting, g.Phase())
 	g.Rehearsed(run[0], "", after(300_000))
-	require.Equal(t, after(359_000), func() time.Time {
-		for a := g.Act(after(300_000)); ; a = g.Act(after(358_999)) {
+	require.Equal(t, after(360_000), func() time.Time {
+		for a := g.Act(after(300_000)); ; a = g.Act(after(359_999)) {
 			if len(a.Probe) == 0 {
 				return a.Next
 			}
 		}
-	}(), "what was left of the timeout, for whatever else keeps them")
-	a := g.Act(after(359_000))
+	}(), "the timeout, for whatever else keeps them")
+	a := g.Act(after(360_000))
 	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
 }
 

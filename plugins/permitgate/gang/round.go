@@ -33,9 +33,7 @@ type round struct {
 	stepAt time.Time
 	// stepCycles is how many scheduling cycles there had been then.
 	stepCycles int64
-	// paused is since when rehearsals alone keep the gang; zero when they do not.
-	paused time.Time
-	idle   int // members of the round in the state memberIdle
+	idle       int // members of the round in the state memberIdle
 	// firsts are the members that go first and have neither found a node nor failed yet.
 	firsts map[types.UID]struct{}
 	// restAt is when the others follow in any case.

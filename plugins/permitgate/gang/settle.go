@@ -190,7 +190,6 @@ func (g *Gang) settleRunning() {
 // settleRound is settle for a gang that is neither released nor kept away.
 func (g *Gang) settleRound(now time.Time) {
 	if g.round != nil {
-		g.pauseForRehearsals(now)
 		if len(g.round.firsts) > 0 && !now.Before(g.round.restAt) {
 			g.letRestIn(now)
 		}
@@ -209,7 +208,7 @@ func (g *Gang) settleRound(now time.Time) {
 			}, now)
 			g.phase = Backoff
 			return
-		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
+		case !g.rehearsing() && !now.Before(g.round.deadline):
 			g.rollBack(Rollback{
 				Cause:  CauseTimeout,
 				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.MinMember(), g.Timeout()),
@@ -279,19 +278,6 @@ func (g *Gang) firstAbsent() (first types.UID) {
 		}
 	}
 	return first
-}
-
-// pauseForRehearsals stops the round's clock while nothing but rehearsals keeps the gang.
-func (g *Gang) pauseForRehearsals(now time.Time) {
-	r := g.round
-	rehearses := g.Lacking() <= 0 && !g.rehearsed()
-	switch {
-	case rehearses && r.paused.IsZero() && now.Before(r.deadline):
-		r.paused = now
-	case !rehearses && !r.paused.IsZero():
-		r.deadline = r.deadline.Add(now.Sub(r.paused))
-		r.paused = time.Time{}
-	}
 }
 
 // enterPhase does what entering a phase brings with it.

@@ -3,12 +3,10 @@ package serve
 import (
 	"context"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -16,11 +14,6 @@ import (
 
 // Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang
 // kube-scheduler writes it only on the member that was in a cycle; the others are written here.
-
-const (
-	conditionRetry      = time.Second
-	conditionRetryLimit = time.Minute
-)
 
 // isUnschedulable reports whether the members of a refused gang are unschedulable, and not about to get room by a
 // preemption. kube-scheduler writes those of native gangs.
@@ -36,21 +29,9 @@ func (s *Server) queueConditions(id podgroup.ID, g *Gang) {
 	}
 }
 
-// writeConditions writes the members of a gang. Several gangs are written at a time, so that a large one does not keep
-// others waiting.
-func (s *Server) writeConditions(ctx context.Context, j job) {
-	err := s.writeMembers(ctx, j.gang)
-	switch {
-	case err == nil:
-		s.agenda.Forget(j)
-	case ctx.Err() == nil:
-		klog.FromContext(ctx).Info("Could not write the conditions of a gang's members; will try again", "podGroup", j.gang, "err", err)
-		s.agenda.Retry(j, conditionRetry, conditionRetryLimit)
-	}
-}
-
-// writeMembers writes the condition on the members of a gang that lack it.
-func (s *Server) writeMembers(ctx context.Context, id podgroup.ID) error {
+// writeConditions writes the condition on the members of a gang that lack it. Several gangs are written at a time, so that
+// a large one does not keep others waiting.
+func (s *Server) writeConditions(ctx context.Context, id podgroup.ID) error {
 	g, known := s.Gangs.Get(id)
 	if !known || !g.isUnschedulable() {
 		return nil

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
@@ -21,16 +20,7 @@ import (
 // A native PodGroup says by conditions what becomes of its gang.
 
 // writeGroup gives a native PodGroup the conditions that it should have and has not.
-func (s *Server) writeGroup(ctx context.Context, j job) {
-	if err := s.patchGroup(ctx, j.gang); err == nil {
-		s.agenda.Forget(j)
-	} else if ctx.Err() == nil {
-		klog.FromContext(ctx).V(2).Info("Could not write the conditions of a PodGroup; will try again", "podGroup", j.gang, "err", err)
-		s.agenda.Retry(j, nominationRetry, nominationRetryLimit)
-	}
-}
-
-func (s *Server) patchGroup(ctx context.Context, id podgroup.ID) error {
+func (s *Server) writeGroup(ctx context.Context, id podgroup.ID) error {
 	g, known := s.Gangs.Get(id)
 	if !known || g.Group == nil {
 		return nil

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -21,13 +20,8 @@ import (
 // So these nominations are cleared here. A new scheduler also finds the nominations of its predecessor: it keeps those
 // of a gang if all missing members of the quorum have one.
 
-const (
-	// nominationGrace is how long kube-scheduler has to clear a nomination itself.
-	nominationGrace = 250 * time.Millisecond
-	// A write that failed is repeated after nominationRetry, then after twice as long each time.
-	nominationRetry      = 250 * time.Millisecond
-	nominationRetryLimit = time.Minute
-)
+// nominationGrace is how long kube-scheduler has to clear a nomination itself.
+const nominationGrace = 250 * time.Millisecond
 
 // CheckNominations schedules a look at the nominations of a gang.
 func (s *Server) CheckNominations(id podgroup.ID) {
@@ -37,18 +31,18 @@ func (s *Server) CheckNominations(id podgroup.ID) {
 }
 
 // correctNominations clears the stale nominations of a gang, takes back the devices of members that have been sent back,
-// restores the nomination of a member whose bind has failed, and nominates the members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see
-// what that room is for, and a new leader keeps it.
-func (s *Server) correctNominations(ctx context.Context, j job) {
+// restores the nomination of a member whose bind has failed, and nominates the members of a gang that preempts to the nodes
+// whose victims are on their way out: so autoscalers see what that room is for, and a new leader keeps it.
+func (s *Server) correctNominations(ctx context.Context, id podgroup.ID) error {
 	if !s.Synced() {
-		s.CheckNominations(j.gang)
-		return
+		s.CheckNominations(id)
+		return nil
 	}
-	g, known := s.Gangs.Get(j.gang)
+	g, known := s.Gangs.Get(id)
 	if !known {
-		return
+		return nil
 	}
-	members := s.Gangs.Members(j.gang)
+	members := s.Gangs.Members(id)
 	type change struct {
 		pod *v1.Pod
 		to  string
@@ -70,26 +64,11 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 	err := forAll(changes, func(c change) error {
 		err := s.patcher.Nomination(ctx, c.pod, c.to)
 		if err == nil {
-			klog.FromContext(ctx).V(3).Info("Corrected a nomination", "pod", klog.KObj(c.pod), "from", c.pod.Status.NominatedNodeName, "to", c.to, "podGroup", j.gang)
+			klog.FromContext(ctx).V(3).Info("Corrected a nomination", "pod", klog.KObj(c.pod), "from", c.pod.Status.NominatedNodeName, "to", c.to, "podGroup", id)
 		}
 		return err
 	})
-	err = cmp.Or(err, forAll(sentBack, func(pod *v1.Pod) error { return s.patcher.Deallocate(ctx, pod) }))
-	s.retryUnlessDone(ctx, j, err)
-}
-
-// retryUnlessDone has a job about nominations done again if it has failed.
-func (s *Server) retryUnlessDone(ctx context.Context, j job, err error) {
-	switch {
-	case err == nil:
-		s.agenda.Forget(j)
-		return
-	case ctx.Err() != nil:
-		return
-	case !apierrors.IsConflict(err): // after a conflict the informer will show the change
-		klog.FromContext(ctx).Error(err, "Could not correct nominations; will try again", "podGroup", j.gang)
-	}
-	s.agenda.Retry(j, nominationRetry, nominationRetryLimit)
+	return cmp.Or(err, forAll(sentBack, func(pod *v1.Pod) error { return s.patcher.Deallocate(ctx, pod) }))
 }
 
 // keepsForNone reports whether room is kept in the API for a pod that will have no cycle any more, as it is being deleted.
@@ -113,14 +92,12 @@ func (s *Server) findLeaving() {
 	}
 }
 
-func (s *Server) clearLeaving(ctx context.Context, j job) {
+func (s *Server) clearLeaving(ctx context.Context, j job) error {
 	pod, err := s.Pods.Pods(j.gang.Namespace).Get(j.pod)
-	if err != nil || !keepsForNone(pod) { // it has gone
-		s.agenda.Forget(j)
-		return
+	if err != nil || !keepsForNone(pod) {
+		return nil // it has gone
 	}
-	err = s.patcher.Nomination(ctx, pod, "")
-	s.retryUnlessDone(ctx, j, err)
+	return s.patcher.Nomination(ctx, pod, "")
 }
 
 // keepsNominations reports whether to keep the nominations of members that have not been in a cycle yet. They are an

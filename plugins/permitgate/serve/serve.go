@@ -22,10 +22,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -237,24 +239,41 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	}
 }
 
-// doJob does a job.
+// A job that failed is done again after jobRetry, then after twice as long each time.
+const (
+	jobRetry      = 250 * time.Millisecond
+	jobRetryLimit = time.Minute
+)
+
+// doJob does a job, or has it done again if it fails.
 func (s *Server) doJob(ctx context.Context, j job) {
+	var err error
 	switch j.kind {
 	case jobEvents:
 		if g, known := s.Gangs.Get(j.gang); known {
 			s.sendEvents(ctx, Report{ID: j.gang}, &g)
 		}
 	case jobConditions:
-		s.writeConditions(ctx, j)
+		err = s.writeConditions(ctx, j.gang)
 	case jobNominations:
-		s.correctNominations(ctx, j)
+		err = s.correctNominations(ctx, j.gang)
 	case jobLeaving:
-		s.clearLeaving(ctx, j)
+		err = s.clearLeaving(ctx, j)
 	case jobSucceeded:
 		s.Gangs.SetSucceeded(j.gang, succeeded(s.podsOf(j.gang)))
 	case jobGroup:
-		s.writeGroup(ctx, j)
+		err = s.writeGroup(ctx, j.gang)
 	}
+	switch {
+	case err == nil:
+		s.agenda.Forget(j)
+		return
+	case ctx.Err() != nil:
+		return
+	case !apierrors.IsConflict(err): // after a conflict the informer will show the change
+		klog.FromContext(ctx).Error(err, "Could not write what is due about a gang; will try again", "podGroup", j.gang)
+	}
+	s.agenda.Retry(j, jobRetry, jobRetryLimit)
 }
 
 func (s *Server) forget(id podgroup.ID) {
