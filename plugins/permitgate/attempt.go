@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -99,4 +100,51 @@ func (p *PermitGate) nominateAgain(a *attempt) {
 		nominate(klog.Background(), p.handle, a.lifted)
 		a.lifted = nil
 	}
+}
+
+// hintFor returns the nodes to try a member on; nil for all.
+func (p *roundPlan) hintFor(m *member) (nodes []string) {
+	h := p.hints[m.signature]
+	if h == nil || p.tried[m.pod.UID] {
+		return nil
+	}
+	for _, node := range h.nodes {
+		if !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+		if len(nodes) == nodesPerTry {
+			break
+		}
+	}
+	return nodes
+}
+
+// confineMember returns the domain that a member may not leave in its cycle, which members with a node decide.
+func (e *gangEntry) confineMember(infos fwk.NodeInfoLister) domain {
+	alone := e.gang.RoundNumber() == 0
+	if alone && (e.confined.key != e.topology().Key || !e.gang.AnyPlaced()) {
+		e.confined = domain{} // no member is there any more, or the PodGroup names another label
+	}
+	if e.needsDomain() {
+		e.chooseDomain(infos, e.nodesInUse()...)
+	}
+	if alone && !e.topology().Required {
+		return domain{}
+	}
+	return e.confined
+}
+
+// siblingsOn returns the members without a node but one for which the gang's preemption keeps nodes among some (nil means all), which the
+// API may not show yet.
+func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
+	if e.preempting == nil {
+		return nil
+	}
+	for uid, node := range e.preempting.nodes {
+		m := e.pods[uid]
+		if m != nil && uid != but && !e.gang.HasNode(uid) && (nodes == nil || slices.Contains(nodes, node)) {
+			siblings = append(siblings, nomination{m.pod, node})
+		}
+	}
+	return siblings
 }

@@ -35,8 +35,8 @@
 //	                what follows from each change
 //	groupcycle.go   the pod-group cycles of native gangs; nativecycle.go: what they are told
 //	handlers.go     the informers' events; claims.go: claims of members that do not exist
-//	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again; yield.go: which
-//	                leave what has become free to others
+//	queue.go        which gang is admitted next; freedroom.go: which refused gangs are looked at again; pacing.go: how
+//	                soon, and which leave what has become free to others
 //	worker.go       has done what the gangs decide (execute.go)
 //	victims.go      preemption (package preempt)
 //	starving.go     which nodes a starving gang keeps; nodeclaim.go: from whom

@@ -112,3 +112,19 @@ func nodeMayFitMore(before, after *v1.Node) bool {
 		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable
 }
+
+// wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
+// sure, or else because of what may as well have been its own doing or that of another gang. A native gang is activated
+// then.
+func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
+	if e.id.Native {
+		if e.woken = e.lacksRoom(); e.woken {
+			g.agenda.AddAt(e.id, e.lastCycle.notBefore)
+		}
+		return
+	}
+	e.woken = e.woken || sure
+	e.gang.RoomFreed(!sure, now)
+	g.afterChangeLocked(e)
+	g.agenda.Add(e.id)
+}

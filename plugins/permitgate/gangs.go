@@ -192,33 +192,6 @@ func (g *gangs) admitNext() (again time.Time) {
 	return again
 }
 
-// rivalsLocked counts the refused gangs that have a gang's priority or a higher one, the gang itself among them.
-func (g *gangs) rivalsLocked(e *gangEntry) (n int) {
-	priority := e.lowestPriority()
-	for other := range g.refused {
-		if other != e && other.lowestPriority() >= priority {
-			n++
-		}
-	}
-	return n + 1
-}
-
-// wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
-// sure, or else because of what may as well have been its own doing or that of another gang. A native gang is activated
-// then.
-func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
-	if e.id.Native {
-		if e.woken = e.lacksRoom(); e.woken {
-			g.agenda.AddAt(e.id, e.lastCycle.notBefore)
-		}
-		return
-	}
-	e.woken = e.woken || sure
-	e.gang.RoomFreed(!sure, now)
-	g.afterChangeLocked(e)
-	g.agenda.Add(e.id)
-}
-
 // forgetLocked drops a gang without a PodGroup and pods.
 func (g *gangs) forgetLocked(e *gangEntry) bool {
 	if e.group != nil || !e.gang.Empty() || len(e.plan.hints)+len(e.unnominated) > 0 {

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
@@ -227,4 +229,23 @@ func (k *keeping) takeEnded(now time.Time) (ended bool, refused map[string]*v1.P
 	k.ended = false
 	clear(k.refused)
 	return true, refused, again
+}
+
+// comesBack reports whether another pod comes to the node when this one is deleted: it is the mirror of a static pod, or
+// belongs to a DaemonSet. Its owner reference says so, which anyone can write, and its node affinity names one node.
+func comesBack(pod *v1.Pod) bool {
+	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
+		return false
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	return slices.ContainsFunc(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(t v1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(t.MatchFields, func(r v1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField })
+	})
 }

@@ -52,21 +52,6 @@ func domainOf(infos fwk.NodeInfoLister, key string, nodes []string) domain {
 	return domain{}
 }
 
-// confineMember returns the domain that a member may not leave in its cycle, which members with a node decide.
-func (e *gangEntry) confineMember(infos fwk.NodeInfoLister) domain {
-	alone := e.gang.RoundNumber() == 0
-	if alone && (e.confined.key != e.topology().Key || !e.gang.AnyPlaced()) {
-		e.confined = domain{} // no member is there any more, or the PodGroup names another label
-	}
-	if e.needsDomain() {
-		e.chooseDomain(infos, e.nodesInUse()...)
-	}
-	if alone && !e.topology().Required {
-		return domain{}
-	}
-	return e.confined
-}
-
 // nodesInUse returns the nodes of members that are bound, or have a node.
 func (e *gangEntry) nodesInUse() (nodes []string) {
 	for uid, m := range e.pods {

@@ -11,40 +11,6 @@ import (
 // scout.
 const admitLimit = 250 * time.Millisecond
 
-// yieldStep is how long a gang waits at least for another that is about to be looked at.
-const yieldStep = time.Millisecond
-
-// Looks at gangs that are refused take at most a share of the scheduler's time, those at all gangs of a priority together:
-// after a refusal, a gang is looked at again after so many times as long as the look took, times the number of gangs of
-// its priority and of higher ones that are refused. So it is for the cycles of members that find no nodes.
-const (
-	// lookShare makes it a tenth. A look costs lookCost at least, for what the rest of the cycle takes.
-	lookShare = 10
-	lookCost  = time.Millisecond
-	// lookAtLeast and lookAtMost bound the pause.
-	lookAtLeast = 100 * time.Millisecond
-	lookAtMost  = time.Minute
-
-	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many
-	// gangs.
-	searchShare  = 50
-	searchAtMost = 10 * time.Minute
-	// evictPause is how long a gang evicts no pods after its first release that failed.
-	evictPause = time.Minute
-)
-
-// lookPause is how long a gang is not looked at after it was refused, or has gathered without success, whatever becomes
-// free, beside so many gangs that are refused.
-func lookPause(took time.Duration, refused int) time.Duration {
-	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
-}
-
-// searchPause is how long a gang does not search for victims after it has found none, beside so many gangs that are
-// refused.
-func searchPause(took time.Duration, refused int) time.Duration {
-	return max(searchShare*took, min(searchShare*took*time.Duration(refused), searchAtMost))
-}
-
 // gangQueue decides which gang is admitted next: one at a time, in the order of their ranks, but none waits for one of a
 // lower priority. The lock of gangs guards it.
 type gangQueue struct {

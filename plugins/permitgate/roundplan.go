@@ -30,23 +30,6 @@ type hint struct {
 	promise promise // of each member
 }
 
-// hintFor returns the nodes to try a member on; nil for all.
-func (p *roundPlan) hintFor(m *member) (nodes []string) {
-	h := p.hints[m.signature]
-	if h == nil || p.tried[m.pod.UID] {
-		return nil
-	}
-	for _, node := range h.nodes {
-		if !slices.Contains(nodes, node) {
-			nodes = append(nodes, node)
-		}
-		if len(nodes) == nodesPerTry {
-			break
-		}
-	}
-	return nodes
-}
-
 // recordPlaced records that a member has found a node.
 func (p *roundPlan) recordPlaced(m *member, node string) {
 	if h := p.hints[m.signature]; h != nil {
@@ -74,21 +57,6 @@ func (p *roundPlan) addCost(a *attempt, now time.Time) {
 	if a != nil {
 		p.cost += now.Sub(a.began)
 	}
-}
-
-// siblingsOn returns the members without a node but one for which the gang's preemption keeps nodes among some (nil means all), which the
-// API may not show yet.
-func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
-	if e.preempting == nil {
-		return nil
-	}
-	for uid, node := range e.preempting.nodes {
-		m := e.pods[uid]
-		if m != nil && uid != but && !e.gang.HasNode(uid) && (nodes == nil || slices.Contains(nodes, node)) {
-			siblings = append(siblings, nomination{m.pod, node})
-		}
-	}
-	return siblings
 }
 
 // startPlan stores the proposed nodes for the round that has begun.

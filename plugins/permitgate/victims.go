@@ -5,9 +5,7 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	policylisters "k8s.io/client-go/listers/policy/v1"
@@ -106,25 +104,6 @@ func (v *victimSearch) mayEvict(req *gangRequest, pod *v1.Pod) bool {
 		return false
 	}
 	return !comesBack(pod)
-}
-
-// comesBack reports whether another pod comes to the node when this one is deleted: it is the mirror of a static pod, or
-// belongs to a DaemonSet. Its owner reference says so, which anyone can write, and its node affinity names one node.
-func comesBack(pod *v1.Pod) bool {
-	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
-		return false
-	}
-	affinity := pod.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return false
-	}
-	return slices.ContainsFunc(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(t v1.NodeSelectorTerm) bool {
-		return slices.ContainsFunc(t.MatchFields, func(r v1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField })
-	})
 }
 
 // gangOf returns a function that returns the gang of a pod that may be a victim, nil for none that keeps members. It
