@@ -82,18 +82,12 @@ func (s *Search) attempt(ctx context.Context, nodes []int, limit importance, vio
 	return a
 }
 
-// sortNodes orders nodes: those first that have room, then those whose pods that may go cost the least. Of nodes with room those come last
-// whose pods have not been listed: none of these can go if the filters refuse the node.
+// sortNodes orders nodes: those first that have room, then those whose pods that may go cost the least.
 func (a *attempt) sortNodes(nodes []int) {
 	full, costs := make(map[int]bool, len(nodes)), make(map[int]cost, len(nodes))
 	for _, i := range nodes {
 		_, emptied := a.freed[i] // a whole gang has gone
-		full[i] = a.sites[i].room == 0 && !emptied
-		c := a.costOf(a.withGangs(a.removable(i)), a.used)
-		if !a.sites[i].listed {
-			c.highest = math.MaxInt32
-		}
-		costs[i] = c
+		full[i], costs[i] = a.sites[i].room == 0 && !emptied, a.costOf(a.withGangs(a.removable(i)), a.used)
 	}
 	slices.SortStableFunc(nodes, func(i, j int) int {
 		if full[i] != full[j] {

@@ -17,8 +17,8 @@ import (
 )
 
 // A search keeps the scheduler from scheduling, so it has limits. They count what it looks at, so that it comes to an answer on a busy machine
-// too. It lists the pods of nodes until nodesAtLeast can take a member without those that may go, or twice as many as members are needed,
-// and at most podsAtLeast pods, or podsPerMember for each member.
+// too. It looks at nodes until nodesAtLeast can take a member without the pods that may go, or twice as many as members are needed, and at
+// most at podsAtLeast pods, or podsPerMember for each member.
 const (
 	nodesAtLeast  = 400
 	podsAtLeast   = 100_000
@@ -73,7 +73,6 @@ type Search struct {
 	deadline time.Time
 	refusals int               // nodes that the filters refused in all attempts that failed
 	usable   []int             // the nodes to place members on
-	takes    int               // how many members they take at most without the candidates
 	names    []v1.ResourceName // that members ask for; all amounts are in their order
 	byName   map[string]int    // the sites
 	sites    []site
@@ -108,7 +107,7 @@ func (s *Search) Run(ctx context.Context) Result {
 	r := Result{Looked: s.list()}
 	best := s.cheapest(ctx, s.domains())
 	if !s.Request.Topology.Required && (best == nil || best.cost.violations > 0) { // no budget is violated for a preference
-		anywhere := s.cheapest(ctx, s.cluster())
+		anywhere := s.cheapest(ctx, [][]int{s.usable})
 		if best == nil || anywhere != nil && anywhere.cost.violations < best.cost.violations {
 			best = anywhere
 		}
@@ -133,32 +132,23 @@ func (s *Search) begin() {
 // overtime reports whether the time of the search is up.
 func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 
-// list finds the usable nodes: those that take a member without the candidates, until it has enough of them, and of the others as many that
-// take one as they are. It returns on how many nodes it looked for candidates.
+// list finds the usable nodes: those that take a member without the candidates, until it has enough of them. It returns on how many nodes it
+// looked for candidates.
 func (s *Search) list() (looked int) {
 	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
 	bound, without := proposal.NewBound(s.Request), s.without(importanceOfAll, true)
-	use := func(i, takes int) {
-		if takes > 0 {
-			s.sites[i].room = bound.Node(s.Request.Cluster, i)
-			s.usable = append(s.usable, i)
-			s.takes += takes
-		}
-	}
 	order := s.order()
 	for ; looked < len(order) && len(s.usable) < enough && podsLeft > 0; looked++ {
 		i := order[looked]
-		if bound.Possible(s.Nodes[i].Node()) {
-			s.listSite(i)
-			podsLeft -= len(s.Nodes[i].GetPods())
-			use(i, bound.Node(without, i))
+		if !bound.Possible(s.Nodes[i].Node()) {
+			continue
 		}
-	}
-	for _, i := range order[looked:] {
-		if len(s.usable) >= 2*enough {
-			break
+		s.listSite(i)
+		podsLeft -= len(s.Nodes[i].GetPods())
+		if bound.Node(without, i) > 0 {
+			s.sites[i].room = bound.Node(s.Request.Cluster, i)
+			s.usable = append(s.usable, i)
 		}
-		use(i, bound.Node(s.Request.Cluster, i))
 	}
 	return looked
 }
@@ -265,14 +255,6 @@ func (s *Search) domains() (nodes [][]int) {
 		nodes = append(nodes, slices.DeleteFunc(d.Nodes, func(i int) bool { return !usable.Has(i) }))
 	}
 	return nodes
-}
-
-// cluster lists the usable nodes; nothing if they cannot hold the gang.
-func (s *Search) cluster() [][]int {
-	if s.takes < s.Request.Need {
-		return nil
-	}
-	return [][]int{s.usable}
 }
 
 // prepare sets up the classes and the filters' states for them. It reports false if PreFilter refuses one.
