@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // leaving lists the pods among names that have been asked to leave.
@@ -134,25 +132,6 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 		c.finish("small")
 		c.requireBound("urgent-0", "urgent-1")
 		c.requireUnbound("late")
-	})
-}
-
-// TestRestOfAQuorumGoesAsAWhole: members that have succeeded are of the quorum, and those that are left need each other.
-func TestRestOfAQuorumGoesAsAWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 3)
-		c.groups.set("g", 3)
-		// The fake API server goes on showing finished pods to the scheduler: the one that has succeeded takes nothing.
-		for name, cpu := range map[string]int{"g-0": 0, "g-1": 1, "g-2": 1} {
-			pod := member("g", name, cpu).Priority(1)
-			pod.OwnerReferences = []metav1.OwnerReference{job}
-			c.bind("node-0", pod)
-		}
-		c.setPhase(v1.PodSucceeded, "g-0")
-		c.requireStatus("g", v1alpha1.PodGroupScheduling, 0, 1, 0)
-		c.quiet()
-		c.requireBound(c.createUrgent(2, plain)...)
-		c.requireLeft(nil, []string{"g-1", "g-2"})
 	})
 }
 

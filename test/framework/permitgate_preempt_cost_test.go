@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 // budget creates a PodDisruptionBudget for the pods of an app that allows so many disruptions.
@@ -36,19 +34,6 @@ func (c *cluster) createBudget(app string, allowed int32) {
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 	}, metav1.CreateOptions{})
 	require.NoError(c.t, err)
-}
-
-// TestBudgetThatIsUsedUp by the first victim: the second is another pod, if there is one, though of a higher priority.
-func TestBudgetThatIsUsedUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2, 2)
-		c.budget("a", 1)
-		c.bind("node-0", member("", "a-1").Label("app", "a").Priority(1), member("", "filler").Priority(1000))
-		c.bind("node-1", member("", "a-2").Label("app", "a").Priority(1), member("", "b").Priority(10))
-		members := c.createUrgent(2, ported)
-		c.requireBound(members...)
-		c.requireLeft([]string{"a-2", "filler"}, []string{"a-1", "b"})
-	})
 }
 
 // nominatedNode returns the node that a pod is nominated to in the API.
@@ -168,30 +153,5 @@ func TestPreemptionDelay(t *testing.T) {
 		c.requireLeft([]string{"victim"}, nil)
 		c.pass(5 * time.Minute)
 		c.requireBound(members...)
-	})
-}
-
-// TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other gang goes.
-func TestGangThatIsGoneIsCheap(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 1, 1, 1, 1, 1, 1)
-		for i, gang := range []string{"x", "y"} {
-			c.groups.set(gang, 3)
-			for k := range 3 { // their members lie on every other node
-				c.bind(fmt.Sprintf("node-%d", 2*k+i), member(gang, fmt.Sprintf("%s-%d", gang, k)).Priority(1))
-			}
-		}
-		c.quiet()
-		members := c.createUrgent(3, func(p *st.PodWrapper) *st.PodWrapper { return p })
-		c.requireBound(members...)
-		left := 0
-		for _, gang := range []string{"x", "y"} {
-			for k := range 3 {
-				if c.exists(fmt.Sprintf("%s-%d", gang, k)) {
-					left++
-				}
-			}
-		}
-		require.Equal(t, 3, left, "one of the two gangs")
 	})
 }

@@ -63,18 +63,6 @@ func TestPreemptionInManyDomains(t *testing.T) {
 	})
 }
 
-// TestStaticPodsAreNoVictims: the API server would delete the mirror of a static pod, but the kubelet makes it again.
-func TestStaticPodsAreNoVictims(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2, 2)
-		c.bind("node-0", member("", "static", 2).Annotation(v1.MirrorPodAnnotationKey, "hash").Priority(0))
-		c.bind("node-1", member("", "low", 2).Priority(1))
-		c.quiet()
-		c.requireBound(c.createUrgent(2, plain)...)
-		require.True(t, c.exists("static"))
-	})
-}
-
 // TestTouchedPodGroup: a packed gang goes on with its domains when somebody else writes something into its PodGroup now and then.
 func TestTouchedPodGroup(t *testing.T) {
 	bubble(t, func(t *testing.T) {

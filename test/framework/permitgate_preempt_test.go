@@ -10,12 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"k8s.io/utils/ptr"
 )
 
 const preempting = `{"initialBackoff": "4m", "maxBackoff": "4m", "bindRehearsal": "Never"}`
@@ -50,169 +47,6 @@ func (c *cluster) requireLeft(left, gone []string) {
 	}
 	for _, name := range gone {
 		require.False(c.t, c.exists(name), name)
-	}
-}
-
-const port = 8080
-
-// away keeps a pod away from what the gang is labelled with, over hosts.
-func away(p *st.PodWrapper) *st.PodWrapper {
-	return p.PodAntiAffinity(v1.LabelHostname, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq)
-}
-
-func train(p *st.PodWrapper) *st.PodWrapper { return p.Label("job", "train") }
-
-// four asks for four CPUs.
-func four(p *st.PodWrapper) *st.PodWrapper {
-	p.Spec.Containers = nil
-	return p.Req(map[v1.ResourceName]string{"cpu": "4"})
-}
-
-func ported(p *st.PodWrapper) *st.PodWrapper { return p.HostPort(port) }
-
-// TestGangPreempts: whichever pods of a lower priority are in the way go, the fewest and lowest, and no others. No other plugin is
-// needed for it.
-func TestGangPreempts(t *testing.T) {
-	low := func(name string, cpu ...int) *st.PodWrapper { return member("", name, cpu...).Priority(1) }
-	for name, tt := range map[string]struct {
-		cpus       []int
-		bound      func(t *testing.T, c *cluster)
-		size       int
-		change     func(p *st.PodWrapper) *st.PodWrapper
-		left, gone []string
-	}{
-		"the lowest": {
-			[]int{2, 2}, func(_ *testing.T, c *cluster) {
-				c.bind("node-0", low("low-0"), member("", "lowest-0").Priority(-5))
-				c.bind("node-1", low("low-1"), member("", "lowest-1").Priority(-5))
-			}, 2, plain, []string{"low-0", "low-1"}, []string{"lowest-0", "lowest-1"},
-		},
-		"the fewest": {
-			[]int{4, 4}, func(_ *testing.T, c *cluster) {
-				c.bind("node-0", low("small-0"), low("small-1"), low("small-2"), low("small-3"))
-				c.bind("node-1", low("large", 4))
-			}, 4, plain, []string{"small-0", "small-1", "small-2", "small-3"}, []string{"large"},
-		},
-		"none of the same priority": {
-			[]int{2, 2}, func(_ *testing.T, c *cluster) {
-				c.bind("node-0", member("", "same", 1).Priority(100), low("low-0"))
-				c.bind("node-1", low("low-1"))
-			}, 3, plain, []string{"same"}, []string{"low-0", "low-1"},
-		},
-		"beside what is free": {
-			[]int{4, 2}, func(_ *testing.T, c *cluster) {
-				c.bind("node-0", low("low-0"))
-				c.bind("node-1", low("low-1", 2))
-			}, 4, plain, []string{"low-1"}, []string{"low-0"},
-		},
-		"what violates no budget": {
-			[]int{1, 1}, func(t *testing.T, c *cluster) {
-				c.bind("node-0", low("guarded").Label("app", "guarded"))
-				c.bind("node-1", low("free"))
-				_, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guard"},
-					Spec: policyv1.PodDisruptionBudgetSpec{
-						MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}},
-					},
-				}, metav1.CreateOptions{})
-				require.NoError(t, err)
-				c.quiet()
-			}, 1, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("x", "y") }, []string{"guarded"}, []string{"free"},
-		},
-		"a spare member of another gang": {
-			[]int{4}, func(_ *testing.T, c *cluster) {
-				c.groups.set("other", 3)
-				for i := range 4 {
-					c.bind("node-0", member("other", fmt.Sprintf("other-%d", i)).Priority(1))
-				}
-			}, 1, plain, nil, nil,
-		},
-		"a gang as a whole": {
-			[]int{2, 2}, func(_ *testing.T, c *cluster) {
-				c.groups.set("other", 2)
-				c.bind("node-0", member("other", "other-0").Priority(1), low("low-0"))
-				c.bind("node-1", member("other", "other-1").Priority(1), low("low-1"))
-			}, 4, plain, nil, []string{"other-0", "other-1", "low-0", "low-1"},
-		},
-		"rather single pods than a gang": {
-			[]int{2, 2}, func(_ *testing.T, c *cluster) {
-				c.groups.set("other", 2)
-				c.bind("node-0", member("other", "other-0").Priority(1), low("low-0"))
-				c.bind("node-1", member("other", "other-1").Priority(1), low("low-1"))
-			}, 2, plain, []string{"other-0", "other-1"}, []string{"low-0", "low-1"},
-		},
-		"who closes nodes by host ports": {
-			[]int{4, 4}, func(_ *testing.T, c *cluster) {
-				for _, i := range []string{"0", "1"} {
-					c.bind("node-"+i, ported(low("blocker-"+i)), low("beside-"+i))
-				}
-			}, 2, ported, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
-		},
-		"who closes nodes by anti-affinity": {
-			[]int{4, 4}, func(_ *testing.T, c *cluster) {
-				for _, i := range []string{"0", "1"} {
-					c.bind("node-"+i, away(low("blocker-"+i)), member("", "beside-"+i, 2).Priority(2))
-				}
-			}, 4, train, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
-		},
-		"whom its own anti-affinity refuses": {
-			[]int{4, 4}, func(_ *testing.T, c *cluster) {
-				for _, i := range []string{"0", "1"} {
-					c.bind("node-"+i, train(low("blocker-"+i)), low("beside-"+i))
-				}
-			}, 2, func(p *st.PodWrapper) *st.PodWrapper { return away(train(p)) }, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, tt.cpus...)
-				tt.bound(t, c)
-				c.quiet()
-				if tt.size == 1 { // a gang of one preempts as any pod does
-					tt.size = 2
-					c.addNode("extra", 1)
-				}
-				c.requireBound(c.createUrgent(tt.size, tt.change)...)
-				c.requireLeft(tt.left, tt.gone)
-			})
-		})
-	}
-}
-
-// TestGangPreemptsNone: none goes when the gang would not be whole for it, or must not preempt.
-func TestGangPreemptsNone(t *testing.T) {
-	low := func(name string, cpu ...int) *st.PodWrapper { return member("", name, cpu...).Priority(1) }
-	for name, tt := range map[string]struct {
-		low, high func(p *st.PodWrapper) *st.PodWrapper
-		member    func(p *st.PodWrapper) *st.PodWrapper
-		opens     bool // for the gang when the high one has gone
-	}{
-		"room":          {func(p *st.PodWrapper) *st.PodWrapper { return p }, plain, four, true},
-		"host ports":    {ported, ported, ported, true},
-		"anti-affinity": {away, away, func(p *st.PodWrapper) *st.PodWrapper { return train(ported(p)) }, true},
-		"preemptionPolicy Never": {plain, plain, func(p *st.PodWrapper) *st.PodWrapper {
-			return four(p).PreemptionPolicy(v1.PreemptNever)
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, 4, 4)
-				c.bind("node-0", tt.low(low("low")))
-				c.bind("node-1", tt.high(member("", "high").Priority(100)))
-				c.quiet()
-				gang := c.createUrgent(2, tt.member)
-				c.requireUnbound(gang...)
-				c.requireLeft([]string{"low", "high"}, nil)
-				c.delete("high")
-				if !tt.opens {
-					c.requireUnbound(gang...)
-					c.requireLeft([]string{"low"}, nil)
-					return
-				}
-				c.requireBound(gang...)
-				c.requireLeft(nil, []string{"low"})
-			})
-		})
 	}
 }
 
@@ -410,23 +244,6 @@ func TestMemberThatIsBeingDeletedKeepsNoRoom(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestPodsOfDaemonSetsStay: they would come back. What only claims to be one goes.
-func TestPodsOfDaemonSetsStay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2, 2)
-		agent := func(name, node, apiVersion string) *st.PodWrapper {
-			p := member("", name).Priority(-9).NodeAffinityIn(metav1.ObjectNameField, []string{node}, st.NodeSelectorTypeMatchFields)
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
-			return p
-		}
-		c.bind("node-0", agent("agent-0", "node-0", "apps/v1"), member("", "low-0").Priority(1))
-		c.bind("node-1", agent("claims", "node-1", "example.com/v1"), member("", "low-1").Priority(1))
-		c.quiet()
-		c.requireBound(c.createUrgent(3, plain)...)
-		c.requireLeft([]string{"agent-0"}, []string{"claims", "low-0", "low-1"})
-	})
 }
 
 // TestQuorumIsLostInAPreemption: the gang gives up the room at once.
