@@ -27,9 +27,6 @@ type gangEntry struct {
 	// priorities counts the pods by priority; unbound is how many have no node.
 	priorities map[int32]int
 	unbound    int
-	// labelled are pods of a native group that came without a node and have the label of the other API, until it is known
-	// whether to say that the label makes them no members of a gang.
-	labelled []*v1.Pod
 	// lostNodes are the nodes of bound members that the gang has lost and not replaced.
 	lostNodes map[string]struct{}
 	// awaitedUntil is until when other gangs leave room for members that the PodGroup asks for and that do not exist.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/informers"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/pods"
@@ -163,9 +162,6 @@ func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 	switch old := e.pods[pod.UID]; {
 	case old == nil:
 		m.read()
-		if e.id.Native && pod.Spec.NodeName == "" && pod.Labels[v1alpha1.PodGroupLabel] != "" {
-			e.labelled = append(e.labelled, pod)
-		}
 	case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
 		m.signature, m.onAnyNode, m.amounts = old.signature, old.onAnyNode, old.amounts
 	default:

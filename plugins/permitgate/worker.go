@@ -124,7 +124,6 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	if pod := w.gangs.takeWokenLocked(e, now); pod != nil {
 		work.activate = append(work.activate, pod)
 	}
-	work.report.Labelled = e.takeLabelled(w.leads())
 	if r := actions.Rollback; r != nil {
 		work.report.Member = e.podOf(r.Member)
 	}
@@ -143,25 +142,6 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	}
 	w.gangs.actAt(id, actions.Next)
 	return work, true
-}
-
-// takeLabelled returns the pods of a native group about which an event is to say that their label makes them no members of
-// a gang. Until the PodGroup is known, it keeps them as long as they are there. A process that does not lead keeps them for
-// when it does, as long as they have no node.
-func (e *gangEntry) takeLabelled(leads bool) (pods []*v1.Pod) {
-	known := e.group != nil
-	switch {
-	case known && !e.group.Basic:
-		e.labelled = nil
-	case known && leads:
-		pods, e.labelled = e.labelled, nil
-	default:
-		e.labelled = slices.DeleteFunc(e.labelled, func(pod *v1.Pod) bool {
-			m := e.pods[pod.UID]
-			return m == nil || known && m.pod.Spec.NodeName != ""
-		})
-	}
-	return pods
 }
 
 // leads reports whether this process leads.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/permitgate/native"
 )
 
@@ -273,32 +272,6 @@ func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
 		require.NoError(t, err)
 		c.requireGroupCondition("leaf", native.ConditionGuarded, metav1.ConditionFalse, "composite")
 		require.Zero(t, c.stage.count(""))
-	})
-}
-
-// TestPodsThatTheJobControllerTakesOutOfAGang say so: with the gate WorkloadWithJob it puts those of any Job into a PodGroup with a basic policy, where the label counts no more.
-// Those of a native gang, and those without the label, say nothing.
-func TestPodsThatTheJobControllerTakesOutOfAGang(t *testing.T) {
-	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := startGangCluster(t, guarded, 8)
-		c.groups.set("train", 2)
-		labelled := func(p *st.PodWrapper) *st.PodWrapper { return p.Label(v1alpha1.PodGroupLabel, "train") }
-		c.create(labelled(nativeMember("job-1", "early"))) // before its group
-		_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job-1", UID: "job-uid", Generation: 1},
-			Spec:       schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
-		c.create(labelled(nativeMember("job-1", "late")), nativeMember("job-1", "plain"))
-		c.requireBound("early", "late", "plain")
-		for _, name := range []string{"early", "late"} {
-			c.requireEvent("Pod "+name+" PodGroupLabelIgnored", "the label scheduling.x-k8s.io/pod-group: train makes this pod no member of a gang")
-		}
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
-		c.create(labelled(nativeMember("n", "n-0")), labelled(nativeMember("n", "n-1")))
-		c.requireBound("n-0", "n-1")
-		c.quiet()
-		require.Equal(t, 2, c.recorder.count("Pod ", "the label"))
 	})
 }
 

@@ -29,9 +29,9 @@ func Read(group *schedulingv1beta1.PodGroup) *podgroup.Group {
 	policy, mode := group.Spec.SchedulingPolicy, group.Spec.DisruptionMode
 	g := &podgroup.Group{
 		ID: podgroup.ID{NamespacedName: podgroup.Key(group), Native: true}, Object: group, API: schedulingv1beta1.SchemeGroupVersion,
-		Constrained: group.Spec.SchedulingConstraints != nil && len(group.Spec.SchedulingConstraints.Topology) > 0,
-		KeepsAll:    mode != nil && mode.All != nil,
-		Basic:       policy.Basic != nil, SharesClaims: len(group.Spec.ResourceClaims) > 0,
+		Constrained:  group.Spec.SchedulingConstraints != nil && len(group.Spec.SchedulingConstraints.Topology) > 0,
+		KeepsAll:     mode != nil && mode.All != nil,
+		SharesClaims: len(group.Spec.ResourceClaims) > 0,
 	}
 	complaint := podgroup.Complaint{Reason: podgroup.ReasonInvalidTopology}
 	g.Topology, complaint.Text = podgroup.TopologyOf(group)

@@ -28,8 +28,6 @@ type Group struct {
 	MinResources v1.ResourceList
 	// KeepsAll is true if pods of the group are to be preempted all together or not at all, even if it is no gang.
 	KeepsAll bool
-	// Basic is true for a native group whose pods are scheduled one by one.
-	Basic bool
 	// SharesClaims is true for a native group with ResourceClaims of its own.
 	SharesClaims bool
 	// Complaints say of each setting what is wrong with it, also where nothing is. That of a native group is of its topology.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -21,9 +20,6 @@ const ReasonNoCRD gang.Reason = "PodGroupCRDMissing"
 // reportGrace is how long a PodGroup or members may be missing, with no new member, before that is reported: pods and
 // their PodGroup may be created in any order.
 const reportGrace = 5 * time.Second
-
-// reasonLabelIgnored is the reason of the event about a pod with the label of the other API that is in no gang.
-const reasonLabelIgnored = "PodGroupLabelIgnored"
 
 // sentEvents records which events about one gang have been sent.
 type sentEvents struct {
@@ -113,12 +109,6 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	s.mu.Unlock()
 	if due {
 		msgs = append(msgs, s.waitingMessages(r.ID, g)...)
-	}
-	for _, pod := range r.Labelled {
-		msgs = append(msgs, message{pod, reasonLabelIgnored, fmt.Sprintf(
-			"the label %s: %s makes this pod no member of a gang, because its spec.schedulingGroup names a PodGroup of scheduling.k8s.io, which has a basic policy; "+
-				"the pod is bound without waiting for others. A Job that is to be a gang needs spec.scheduling with a gang policy",
-			v1alpha1.PodGroupLabel, pod.Labels[v1alpha1.PodGroupLabel])})
 	}
 	s.send(ctx, r.ID, msgs...)
 	if again > 0 {

@@ -99,8 +99,6 @@ type Report struct {
 	// Member is the pod of the rollback, BindFailed one whose bind to Node has failed.
 	Member, BindFailed *v1.Pod
 	Node               string
-	// Labelled are pods whose label makes them no members, as spec.schedulingGroup names a group with a basic policy.
-	Labelled []*v1.Pod
 	// Gone: nothing is left of the gang.
 	Gone bool
 }
