@@ -27,9 +27,8 @@
 //
 //	prefilter.go, postfilter.go, reserve.go ...   the extension points, in upstream's order
 //	attempt.go      what a member is tried on
-//	scout.go        what the scout's cycle decides for all members
-//	propose.go      the proposal, for what a gang asks (gangrequest.go) on the nodes as it may use them (view.go), of
-//	                resources that the profile counts (countedresources.go)
+//	propose.go      what the scout's cycle decides for all members: the proposal, for what a gang asks (gangrequest.go)
+//	                on the nodes as it may use them (view.go), of resources that the profile counts (countedresources.go)
 //	roundplan.go    the nodes that a round's members are tried on; packing.go: within one domain
 //	gangs.go        the state of the gangs of both APIs, each with its objects (entry.go), behind one lock; settle.go:
 //	                what follows from each change

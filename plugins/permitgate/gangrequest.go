@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -24,6 +23,7 @@ type gangRequest struct {
 	pods      map[types.UID]*v1.Pod // the missing members
 	minMember int
 	last      gang.Rollback
+	changes   int // of the gang by then, see [gang.Gang.Changes]
 	// readySince is when the quorum came to exist; running is true if a member has a node.
 	readySince time.Time
 	running    bool
@@ -45,6 +45,7 @@ func (p *proposer) requestOf(id gangID, scout *v1.Pod) *gangRequest {
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
 	p.gangs.read(id, func(e *gangEntry) {
 		req.proposal.Need, req.minMember, req.rank, req.last = e.gang.Lacking(), e.gang.MinMember(), e.rank(), e.gang.LastRollback()
+		req.changes = e.gang.Changes()
 		req.readySince, req.running = e.gang.ReadySince(), e.gang.AnyPlaced() && (e.group == nil || !e.group.Constrained)
 		topology := e.topology()
 		req.proposal.Topology = proposal.Topology{Key: topology.Key, Required: topology.Required, Tried: e.domainsTried()}
@@ -114,16 +115,6 @@ func byAge(a, b, first *v1.Pod) int {
 		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
 	)
-}
-
-// victimsGone reports whether the victims of the gang's preemption are gone from the cycle's nodes.
-func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
-	for uid, node := range req.victims {
-		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
-			return false
-		}
-	}
-	return true
 }
 
 // refusalOf describes a refusal: Detail has numbers of this moment, Reason has none.

@@ -15,7 +15,7 @@ import (
 // A member's way:
 //
 //	PreEnqueue  kept until the gang is admitted and the member is its scout, or of its round
-//	PreFilter   the scout proposes for all (scout.go): the gang is refused, or gathers; the others get their nodes, or
+//	PreFilter   the scout proposes for all (propose.go): the gang is refused, or gathers; the others get their nodes, or
 //	            their domain (attempt.go)
 //	PostFilter  no node fits: once more on all nodes, or the member has failed; the gang may preempt
 //	Reserve     the member takes its node, and leaves the planned one to another

@@ -169,3 +169,13 @@ func (g *gangs) GivenUp(id gangID, again bool) {
 		}
 	})
 }
+
+// victimsGone reports whether the victims of the gang's preemption are gone from the cycle's nodes.
+func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
+	for uid, node := range req.victims {
+		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
+			return false
+		}
+	}
+	return true
+}
