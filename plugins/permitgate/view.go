@@ -106,27 +106,26 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 	known := maps.Clone(req.members)
 	g.mu.Lock()
 	for e := range g.planning {
-		add := func(uid types.UID, node string) {
-			if m := e.pods[uid]; m != nil && e.id != req.gangID {
-				known[uid] = true
-				promised[node] = append(promised[node], m.promise())
-			}
+		if e.id == req.gangID {
+			continue
 		}
 		if len(e.plan.hints) > 0 {
 			for uid := range e.pods {
 				known[uid] = true // its nomination, too, is a part of the plan
 			}
 		}
-		for _, h := range e.plan.hints {
-			for _, node := range h.nodes[:h.members] {
-				if e.id != req.gangID {
-					promised[node] = append(promised[node], h.promise)
+		if e.preempting != nil { // members are tried there first
+			for uid, node := range e.preempting.nodes {
+				if m := e.pods[uid]; m != nil {
+					known[uid] = true
+					promised[node] = append(promised[node], m.promise())
 				}
 			}
+			continue
 		}
-		if e.preempting != nil && len(e.plan.hints) == 0 {
-			for uid, node := range e.preempting.nodes {
-				add(uid, node)
+		for _, h := range e.plan.hints {
+			for _, node := range h.nodes[:h.members] {
+				promised[node] = append(promised[node], h.promise)
 			}
 		}
 	}
