@@ -118,7 +118,8 @@ func nodeMayFitMore(before, after *v1.Node) bool {
 // then.
 func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
 	if e.id.Native {
-		if e.woken = e.lacksRoom(); e.woken {
+		e.woken = e.lacksRoom()
+		if e.woken {
 			g.agenda.AddAt(e.id, e.lastCycle.notBefore)
 		}
 		return

@@ -111,7 +111,8 @@ func (g *gangs) noteTried(pod *v1.Pod) (guarded bool) {
 		return false
 	}
 	g.update(id, func(e *gangEntry, now time.Time) {
-		if guarded = e.guarded(); !guarded {
+		guarded = e.guarded()
+		if !guarded {
 			return
 		}
 		if e.cycle.began.IsZero() {

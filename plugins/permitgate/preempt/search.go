@@ -222,11 +222,9 @@ func (s *Search) importances(nodes []int) []importance {
 func (s *Search) enough(nodes []int, limit importance, violate bool) bool {
 	takes, bound, without := 0, proposal.NewBound(s.Request), s.without(limit, violate)
 	for _, i := range nodes {
-		if takes += bound.Node(without, i); takes >= s.Request.Need {
-			return true
-		}
+		takes += bound.Node(without, i)
 	}
-	return false
+	return takes >= s.Request.Need
 }
 
 // domains lists the nodes of the domains that could hold the gang without the candidates, and have some: of at most domainLimit, of those that
