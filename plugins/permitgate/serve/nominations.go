@@ -95,7 +95,7 @@ func (s *Server) findLeaving() {
 func (s *Server) clearLeaving(ctx context.Context, j job) error {
 	pod, err := s.Pods.Pods(j.gang.Namespace).Get(j.pod)
 	if err != nil || !keepsForNone(pod) {
-		return nil // it has gone
+		return nil //nolint:nilerr // it has gone: not found is the only error of a lister over memory
 	}
 	return s.patcher.Nomination(ctx, pod, "")
 }
