@@ -153,7 +153,7 @@ func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere
 
 // givesUp reports whether to place no more members.
 func (a *attempt) givesUp() bool {
-	return a.failed || a.refused >= refusalsAtLeast && a.overtime()
+	return a.failed || a.refused >= refusalsAtLeast && (a.limit != importanceOfAll || a.overtime())
 }
 
 // costOf returns what victims cost after budgets have been used.

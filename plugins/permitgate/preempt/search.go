@@ -26,7 +26,7 @@ const (
 )
 
 // After searchLimit, or memberLimit for each member if that is more, a search that has an answer looks for no better one, and one whose
-// filters have refused refusalsAtLeast nodes gives up.
+// filters have refused refusalsAtLeast nodes gives up. Without the least important pods alone it gives up then in any case.
 const (
 	searchLimit     = 100 * time.Millisecond
 	memberLimit     = 200 * time.Microsecond
@@ -327,9 +327,10 @@ func (s *Search) makeRoom(ctx context.Context, nodes []int, violate bool) *attem
 	if least == len(limits) {
 		return nil
 	}
-	a := s.attempt(ctx, nodes, limits[least], violate)
-	if a == nil && least < len(limits)-1 {
-		a = s.attempt(ctx, nodes, importanceOfAll, violate)
+	if least < len(limits)-1 {
+		if a := s.attempt(ctx, nodes, limits[least], violate); a != nil {
+			return a
+		}
 	}
-	return a
+	return s.attempt(ctx, nodes, importanceOfAll, violate)
 }
