@@ -19,9 +19,6 @@ func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarant
 
 func required(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }
 
-// byHand has a pod run on a node without asking the scheduler.
-func byHand(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
-
 // TestUsedSlotsSurvive what a scheduler forgets: its memory, and nodes. A Guarantee is not given twice, and the limit of those that may run in
 // slots only stays one.
 func TestUsedSlotsSurvive(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -85,13 +84,6 @@ func TestHeadroomIsLeftAlone(t *testing.T) {
 		c.requireSlots("r", 3, 0)
 		require.Empty(t, c.shared.Comparison().Differences)
 	})
-}
-
-// onlyOn lets a pod run on one node only, as the DaemonSet controller does.
-func onlyOn(p *v1.Pod, node string) {
-	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
-		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}}}},
-	}}}
 }
 
 // TestPreemptionEvictsNobodyInVain: to evict the pod beside a slot would not help a pod that the slot keeps out.

@@ -8,9 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/test/build"
 )
@@ -20,15 +18,6 @@ func (c *cluster) fillNodes(nodes ...string) {
 	c.t.Helper()
 	for _, node := range nodes {
 		c.createPods(newPod("filler-"+node, "1", build.Label("app", "filler"), onNode(node)))
-	}
-}
-
-// ofWorkflow makes pods those of a controller.
-func ofWorkflow(name string) func(*v1.Pod) {
-	return func(pod *v1.Pod) {
-		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: "example.com/v1", Kind: "Workflow", Name: name, UID: types.UID("uid-" + name), Controller: ptr.To(true),
-		}}
 	}
 }
 
