@@ -103,31 +103,3 @@ func TestEveryInterleaving(t *testing.T) {
 		}
 	}
 }
-
-// TestOrderDoesNotMatter states the same without a model: all orders of one set of events that keep Add
-// before Delete end in one state.
-func TestOrderDoesNotMatter(t *testing.T) {
-	ends := map[string]Dump{}
-	orders := 0
-	permutations([]string{"Add", "Unreserve", "Delete"}, func(sequence []string) {
-		add, del := slices.Index(sequence, "Add"), slices.Index(sequence, "Delete")
-		if add >= 0 && del >= 0 && add > del {
-			return
-		}
-		l := New(DefaultOptions())
-		l.AddNode(makeNode("n1", "a"))
-		require.NoError(t, l.AssumePod(makePod("p", "", "1", "1Gi"), "n1", t0))
-		for _, event := range sequence {
-			events[event](t, l)
-		}
-		key := strings.Join(slices.Sorted(slices.Values(sequence)), ",")
-		got := content(l)
-		if want, ok := ends[key]; ok {
-			require.Equal(t, want, got, "%v", sequence)
-		}
-		ends[key] = got
-		orders++
-	})
-	require.Len(t, ends, 8)
-	require.Equal(t, 16-1-3, orders, "of the 16 sequences of up to three events, four have a Delete before the Add")
-}

@@ -88,67 +88,6 @@ func TestNodesComeZoneByZone(t *testing.T) {
 	require.Equal(t, []string{"b1", "c1", "a2", "a1", "c2"}, order())
 }
 
-func TestGhostStaysUntilItsPodsAreGone(t *testing.T) {
-	l := New(DefaultOptions())
-	s := NewSnapshot()
-	l.AddNode(makeNode("n1", "a"))
-	l.AddNode(makeNode("n2", "b"))
-	mustAdd(t, l, makePod("p", "n1", "1", "1Gi"), PodAdded)
-	require.NoError(t, l.AssumePod(makePod("q", "", "2", "1Gi"), "n1", t0))
-	l.UpdateSnapshot(s)
-
-	require.True(t, l.RemoveNode(makeNode("n1", "a")))
-	require.False(t, l.RemoveNode(makeNode("n1", "a")))
-	l.UpdateSnapshot(s)
-	require.Equal(t, []string{"n2"}, nodeNames(s))
-	require.Nil(t, s.Node("n1"))
-	require.Equal(t, Stats{Pods: 2, AssumedPods: 1, Nodes: 1, Ghosts: 1, OldestAssumed: t0}, l.Stats())
-	require.Equal(t, map[string]int64{"n1": 3000, "n2": 0}, milliCPU(l), "the ledger still accounts for the pods")
-
-	// The node returns and finds its pods.
-	l.AddNode(makeNode("n1", "c"))
-	l.UpdateSnapshot(s)
-	require.Equal(t, []string{"n2", "n1"}, nodeNames(s))
-	require.EqualValues(t, 3000, s.Node("n1").Requested.MilliCPU)
-	require.Equal(t, Stats{Pods: 2, AssumedPods: 1, Nodes: 2, OldestAssumed: t0}, l.Stats())
-
-	// It goes again, and its pods after it: nothing is left.
-	l.RemoveNode(makeNode("n1", "c"))
-	require.True(t, l.ForgetPod("q", "n1"))
-	require.Equal(t, PodRemoved, l.RemovePod("p"))
-	require.Equal(t, Stats{Nodes: 1}, l.Stats())
-	require.Equal(t, map[string]int64{"n2": 0}, milliCPU(l))
-	l.UpdateSnapshot(s)
-	require.Equal(t, []string{"n2"}, nodeNames(s))
-}
-
-func TestPodBeforeItsNode(t *testing.T) {
-	l := New(DefaultOptions())
-	s := NewSnapshot()
-	mustAdd(t, l, makePod("p", "n1", "1", "1Gi"), PodAdded)
-	l.UpdateSnapshot(s)
-	require.Empty(t, nodeNames(s))
-	require.Equal(t, Stats{Pods: 1, Ghosts: 1}, l.Stats())
-
-	l.AddNode(makeNode("n1", "a"))
-	require.Equal(t, 1, l.UpdateSnapshot(s))
-	require.EqualValues(t, 1000, s.Node("n1").Requested.MilliCPU)
-	require.Equal(t, Stats{Pods: 1, Nodes: 1}, l.Stats())
-}
-
-func TestNodeWithAnotherUIDStays(t *testing.T) {
-	l := New(DefaultOptions())
-	old := makeNode("n1", "a")
-	l.AddNode(old)
-	reborn := makeNode("n1", "a")
-	reborn.UID = "reborn"
-	l.UpdateNode(reborn)
-	require.False(t, l.RemoveNode(old), "the deletion of an earlier incarnation")
-	require.Equal(t, Stats{Nodes: 1}, l.Stats())
-	require.True(t, l.RemoveNode(reborn))
-	require.Equal(t, Stats{}, l.Stats())
-}
-
 func TestAllocatableFollowsTheNode(t *testing.T) {
 	l := New(DefaultOptions())
 	s := NewSnapshot()
