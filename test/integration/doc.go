@@ -9,7 +9,7 @@
 // own: a namespace, its nodes, and one or more schedulers. A scheduler is built by kube-scheduler's own
 // app.Setup from one of the configurations of zonewise.dev/config, with a pack of its own and with the
 // least-privilege identity of zonewise.dev/manifests, and runs in the process of the test, so that a test
-// can look into its ledger. One test asks the API server whether that identity has exactly the permissions that are shipped.
+// can look into its ledger. test/manifests shows that it is enough, and no more.
 //
 // At the end of every test its world checks what must always be true (invariants_test.go), deletes what
 // the test made, and checks that the ledgers are empty again.
