@@ -51,7 +51,8 @@ func runImage(t *testing.T, o options) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// TestArchiveIsTheLayout: unpacked elsewhere, the archive is the same layout. Another build replaces all of the first one.
+// TestArchiveIsTheLayout: unpacked elsewhere, the archive is the same layout. Another build replaces all of the first
+// one.
 func TestArchiveIsTheLayout(t *testing.T) {
 	o := options{source: fakeSource(t), output: t.TempDir(), platforms: "linux/amd64,linux/arm64", tag: defaultTag}
 	_, err := runImage(t, o)
@@ -83,8 +84,9 @@ func TestArchiveIsTheLayout(t *testing.T) {
 	require.Len(t, blobs, 4, "index, manifest, config and layer of one image")
 }
 
-// TestPushAttachesTheSBOMs: the registry has the index, and lists each platform's document as a referrer of its image, by the
-// API of version 1.1 of the distribution specification or, where a registry does not have that, by the tag that stands in.
+// TestPushAttachesTheSBOMs: the registry has the index, and lists each platform's document as a referrer of its image,
+// by the API of version 1.1 of the distribution specification or, where a registry does not have that, by the tag that
+// stands in.
 func TestPushAttachesTheSBOMs(t *testing.T) {
 	for _, api := range []bool{true, false} {
 		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(api)))

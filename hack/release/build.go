@@ -136,8 +136,8 @@ func (b *build) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(b.output, name), data, 0o644)
 }
 
-// checksums writes the sums of the files, and with a key the signature of the list and the public key. Neither is in the list, which is
-// the same without a key.
+// checksums writes the sums of the files, and with a key the signature of the list and the public key. Neither is in
+// the list, which is the same without a key.
 func (b *build) checksums() error {
 	entries, err := os.ReadDir(b.output)
 	if err != nil {

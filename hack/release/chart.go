@@ -70,8 +70,8 @@ func (b *build) schedulerChart(image v1.Hash) (map[string][]byte, error) {
 	return files, nil
 }
 
-// crdChart makes a chart of the APIs alone. Helm upgrades them, since they are templates, and keeps them when the chart is removed, since
-// with an API all of its objects would go.
+// crdChart makes a chart of the APIs alone. Helm upgrades them, since they are templates, and keeps them when the chart
+// is removed, since with an API all of its objects would go.
 func (b *build) crdChart() (map[string][]byte, error) {
 	crds, err := filepath.Glob(filepath.Join(b.source, "manifests", "crds", "*_*.yaml"))
 	if err != nil {

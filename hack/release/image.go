@@ -63,8 +63,8 @@ func imageIn(dir string) (v1.ImageIndex, error) {
 	return root.ImageIndex(manifest.Manifests[0].Digest)
 }
 
-// describeImage writes the layout of the image: each platform with its SBOM, which is in the directory sboms and copied to the output,
-// and the whole with its provenance. All are signed.
+// describeImage writes the layout of the image: each platform with its SBOM, which is in the directory sboms and copied
+// to the output, and the whole with its provenance. All are signed.
 func (b *build) describeImage(index v1.ImageIndex, sboms string) (published, error) {
 	digest, err := index.Digest()
 	if err != nil {
@@ -145,8 +145,8 @@ func subject(name string, digest v1.Hash) resource {
 	return resource{Name: name, Digest: map[string]string{digest.Algorithm: digest.Hex}}
 }
 
-// provenance says from what the image was made, and how. It has no time and no name of a machine: what is the same everywhere is
-// what can be checked by building again.
+// provenance says from what the image was made, and how. It has no time and no name of a machine: what is the same
+// everywhere is what can be checked by building again.
 func (b *build) provenance(digest v1.Hash) *statement {
 	s := &statement{Type: "https://in-toto.io/Statement/v1", PredicateType: provenanceURI, Subject: []resource{subject(imageName, digest)}}
 	s.Predicate.BuildDefinition.BuildType = buildType

@@ -26,8 +26,8 @@ var ways = []struct {
 	{file: "install-viewer.yaml", resource: "rbac/viewer"},
 }
 
-// installs renders what "kubectl apply --server-side -f" takes for each way of installing, with the image of the release. Each
-// component has a file for each way that runs a scheduler.
+// installs renders what "kubectl apply --server-side -f" takes for each way of installing, with the image of the
+// release. Each component has a file for each way that runs a scheduler.
 func (b *build) installs(image v1.Hash) error {
 	components, err := filepath.Glob(filepath.Join(b.source, "manifests", "components", "*"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command release makes what a release page needs, from one checkout, and pushes the images. Run it in its own directory, or with
-// "make release VERSION=v0.1.0":
+// Command release makes what a release page needs, from one checkout, and pushes the images. Run it in its own
+// directory, or with "make release VERSION=v0.1.0":
 //
 //	go run . build -version v0.1.0 -repository registry.example.com/zonewise -key cosign.key
 //	go run . push -from ../../dist/v0.1.0 -repository registry.example.com/zonewise
@@ -14,9 +14,9 @@
 //   - RELEASE_NOTES.md, cut from CHANGELOG.md;
 //   - SHA256SUMS of all files above; with -key its signature, and cosign.pub.
 //
-// With -key everything is signed as cosign does, so that "cosign verify --key" and "cosign verify-blob --key" check it. The key is one of
-// "cosign generate-key-pair", with its password in COSIGN_PASSWORD, or PKCS #8 in PEM. There is no transparency log: who has no
-// network has no log, and who trusts the key needs none.
+// With -key everything is signed as cosign does, so that "cosign verify --key" and "cosign verify-blob --key" check it.
+// The key is one of "cosign generate-key-pair", with its password in COSIGN_PASSWORD, or PKCS #8 in PEM. There is no
+// transparency log: who has no network has no log, and who trusts the key needs none.
 //
 // All but the signatures is reproducible: two clones of one commit give the same files with one version of Go.
 package main

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// releaseNotes returns the section of a version, without its heading. A changelog that has none was not prepared for the release.
+// releaseNotes returns the section of a version, without its heading. A changelog that has none was not prepared for
+// the release.
 func releaseNotes(file, version string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// push writes all that the layouts of a release list to a registry, with the credentials of docker login or podman login: subjects
-// before what refers to them, as they are listed.
+// push writes all that the layouts of a release list to a registry, with the credentials of docker login or podman
+// login: subjects before what refers to them, as they are listed.
 func push(ctx context.Context, from, repository string, progress io.Writer) error {
 	root := filepath.Join(from, "oci")
 	if _, err := os.Stat(root); err != nil {

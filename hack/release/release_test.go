@@ -37,7 +37,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// newKey writes a private key, in the form that "cosign generate-key-pair" writes, and returns its file and what checks with it.
+// newKey writes a private key, in the form that "cosign generate-key-pair" writes, and returns its file and what checks
+// with it.
 func newKey(t *testing.T, password string) (string, signature.Verifier) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -110,8 +111,8 @@ func onlyLayer(t *testing.T, reference name.Reference) ([]byte, map[string]strin
 	return data, manifest.Layers[0].Annotations
 }
 
-// requireSigned requires what "cosign verify --key" does: a signature at the tag of the digest, by the key, of a claim about the
-// digest.
+// requireSigned requires what "cosign verify --key" does: a signature at the tag of the digest, by the key, of a claim
+// about the digest.
 func requireSigned(t *testing.T, verifier signature.Verifier, reference name.Digest) {
 	t.Helper()
 	hash, err := v1.NewHash(reference.DigestStr())
@@ -246,7 +247,8 @@ func testHelmTakesTheCharts(t *testing.T, b *build, image v1.Hash) {
 	require.Equal(t, len(files), strings.Count(rendered, "helm.sh/resource-policy: keep"), "none goes with the chart")
 }
 
-// TestInstallsNameTheImage: what is applied for each way of installing names the image of the release, and no placeholder.
+// TestInstallsNameTheImage: what is applied for each way of installing names the image of the release, and no
+// placeholder.
 func TestInstallsNameTheImage(t *testing.T) {
 	b := newBuild(t, "registry.example.com/team")
 	digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("1", 64)}

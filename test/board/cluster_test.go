@@ -60,8 +60,8 @@ func (c *cluster) said(t *testing.T, p *corev1.Pod, message string) {
 	require.NoError(t, c.Status().Update(t.Context(), p))
 }
 
-// workload makes what there is to see: a policy that is not obeyed, slots that are held, a gang that fits nowhere and a pod
-// that will move.
+// workload makes what there is to see: a policy that is not obeyed, slots that are held, a gang that fits nowhere and a
+// pod that will move.
 func (c *cluster) workload(t *testing.T) (mover *corev1.Pod, gang []*corev1.Pod) {
 	t.Helper()
 	web := map[string]string{"app": "web"}

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/test/internal/apiserver"
 )
 
-// TestNativeGangsOnTheBoard: the page shows them as other gangs, marked, also beside one of the other API that has the same name: why one waits, and how to
-// ask for more.
+// TestNativeGangsOnTheBoard: the page shows them as other gangs, marked, also beside one of the other API that has the
+// same name: why one waits, and how to ask for more.
 func TestNativeGangsOnTheBoard(t *testing.T) {
 	c := clitest.Story()
 	c.NativeGang("whole", 1, "1", "node-b1")

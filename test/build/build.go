@@ -1,8 +1,8 @@
-// Package build makes the pods and nodes of tests: the smallest object that the scheduler takes for a real one, and options that
-// add what a test is about. A test's own helpers only say what its pods and nodes have in common.
+// Package build makes the pods and nodes of tests: the smallest object that the scheduler takes for a real one, and
+// options that add what a test is about. A test's own helpers only say what its pods and nodes have in common.
 //
-// Objects have their name as UID, which an API server replaces, so that a test may refer to them by either. An amount that is
-// no quantity panics: it is a fault of the test.
+// Objects have their name as UID, which an API server replaces, so that a test may refer to them by either. An amount
+// that is no quantity panics: it is a fault of the test.
 package build
 
 import (
@@ -18,7 +18,8 @@ import (
 // podGroupLabel is v1alpha1.PodGroupLabel of scheduler-plugins, which the pure cores' tests do not import.
 const podGroupLabel = "scheduling.x-k8s.io/pod-group"
 
-// Pod makes a pod of the default scheduler in the namespace "default", with one container that requests cpu; "" for none.
+// Pod makes a pod of the default scheduler in the namespace "default", with one container that requests cpu; "" for
+// none.
 func Pod(name, cpu string, options ...func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -168,7 +168,8 @@ func assets(root string) string {
 	return cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin"))
 }
 
-// startCluster starts a control plane with its files in dir, and installs the scheduler's permissions and the custom resources.
+// startCluster starts a control plane with its files in dir, and installs the scheduler's permissions and the custom
+// resources.
 func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error) {
 	log, err := os.Create(filepath.Join(dir, "controlplane.log"))
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 // tick is the pause between two looks of the controllers at the cluster.
 const tick = 250 * time.Millisecond
 
-// controllers make the cluster what is asked for, as workload controllers, kubelets and the collector of the pods of lost nodes
-// do. They look at all of it again and again, so that nothing is lost with a request that failed.
+// controllers make the cluster what is asked for, as workload controllers, kubelets and the collector of the pods of
+// lost nodes do. They look at all of it again and again, so that nothing is lost with a request that failed.
 type controllers struct {
 	client client.Client
 
@@ -137,7 +137,8 @@ func (c *controllers) look(ctx context.Context) {
 	}
 }
 
-// kubelet does what kubelets do for a pod, and what is done for pods whose node is gone. It reports whether the pod lives on.
+// kubelet does what kubelets do for a pod, and what is done for pods whose node is gone. It reports whether the pod
+// lives on.
 func (c *controllers) kubelet(ctx context.Context, pod *v1.Pod, nodes map[string]bool) (bool, error) {
 	node := pod.Spec.NodeName
 	switch {

@@ -162,8 +162,8 @@ func (f *faults) refuseBinds(ctx context.Context) (*begun, error) {
 	}}, nil
 }
 
-// hangWebhook has an admission webhook for binds and for the statuses of custom resources accept connections and say nothing. Then each
-// of these requests takes a second, and fails if the policy says so.
+// hangWebhook has an admission webhook for binds and for the statuses of custom resources accept connections and say
+// nothing. Then each of these requests takes a second, and fails if the policy says so.
 func (f *faults) hangWebhook(ctx context.Context, policy admissionv1.FailurePolicyType) (*begun, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// Some gangs are of Kubernetes' own API. Their pods have the label of the other API as well, which does not count then: it names the gang to
-// those who judge.
+// Some gangs are of Kubernetes' own API. Their pods have the label of the other API as well, which does not count then:
+// it names the gang to those who judge.
 
 const (
 	hasNativeGangs = true
@@ -46,7 +46,8 @@ func nativeObjects(gangs []*gang) []wantedObjects {
 	return []wantedObjects{{&schedulingv1beta1.PodGroupList{}, groups}}
 }
 
-// updateNativeGroup changes what steps can change, if it is a native PodGroup, and reports whether there was something to change.
+// updateNativeGroup changes what steps can change, if it is a native PodGroup, and reports whether there was something
+// to change.
 func updateNativeGroup(have, want client.Object) bool {
 	group, ok := have.(*schedulingv1beta1.PodGroup)
 	if !ok {

@@ -24,8 +24,8 @@ import (
 	"zonewise.dev/test/internal/audit"
 )
 
-// recorder sees every change in etcd, in etcd's order. It sees what an API server wrote that was killed before it could tell,
-// and a restart of etcd does not end it.
+// recorder sees every change in etcd, in etcd's order. It sees what an API server wrote that was killed before it could
+// tell, and a restart of etcd does not end it.
 type recorder struct {
 	client *clientv3.Client
 

@@ -32,7 +32,8 @@ const schedulerName = "zonewise-scheduler"
 // lease is short, so that a run sees many leaders.
 var lease = struct{ duration, renew, retry time.Duration }{5 * time.Second, 4 * time.Second, 500 * time.Millisecond}
 
-// schedulerQPS is how many requests a second a scheduler sends: few, so that a leader that is stopped has binds waiting.
+// schedulerQPS is how many requests a second a scheduler sends: few, so that a leader that is stopped has binds
+// waiting.
 const schedulerQPS = 20
 
 // replicas are two schedulers. What ends is started again, under another name.

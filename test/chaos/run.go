@@ -21,7 +21,8 @@ import (
 const (
 	// staysFor is for how long what is bound at the end is watched.
 	staysFor = 5 * time.Second
-	// settleTimeout ends the wait for what fits; it is more than judge.BoundWithin, so that the summary can say how late it was.
+	// settleTimeout ends the wait for what fits; it is more than judge.BoundWithin, so that the summary can say how
+	// late it was.
 	settleTimeout = 2 * judge.BoundWithin
 	// restsFor is for how long the goroutines of a leader without pods have become no more.
 	restsFor = 2 * time.Second

@@ -71,8 +71,8 @@ func lastFault(r *history.Record) (last time.Time) {
 	return last
 }
 
-// backAfter prints how long it took from the end of each fault of the control plane until a pod was bound that was created since: then
-// a scheduler sees the cluster as it is.
+// backAfter prints how long it took from the end of each fault of the control plane until a pod was bound that was
+// created since: then a scheduler sees the cluster as it is.
 func backAfter(w io.Writer, r *history.Record, x *history.Index) {
 	for _, f := range r.Faults {
 		if f.Kind != apiServerRestarted && f.Kind != etcdKilled {

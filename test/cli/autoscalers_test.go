@@ -35,8 +35,8 @@ func TestGangBudgetsRules(t *testing.T) {
 	}, rules(t, gangBudgetsRules))
 }
 
-// TestAutoscalers is the walk-through of docs/autoscalers.md, with the real scheduler and controllers of Kubernetes. The test buys the nodes, as an autoscaler
-// would.
+// TestAutoscalers is the walk-through of docs/autoscalers.md, with the real scheduler and controllers of Kubernetes.
+// The test buys the nodes, as an autoscaler would.
 func TestAutoscalers(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)

@@ -78,7 +78,8 @@ func (w *world) bufferList(version string) (map[string]*unstructured.Unstructure
 	return out, nil
 }
 
-// waitAsked waits until so much is asked for in zones, and returns the CapacityBuffers. The controller looks after each change, and this makes one.
+// waitAsked waits until so much is asked for in zones, and returns the CapacityBuffers. The controller looks after each
+// change, and this makes one.
 func (w *world) waitAsked(version string, want map[string]int64) map[string]*unstructured.Unstructured {
 	w.t.Helper()
 	var last map[string]*unstructured.Unstructured
@@ -131,7 +132,8 @@ func (w *world) edit(name string, change func(r *v1alpha1.ZoneReservation)) {
 	require.NoError(w.t, w.Patch(w.t.Context(), r, client.MergeFrom(before)))
 }
 
-// TestBuy: the controller asks for what a reservation wants, as the API server takes it and with the component's permissions.
+// TestBuy: the controller asks for what a reservation wants, as the API server takes it and with the component's
+// permissions.
 func TestBuy(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
@@ -172,7 +174,8 @@ func TestBuy(t *testing.T) {
 	require.Equal(t, "2", template.Template.Spec.Containers[0].Resources.Requests.Cpu().String())
 	require.Len(t, template.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, 2)
 
-	// Once the newer version is served, that is the one that is written. Owners use two slots, and the bound is lowered.
+	// Once the newer version is served, that is the one that is written. Owners use two slots, and the bound is
+	// lowered.
 	w.installBuffers("v1alpha1", "v1beta1")
 	before := r.DeepCopy()
 	r.Status.Zones = []v1alpha1.ReservationZoneStatus{{Name: "a", SlotCounts: v1alpha1.SlotCounts{Desired: 3, Held: 3, Used: 2}}}

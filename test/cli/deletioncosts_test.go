@@ -32,8 +32,8 @@ func TestDeletionCostsRules(t *testing.T) {
 	}, rules(t, deletionCostsRules))
 }
 
-// TestDeletionCosts is the walk-through of docs/zonespreadpolicy.md, with the real scheduler and controllers of Kubernetes, which leave no pod in zone a unless
-// they are told otherwise.
+// TestDeletionCosts is the walk-through of docs/zonespreadpolicy.md, with the real scheduler and controllers of
+// Kubernetes, which leave no pod in zone a unless they are told otherwise.
 func TestDeletionCosts(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testDump asks the scheduler for a dump, as docs/operations.md does: the log has the dump of kube-scheduler's cache and that of the
-// ledger and, from the next scheduling cycle on, its comparison with the scheduler's snapshot.
+// testDump asks the scheduler for a dump, as docs/operations.md does: the log has the dump of kube-scheduler's cache
+// and that of the ledger and, from the next scheduling cycle on, its comparison with the scheduler's snapshot.
 func (c *cluster) testDump(t *testing.T, process *os.Process, log string) {
 	logged := func(parts ...string) bool {
 		content, err := os.ReadFile(log)

@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/cmd/zonewise/simulate"
 )
 
-// testGangLosesItsZone foresees that a gang stays Pending as a whole, in words that the scheduler then says when it has come to
-// pass. It takes node-b away for good.
+// testGangLosesItsZone foresees that a gang stays Pending as a whole, in words that the scheduler then says when it has
+// come to pass. It takes node-b away for good.
 func (c *cluster) testGangLosesItsZone(t *testing.T, viewer string) {
 	labels := map[string]string{schedv1alpha1.PodGroupLabel: "pair"}
 	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "pair", UID: "pair", Controller: ptr.To(true)}
@@ -60,7 +60,8 @@ func (c *cluster) testGangLosesItsZone(t *testing.T, viewer string) {
 	}
 }
 
-// saysAsTheScheduler waits until the scheduler has said of a gang, in a condition of each member, what explain says of it.
+// saysAsTheScheduler waits until the scheduler has said of a gang, in a condition of each member, what explain says of
+// it.
 func (c *cluster) saysAsTheScheduler(t *testing.T, viewer, gang string) *explain.Report {
 	t.Helper()
 	var report *explain.Report

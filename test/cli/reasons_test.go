@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/cmd/zonewise/explain"
 )
 
-// testTrueReasons has pods wait for what only upstream's plugins know: a device, the zone of a volume, other pods. Explain names the
-// plugin, in the words that the scheduler of the live cluster has for it.
+// testTrueReasons has pods wait for what only upstream's plugins know: a device, the zone of a volume, other pods.
+// Explain names the plugin, in the words that the scheduler of the live cluster has for it.
 func (c *cluster) testTrueReasons(t *testing.T, viewer string) {
 	c.Make(t, c.device()...)
 	taker := pod("gpu-taker", "100m", nil)

@@ -50,8 +50,8 @@ type world struct {
 	through func(kubeconfig string) string
 }
 
-// TestSurvivalController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone, then batch work takes
-// the room, then the batch work has a lower priority and gives way.
+// TestSurvivalController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone,
+// then batch work takes the room, then the batch work has a lower priority and gives way.
 func TestSurvivalController(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
@@ -126,8 +126,8 @@ func TestSurvivalController(t *testing.T) {
 	t.Run("bad objects", w.testBadObjects)
 }
 
-// TestSurvivalFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another ZoneSurvival asks for
-// the loss of nodes.
+// TestSurvivalFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another
+// ZoneSurvival asks for the loss of nodes.
 func TestSurvivalFollows(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
@@ -188,8 +188,8 @@ func (w *world) testBadObjects(t *testing.T) {
 	}
 }
 
-// TestSurvivalRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest that it does, and
-// that what it may read is enough, TestSurvivalController and TestSurvivalHold show.
+// TestSurvivalRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest
+// that it does, and that what it may read is enough, TestSurvivalController and TestSurvivalHold show.
 func TestSurvivalRules(t *testing.T) {
 	var granted, needed, written []string
 	for _, rule := range rules(t, controllerRules...) {
@@ -226,7 +226,8 @@ func rules(t *testing.T, files ...string) []rbacv1.PolicyRule {
 	return out
 }
 
-// startController runs the program with the permissions of the component, and of others if the flags turn on more parts. stop ends it, and waits.
+// startController runs the program with the permissions of the component, and of others if the flags turn on more
+// parts. stop ends it, and waits.
 func (w *world) startController(flags ...string) (stop func()) {
 	w.t.Helper()
 	const user = "controller"
@@ -283,7 +284,8 @@ func (w *world) restartController(flags ...string) (stop func()) {
 	return stop
 }
 
-// run makes a ReplicaSet with running pods of 1 CPU on these nodes, or waiting ones where the node is empty, and returns the pods.
+// run makes a ReplicaSet with running pods of 1 CPU on these nodes, or waiting ones where the node is empty, and
+// returns the pods.
 func (w *world) run(app string, priority int32, nodes ...string) []*corev1.Pod {
 	w.t.Helper()
 	labels := map[string]string{"app": app}

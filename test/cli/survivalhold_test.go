@@ -18,8 +18,8 @@ import (
 	"zonewise.dev/test/internal/apiserver"
 )
 
-// TestSurvivalHold is the second walk-through of docs/survival.md, with a scheduler: room is held for a service, batch work of the same priority
-// takes the rest, a zone dies, and the service runs on. Then nothing is to be held any more.
+// TestSurvivalHold is the second walk-through of docs/survival.md, with a scheduler: room is held for a service, batch
+// work of the same priority takes the rest, a zone dies, and the service runs on. Then nothing is to be held any more.
 func TestSurvivalHold(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)

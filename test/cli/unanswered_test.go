@@ -47,7 +47,8 @@ func (f *front) answer(code int, w http.ResponseWriter) {
 	_, _ = w.Write(content)
 }
 
-// newFront starts it before the API server of a kubeconfig, and returns a kubeconfig with which programs come through it as the same user.
+// newFront starts it before the API server of a kubeconfig, and returns a kubeconfig with which programs come through
+// it as the same user.
 func newFront(t *testing.T, kubeconfig string) (*front, string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -78,8 +79,9 @@ func newFront(t *testing.T, kubeconfig string) (*front, string) {
 	return f, file
 }
 
-// TestAKindIsNotAnswered: while the API server fails to list PodGroups, the controller is not ready, says so, and answers Unknown; when it is mended,
-// all is well; when PodGroups may not be listed any more, the answer is Unknown again. The command line gives no clean bill either.
+// TestAKindIsNotAnswered: while the API server fails to list PodGroups, the controller is not ready, says so, and
+// answers Unknown; when it is mended, all is well; when PodGroups may not be listed any more, the answer is Unknown
+// again. The command line gives no clean bill either.
 func TestAKindIsNotAnswered(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)

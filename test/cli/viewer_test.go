@@ -21,8 +21,8 @@ import (
 	"zonewise.dev/test/internal/apiserver"
 )
 
-// viewerCase is a resource that manifests/rbac/viewer grants, a command that looks at it, and what that shows because of
-// it alone.
+// viewerCase is a resource that manifests/rbac/viewer grants, a command that looks at it, and what that shows because
+// of it alone.
 type viewerCase struct {
 	resource string
 	command  string
@@ -33,8 +33,9 @@ type viewerCase struct {
 	fails int
 }
 
-// testAViewerWithLess takes permissions of manifests/rbac/viewer away, one resource after the other, and requires that a command
-// lacks what it shows with all of them; then, for the board, a watch. testPermissions shows that each kind is read.
+// testAViewerWithLess takes permissions of manifests/rbac/viewer away, one resource after the other, and requires that
+// a command lacks what it shows with all of them; then, for the board, a watch. testPermissions shows that each kind is
+// read.
 func (c *cluster) testAViewerWithLess(t *testing.T, viewer string) {
 	urgent := c.Write(t, "urgent.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata:\n  name: urgent\nspec:\n  priorityClassName: system-cluster-critical\n  containers: []\n"))
 	for _, tc := range []viewerCase{

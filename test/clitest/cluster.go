@@ -1,4 +1,5 @@
-// Package clitest builds snapshots for the tests of the packages under cmd/zonewise, and compares their output with files.
+// Package clitest builds snapshots for the tests of the packages under cmd/zonewise, and compares their output with
+// files.
 package clitest
 
 import (
@@ -159,7 +160,8 @@ func (c *Cluster) Gang(name string, minMember int32) {
 	})
 }
 
-// Budget adds a PodDisruptionBudget for the existing pods with the label app, with the status that its controller would write.
+// Budget adds a PodDisruptionBudget for the existing pods with the label app, with the status that its controller would
+// write.
 func (c *Cluster) Budget(app string, minAvailable int32) {
 	healthy := int32(0)
 	for _, pod := range c.Pods() {

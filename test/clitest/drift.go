@@ -27,8 +27,8 @@ type Service struct {
 	WeightOfA int
 }
 
-// Drifted returns a random cluster of the zones a, b and c that has drifted, with constraints and policies, budgets, a reservation, a gang and
-// pods that ask not to be moved.
+// Drifted returns a random cluster of the zones a, b and c that has drifted, with constraints and policies, budgets, a
+// reservation, a gang and pods that ask not to be moved.
 func Drifted(r *rand.Rand) (*Cluster, []Service) {
 	c := New()
 	var nodes []string
@@ -102,8 +102,8 @@ func (s *Service) CheckReady(all []*corev1.Pod) error {
 	return nil
 }
 
-// CheckSpread returns an error if a zone has more pods than the rule allows: of weights w and pods c, with the smallest share c/w in zone m,
-// c*w(m) - w*c(m) is at most w(m). zones has the zone of each node.
+// CheckSpread returns an error if a zone has more pods than the rule allows: of weights w and pods c, with the smallest
+// share c/w in zone m, c*w(m) - w*c(m) is at most w(m). zones has the zone of each node.
 func (s *Service) CheckSpread(all []*corev1.Pod, zones map[string]string) error {
 	in, weight := map[string]int{}, map[string]int{"a": s.WeightOfA, "b": 1, "c": 1}
 	for _, pod := range all {

@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// NativeGang adds a PodGroup of scheduling.k8s.io with a member on each of the nodes, which asks for so many CPUs; it waits if the node is empty. A
-// Job replaces the members. A minCount of 0 is a basic policy.
+// NativeGang adds a PodGroup of scheduling.k8s.io with a member on each of the nodes, which asks for so many CPUs; it
+// waits if the node is empty. A Job replaces the members. A minCount of 0 is a basic policy.
 func (c *Cluster) NativeGang(name string, minCount int32, cpu string, nodes ...string) *kinds.NativePodGroup {
 	group := &kinds.NativePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: name, UID: c.uid(), Generation: 1}}
 	if minCount > 0 {

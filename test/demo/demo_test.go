@@ -37,7 +37,8 @@ func start(t *testing.T, tmp string, args ...string) (cmd *exec.Cmd, stdout *byt
 	return cmd, stdout, stderr
 }
 
-// requireNothingLeft requires that the demo has left neither its directory nor processes that have the directory in their command line.
+// requireNothingLeft requires that the demo has left neither its directory nor processes that have the directory in
+// their command line.
 func requireNothingLeft(t *testing.T, tmp string) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(tmp, "zonewise-demo-*"))
@@ -53,8 +54,8 @@ func requireNothingLeft(t *testing.T, tmp string) {
 	}
 }
 
-// TestDemo runs the whole story: all checks hold at all five moments, the page is saved, the kubeconfig that --keep prints
-// works, and an interrupt leaves nothing.
+// TestDemo runs the whole story: all checks hold at all five moments, the page is saved, the kubeconfig that --keep
+// prints works, and an interrupt leaves nothing.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	tmp, report := t.TempDir(), filepath.Join(t.TempDir(), "board.html")

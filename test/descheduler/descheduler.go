@@ -27,7 +27,8 @@ profiles:
 // Descheduler is the program, with the files that it reads.
 type Descheduler struct{ path, policy, kubeconfig string }
 
-// New builds the program that hack/tools pins, unless it is there, and writes its files to a directory. root is the root of the repository.
+// New builds the program that hack/tools pins, unless it is there, and writes its files to a directory. root is the
+// root of the repository.
 func New(root, dir string, kubeconfig []byte) (*Descheduler, error) {
 	path, err := program.Descheduler(root)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // root is that of the repository.
 var root = filepath.Join("..", "..")
 
-// TestGuidesHaveTheShellBlocks: blocks of the language "sh" are run as they stand, by TestGuides (test/manifests), which knows its
-// documents.
+// TestGuidesHaveTheShellBlocks: blocks of the language "sh" are run as they stand, by TestGuides (test/manifests),
+// which knows its documents.
 func TestGuidesHaveTheShellBlocks(t *testing.T) {
 	commands, err := documents.All(root)
 	require.NoError(t, err)
@@ -28,8 +28,8 @@ func TestGuidesHaveTheShellBlocks(t *testing.T) {
 	require.Greater(t, len(commands["sh"]), 25)
 }
 
-// TestCommandsNameFilesThatExist: the files and folders of the repository in blocks of the language "console", and what their commands are
-// called. Those of the program zonewise are run by TestDocumentedCommands (cmd/zonewise/command).
+// TestCommandsNameFilesThatExist: the files and folders of the repository in blocks of the language "console", and what
+// their commands are called. Those of the program zonewise are run by TestDocumentedCommands (cmd/zonewise/command).
 func TestCommandsNameFilesThatExist(t *testing.T) {
 	commands, err := documents.All(root)
 	require.NoError(t, err)

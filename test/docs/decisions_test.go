@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDecisions: the index has each file of docs/adr once, in the order of their numbers, with its title and status, and what names a
-// decision, anywhere in the repository, names one that exists. A number that is missing is of a decision that another one has replaced.
+// TestDecisions: the index has each file of docs/adr once, in the order of their numbers, with its title and status,
+// and what names a decision, anywhere in the repository, names one that exists. A number that is missing is of a
+// decision that another one has replaced.
 func TestDecisions(t *testing.T) {
 	dir := filepath.Join(root, "docs", "adr")
 	files, err := filepath.Glob(filepath.Join(dir, "*.md"))

@@ -55,7 +55,8 @@ func TestNamedTestsExist(t *testing.T) {
 	require.Greater(t, named, 20)
 }
 
-// TestComparisonSaysWhereTestsAre: a test that docs/comparison.md names is in test/framework, or in the package that is named behind it.
+// TestComparisonSaysWhereTestsAre: a test that docs/comparison.md names is in test/framework, or in the package that is
+// named behind it.
 func TestComparisonSaysWhereTestsAre(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "comparison.md"))
 	require.NoError(t, err)

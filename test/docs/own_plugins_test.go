@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// TestASchedulerWithOwnPluginsIsTheCommandLine: examples/own-plugins explains what its own plugin refuses, and is the controller, too. Without the
-// plugin its configuration is wrong.
+// TestASchedulerWithOwnPluginsIsTheCommandLine: examples/own-plugins explains what its own plugin refuses, and is the
+// controller, too. Without the plugin its configuration is wrong.
 func TestASchedulerWithOwnPluginsIsTheCommandLine(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// insights is the part of the schema 2.0.0 of Security Insights that the project's file uses; all but what is a pointer or has
-// omitempty is required (https://github.com/ossf/security-insights, spec/schema.cue).
+// insights is the part of the schema 2.0.0 of Security Insights that the project's file uses; all but what is a pointer
+// or has omitempty is required (https://github.com/ossf/security-insights, spec/schema.cue).
 type insights struct {
 	Header struct {
 		SchemaVersion string `json:"schema-version"`

@@ -13,7 +13,8 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// TestUnitTestsLinkNoScheduler: the tests that "make unit" runs link nothing of k8s.io/kubernetes, which takes longer than most of them.
+// TestUnitTestsLinkNoScheduler: the tests that "make unit" runs link nothing of k8s.io/kubernetes, which takes longer
+// than most of them.
 func TestUnitTestsLinkNoScheduler(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "hack", "test.sh"))
 	require.NoError(t, err)

@@ -115,8 +115,8 @@ func (c *cluster) startStock() {
 		"--leader-elect=false", "--secure-port=0")
 }
 
-// startZonewise installs the custom resources and the permissions that are shipped, and runs the scheduler with the shipped
-// profile in kube-scheduler's place.
+// startZonewise installs the custom resources and the permissions that are shipped, and runs the scheduler with the
+// shipped profile in kube-scheduler's place.
 func (c *cluster) startZonewise() {
 	definitions, err := shipped.Definitions()
 	require.NoError(c.t, err)
@@ -142,8 +142,8 @@ func (c *cluster) startZonewise() {
 	c.run("zonewise-scheduler", binary, "--config="+file.Name(), "--feature-gates="+c.gates, "--secure-port=0")
 }
 
-// runSystemPods waits until each node runs a pod whose name is that of three which the specs look for on a node. Before most of
-// the specs they wait a minute for these, and go on without them.
+// runSystemPods waits until each node runs a pod whose name is that of three which the specs look for on a node. Before
+// most of the specs they wait a minute for these, and go on without them.
 func (c *cluster) runSystemPods() {
 	c.t.Helper()
 	labels := map[string]string{"app": "system"}

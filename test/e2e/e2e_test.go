@@ -27,8 +27,8 @@ const (
 var starts = map[string]func(*cluster){stock: (*cluster).startStock, zonewise: (*cluster).startZonewise}
 
 // worlds are the feature gates of the clusters, and the specs that run there, by an expression over their labels.
-// BetaOffByDefault is a label of those whose feature gate is off as Kubernetes is installed; for sig-scheduling's that is
-// GenericWorkload.
+// BetaOffByDefault is a label of those whose feature gate is off as Kubernetes is installed; for sig-scheduling's that
+// is GenericWorkload.
 var worlds = []struct{ name, gates, specs string }{
 	{name: "default", specs: "!BetaOffByDefault"},
 	{name: "GenericWorkload", gates: "GenericWorkload=true"},
@@ -81,8 +81,8 @@ func passed(outcomes map[string]outcome) (n int) {
 	return n
 }
 
-// compare returns what does not pass and is not listed, what is listed and passes or did not run, and what only one of the
-// schedulers ran.
+// compare returns what does not pass and is not listed, what is listed and passes or did not run, and what only one of
+// the schedulers ran.
 func compare(stock, zonewise map[string]outcome, listed map[string]string) (faults []string) {
 	names := maps.Clone(listed)
 	for name := range stock {

@@ -28,7 +28,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// suiteEnv is the variable of the environment with which the test binary is upstream's suite, with the flags of e2e.test.
+// suiteEnv is the variable of the environment with which the test binary is upstream's suite, with the flags of
+// e2e.test.
 const suiteEnv = "ZONEWISE_E2E_SUITE"
 
 func TestMain(m *testing.M) {
@@ -63,8 +64,8 @@ func runSuite() (code int) {
 	return code
 }
 
-// waitAlone waits until the pods of the spec before have left their nodes. Upstream's own wait, CheckTestingNSDeletedExcept, is
-// for namespaces of a prefix that they do not have any more.
+// waitAlone waits until the pods of the spec before have left their nodes. Upstream's own wait,
+// CheckTestingNSDeletedExcept, is for namespaces of a prefix that they do not have any more.
 func waitAlone(ctx context.Context) {
 	client, err := framework.LoadClientset()
 	framework.ExpectNoError(err)
@@ -90,8 +91,8 @@ type outcome struct {
 
 func (o outcome) passed() bool { return o.state == types.SpecStatePassed }
 
-// runSpecs runs the specs that match -focus and filter, an expression of Ginkgo's over labels, and returns their outcomes by
-// name.
+// runSpecs runs the specs that match -focus and filter, an expression of Ginkgo's over labels, and returns their
+// outcomes by name.
 func (c *cluster) runSpecs(filter string) map[string]outcome {
 	c.t.Helper()
 	const report = "report.json"

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// selects reports whether a pod passes a field selector, of which the phase is known: the scheduler's informer leaves finished pods out.
+// selects reports whether a pod passes a field selector, of which the phase is known: the scheduler's informer leaves
+// finished pods out.
 func selects(selector fields.Selector, object runtime.Object) bool {
 	pod, isPod := object.(*v1.Pod)
 	if !isPod || selector == nil || selector.Empty() {
@@ -21,8 +22,8 @@ func selects(selector fields.Selector, object runtime.Object) bool {
 	})
 }
 
-// copiedWatch passes on copies of the objects of a watch, late and twice if the server says so. An object that the selector does not pass any more is
-// deleted to it.
+// copiedWatch passes on copies of the objects of a watch, late and twice if the server says so. An object that the
+// selector does not pass any more is deleted to it.
 type copiedWatch struct {
 	watch.Interface
 	copies  chan watch.Event

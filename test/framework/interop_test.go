@@ -15,8 +15,8 @@ import (
 
 // The tests of docs/interop.md: each plays the objects that another project makes of a workload, in its order.
 
-// TestKueueAdmitsAGang: Kueue makes the pods wait behind its gates. With topology-aware scheduling it names the node of each pod in its
-// node selector when it takes the gate away, one pod after the other.
+// TestKueueAdmitsAGang: Kueue makes the pods wait behind its gates. With topology-aware scheduling it names the node of
+// each pod in its node selector when it takes the gate away, one pod after the other.
 func TestKueueAdmitsAGang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 2, 2, 8)
@@ -42,7 +42,8 @@ func TestKueueAdmitsAGang(t *testing.T) {
 	})
 }
 
-// TestJobSetIsAGang: the pods of all Jobs of a JobSet name one PodGroup, whose minMember is the sum of their parallelism.
+// TestJobSetIsAGang: the pods of all Jobs of a JobSet name one PodGroup, whose minMember is the sum of their
+// parallelism.
 func TestJobSetIsAGang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 2)
@@ -59,8 +60,9 @@ func TestJobSetIsAGang(t *testing.T) {
 	})
 }
 
-// TestLeaderWorkerSetIsAGang: with the startup policy LeaderCreated the workers of a group are created once their leader is, and the group
-// is bound whole. With LeaderReady they are created once the leader runs, which a gang of the whole group never lets it.
+// TestLeaderWorkerSetIsAGang: with the startup policy LeaderCreated the workers of a group are created once their
+// leader is, and the group is bound whole. With LeaderReady they are created once the leader runs, which a gang of the
+// whole group never lets it.
 func TestLeaderWorkerSetIsAGang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 8)
@@ -80,8 +82,9 @@ func TestLeaderWorkerSetIsAGang(t *testing.T) {
 	})
 }
 
-// TestProfileOfTheCoschedulingPlugin: KubeRay and the training operator ask for the scheduler scheduler-plugins-scheduler, and write a
-// PodGroup with the resources of the whole. A profile of that name takes their pods.
+// TestProfileOfTheCoschedulingPlugin: KubeRay and the training operator ask for the scheduler
+// scheduler-plugins-scheduler, and write a PodGroup with the resources of the whole. A profile of that name takes their
+// pods.
 func TestProfileOfTheCoschedulingPlugin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const name = "scheduler-plugins-scheduler"

@@ -13,8 +13,8 @@ import (
 
 const mishapName = "Mishap"
 
-// mishap is a plugin behind all others that counts cycles, and fails pods as a test wants. Its functions get a pod's name, and are
-// called without its lock: who waits for a lock in a bubble has time stand still.
+// mishap is a plugin behind all others that counts cycles, and fails pods as a test wants. Its functions get a pod's
+// name, and are called without its lock: who waits for a lock in a bubble has time stand still.
 type mishap struct {
 	handle fwk.Handle
 	cycles *atomic.Int64 // counts the cycles of all pods

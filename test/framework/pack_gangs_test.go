@@ -64,8 +64,8 @@ func TestLauncherAndWorkers(t *testing.T) {
 	}
 }
 
-// TestGangIsSpread: members have spread constraints like other pods, and count each other before any of them is bound. A zone that is full
-// keeps the gang back as a whole.
+// TestGangIsSpread: members have spread constraints like other pods, and count each other before any of them is bound.
+// A zone that is full keeps the gang back as a whole.
 func TestGangIsSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 16, 8, 1)
@@ -79,8 +79,8 @@ func TestGangIsSpread(t *testing.T) {
 	})
 }
 
-// TestGangKeepsZonePolicies: minZones is asked of the gang as a whole. It holds nothing in the zones that there are while it waits for the
-// third.
+// TestGangKeepsZonePolicies: minZones is asked of the gang as a whole. It holds nothing in the zones that there are
+// while it waits for the third.
 func TestGangKeepsZonePolicies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 4, 4)
@@ -98,8 +98,8 @@ func TestGangKeepsZonePolicies(t *testing.T) {
 	})
 }
 
-// TestGangAndAffinityOfOthers: the proposal knows nothing of the anti-affinity of pods that are there. Members that the filters refuse are
-// tried elsewhere, and where nothing is left the gang is refused with that reason and holds nothing.
+// TestGangAndAffinityOfOthers: the proposal knows nothing of the anti-affinity of pods that are there. Members that the
+// filters refuse are tried elsewhere, and where nothing is left the gang is refused with that reason and holds nothing.
 func TestGangAndAffinityOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 3, 3, 3, 8) // the first three are the fullest
@@ -148,8 +148,8 @@ func TestRoomIsKeptForMembers(t *testing.T) {
 	}
 }
 
-// TestNoHeadOfLineBlocking is scheduler-plugins 874: a gang that does not fit keeps neither smaller gangs nor pods waiting behind it,
-// whatever its priority.
+// TestNoHeadOfLineBlocking is scheduler-plugins 874: a gang that does not fit keeps neither smaller gangs nor pods
+// waiting behind it, whatever its priority.
 func TestNoHeadOfLineBlocking(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 4)
@@ -163,8 +163,9 @@ func TestNoHeadOfLineBlocking(t *testing.T) {
 	})
 }
 
-// TestGangsOfDifferentPriorities is the case of scheduler-plugins PR 983: two gangs of different priorities that both lack room do not keep
-// each other from trying. The higher one is bound when there is room for one, and the other when the first is gone.
+// TestGangsOfDifferentPriorities is the case of scheduler-plugins PR 983: two gangs of different priorities that both
+// lack room do not keep each other from trying. The higher one is bound when there is room for one, and the other when
+// the first is gone.
 func TestGangsOfDifferentPriorities(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 2)
@@ -182,7 +183,8 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 	})
 }
 
-// TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would fit.
+// TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would
+// fit.
 func TestMinResources(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 2)
@@ -199,7 +201,8 @@ func TestMinResources(t *testing.T) {
 	})
 }
 
-// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.
+// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no
+// others.
 func TestPreemptionOutlivesTheScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 2, 2)

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// createPackedNativeGang creates a native gang that must be in one zone. Its pods have the label by which policies count gangs, and are those of
-// the app web.
+// createPackedNativeGang creates a native gang that must be in one zone. Its pods have the label by which policies
+// count gangs, and are those of the app web.
 func (c *cluster) createPackedNativeGang(name string, size int) []string {
 	c.t.Helper()
 	require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, int32(size)))
@@ -31,8 +31,9 @@ func (c *cluster) createPackedNativeGang(name string, size int) []string {
 	return names
 }
 
-// TestPoliciesCountNativeGangs by the label, with unit PodGroup: each gang is in one zone, and they are spread over zones as wholes. PermitGate
-// proposes the fullest zone for each, which ZoneSpread refuses, until the gang has come to one that it may have.
+// TestPoliciesCountNativeGangs by the label, with unit PodGroup: each gang is in one zone, and they are spread over
+// zones as wholes. PermitGate proposes the fullest zone for each, which ZoneSpread refuses, until the gang has come to
+// one that it may have.
 func TestPoliciesCountNativeGangs(t *testing.T) {
 	nativeBubble(t, "all plugins", func(t *testing.T) {
 		c := newPackCluster(t, 16, 16, 16)
@@ -45,8 +46,8 @@ func TestPoliciesCountNativeGangs(t *testing.T) {
 	})
 }
 
-// TestHeldRoomIsLeftOutOfTheProofOfNativeGangs: a gang that would fit only on slots of others is refused by the proof, which says so; one whose
-// slots they are is placed there.
+// TestHeldRoomIsLeftOutOfTheProofOfNativeGangs: a gang that would fit only on slots of others is refused by the proof,
+// which says so; one whose slots they are is placed there.
 func TestHeldRoomIsLeftOutOfTheProofOfNativeGangs(t *testing.T) {
 	nativeBubble(t, "all plugins", func(t *testing.T) {
 		c := newPackCluster(t, 4)
@@ -80,8 +81,8 @@ func beforeNativeGroups(t *testing.T, profile string, test func(t *testing.T, c 
 	}
 }
 
-// TestFreedRoomGoesToMissingSlots before any pod that comes, also one of a native group, whose cycle is the first after the room has become
-// free.
+// TestFreedRoomGoesToMissingSlots before any pod that comes, also one of a native group, whose cycle is the first after
+// the room has become free.
 func TestFreedRoomGoesToMissingSlots(t *testing.T) {
 	beforeNativeGroups(t, allPlugins, func(t *testing.T, c *cluster, wait func(string)) {
 		c.smallNode("n1", "a", "2", nil)
@@ -100,8 +101,8 @@ func TestFreedRoomGoesToMissingSlots(t *testing.T) {
 	})
 }
 
-// TestRollingUpdateLeavesTheHeadroom in a full cluster as it was, however many pods wait for the room that old replicas leave, and however
-// soon an old one goes.
+// TestRollingUpdateLeavesTheHeadroom in a full cluster as it was, however many pods wait for the room that old replicas
+// leave, and however soon an old one goes.
 func TestRollingUpdateLeavesTheHeadroom(t *testing.T) {
 	for name, tt := range map[string]struct {
 		profile string

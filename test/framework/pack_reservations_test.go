@@ -18,9 +18,9 @@ var reservationKinds = map[string]func(*v1alpha1.ZoneReservationSpec){
 	"required":  func(s *v1alpha1.ZoneReservationSpec) { s.OwnerPolicy = v1alpha1.OwnerRequired },
 }
 
-// TestGangOfOwnersPreempts: a gang that owns slots, and needs more room than these, preempts pods of a lower priority on the node of its slots,
-// or on another. Where owners run in their slots alone, it waits and evicts no pod. In its search PermitGate puts members on copies of nodes,
-// which ReserveCache's Filter then reads.
+// TestGangOfOwnersPreempts: a gang that owns slots, and needs more room than these, preempts pods of a lower priority
+// on the node of its slots, or on another. Where owners run in their slots alone, it waits and evicts no pod. In its
+// search PermitGate puts members on copies of nodes, which ReserveCache's Filter then reads.
 func TestGangOfOwnersPreempts(t *testing.T) {
 	nodes := map[string][]int{"one node": {4}, "another node": {2, 2}} // CPUs; the first node has the slots
 	for name, change := range reservationKinds {

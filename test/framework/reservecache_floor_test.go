@@ -15,8 +15,8 @@ import (
 // waiting counts the pods of an app without a node.
 func (c *cluster) waiting(app string) int { return c.zonesOfApp(app)[""] }
 
-// TestOwnersFindTheirSlotsBesideASickNode: a free node on which pods of the service cannot be bound does not make its slots
-// unreachable.
+// TestOwnersFindTheirSlotsBesideASickNode: a free node on which pods of the service cannot be bound does not make its
+// slots unreachable.
 func TestOwnersFindTheirSlotsBesideASickNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)
@@ -41,7 +41,8 @@ func TestOwnersFindTheirSlotsBesideASickNode(t *testing.T) {
 	})
 }
 
-// TestPodsOfOtherSchedulers on the nodes take room that ReserveCache cannot keep from them, and leave it to the reservation.
+// TestPodsOfOtherSchedulers on the nodes take room that ReserveCache cannot keep from them, and leave it to the
+// reservation.
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)
@@ -75,8 +76,9 @@ func TestARenamedNode(t *testing.T) {
 	})
 }
 
-// TestReturnedZone: what a reservation holds in a zone that was lost is held again before other pods take the room. The node controller
-// takes two taints off a node that is back, and pods tolerate one of them: DefaultTolerationSeconds lets them stay for a while.
+// TestReturnedZone: what a reservation holds in a zone that was lost is held again before other pods take the room. The
+// node controller takes two taints off a node that is back, and pods tolerate one of them: DefaultTolerationSeconds
+// lets them stay for a while.
 func TestReturnedZone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		// Given: a node is lost with what is held there, and other pods wait for room.

@@ -18,7 +18,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// loseConnections has the first bind call of every fifth pod fail before the pod is bound, and that of the next one after it.
+// loseConnections has the first bind call of every fifth pod fail before the pod is bound, and that of the next one
+// after it.
 func (c *cluster) loseConnections() {
 	lost := errors.New("the connection was lost")
 	before, after := map[string]bool{}, map[string]bool{} // the pods that have had a call
@@ -97,9 +98,9 @@ func TestAFailedBindingIsUndone(t *testing.T) {
 	})
 }
 
-// TestTheLedgerForgetsBeforeTheCache: a cycle that comes after a failed pod's Unreserve, and before kube-scheduler's cache
-// has forgotten the pod, settles the floor from NodeInfos that the ledger is ahead of. Though no cycle comes after it, the
-// status says that the pod's room is held.
+// TestTheLedgerForgetsBeforeTheCache: a cycle that comes after a failed pod's Unreserve, and before kube-scheduler's
+// cache has forgotten the pod, settles the floor from NodeInfos that the ledger is ahead of. Though no cycle comes
+// after it, the status says that the pod's room is held.
 func TestTheLedgerForgetsBeforeTheCache(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, reserveCacheOnly)

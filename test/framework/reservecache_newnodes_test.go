@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// arrivals are the ways in which the node c1 of 4 CPUs comes to zone c: what is changed of it at first, and what makes it whole. Both are
-// nil for a node that is whole from the beginning.
+// arrivals are the ways in which the node c1 of 4 CPUs comes to zone c: what is changed of it at first, and what makes
+// it whole. Both are nil for a node that is whole from the beginning.
 var arrivals = map[string]struct{ at, then func(*v1.Node) }{
 	"whole": {},
 	"tainted": {
@@ -39,8 +39,9 @@ func inZonesAAndC(r *v1alpha1.ZoneReservation) {
 	r.Spec.Zones = []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "c", Slots: 1}}
 }
 
-// TestANewNodeIsTheReservations: a node comes to a zone that had none, in which a reservation lacks something and a pod waits for a whole
-// node, as when an autoscaler buys one. The pod is tried on the same event that shows the node, and does not get it.
+// TestANewNodeIsTheReservations: a node comes to a zone that had none, in which a reservation lacks something and a pod
+// waits for a whole node, as when an autoscaler buys one. The pod is tried on the same event that shows the node, and
+// does not get it.
 func TestANewNodeIsTheReservations(t *testing.T) {
 	for arrival, node := range arrivals {
 		for lacking, spec := range lackingInC {

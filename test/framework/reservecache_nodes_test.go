@@ -46,8 +46,8 @@ func setReady(ready bool) func(*v1.Node) {
 	}
 }
 
-// TestSlotsMoveWithTheirNode: slots leave a node that they can not stay on for another one of the zone, and do not come back for nothing.
-// A node that is too small keeps those that it has room for.
+// TestSlotsMoveWithTheirNode: slots leave a node that they can not stay on for another one of the zone, and do not come
+// back for nothing. A node that is too small keeps those that it has room for.
 func TestSlotsMoveWithTheirNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change, undo func(*v1.Node)
@@ -92,7 +92,8 @@ func TestSlotsMoveWithTheirNode(t *testing.T) {
 	}
 }
 
-// TestReservationsBindAllProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile in.
+// TestReservationsBindAllProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile
+// in.
 func TestReservationsBindAllProfiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)

@@ -19,8 +19,8 @@ func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarant
 
 func required(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }
 
-// TestUsedSlotsSurvive what a scheduler forgets: its memory, and nodes. A Guarantee is not given twice, and the limit of those that may run in
-// slots only stays one.
+// TestUsedSlotsSurvive what a scheduler forgets: its memory, and nodes. A Guarantee is not given twice, and the limit
+// of those that may run in slots only stays one.
 func TestUsedSlotsSurvive(t *testing.T) {
 	for event, happen := range map[string]func(t *testing.T, c *cluster){
 		"a restart": func(_ *testing.T, c *cluster) { c.restart() },
@@ -81,7 +81,8 @@ func TestUsedSlotsSurvive(t *testing.T) {
 	}
 }
 
-// TestSlotsAreThereBeforeTheFirstPod: pods that wait when a scheduler starts get nothing of what many reservations hold.
+// TestSlotsAreThereBeforeTheFirstPod: pods that wait when a scheduler starts get nothing of what many reservations
+// hold.
 func TestSlotsAreThereBeforeTheFirstPod(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const reservations, waiting = 300, 20
@@ -111,7 +112,8 @@ func TestSlotsAreThereBeforeTheFirstPod(t *testing.T) {
 	})
 }
 
-// TestMembersOfAGangOwnSlots, all of them at once and on the same node, in one cycle of the scheduler's for the whole group.
+// TestMembersOfAGangOwnSlots, all of them at once and on the same node, in one cycle of the scheduler's for the whole
+// group.
 func TestMembersOfAGangOwnSlots(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
 	for name, change := range map[string]func(*v1alpha1.ZoneReservation){"headroom": func(*v1alpha1.ZoneReservation) {}, "guarantee": guarantee, "required": required} {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeldRoomDrawsNobody: a pod that may take held room, because of its priority, goes where room is free, although the node with the held
-// room has fewer pods.
+// TestHeldRoomDrawsNobody: a pod that may take held room, because of its priority, goes where room is free, although
+// the node with the held room has fewer pods.
 func TestHeldRoomDrawsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)

@@ -52,8 +52,8 @@ func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 	}
 }
 
-// TestOnePreemptionMakesRoom: the room that it makes is the preemptor's, and not that of a reservation of a higher priority which lacks
-// slots. Else the pod would evict on, and never run.
+// TestOnePreemptionMakesRoom: the room that it makes is the preemptor's, and not that of a reservation of a higher
+// priority which lacks slots. Else the pod would evict on, and never run.
 func TestOnePreemptionMakesRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)

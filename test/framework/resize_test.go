@@ -11,8 +11,9 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// TestResizesThatWait: a bound pod whose resize waits for room goes through all plugins once more, on its own node, and makes room there. None of
-// them takes or gives up anything by that: the pod's reservation, and its gang, are as before.
+// TestResizesThatWait: a bound pod whose resize waits for room goes through all plugins once more, on its own node, and
+// makes room there. None of them takes or gives up anything by that: the pod's reservation, and its gang, are as
+// before.
 func TestResizesThatWait(t *testing.T) {
 	for _, name := range []string{"web-0", "g-0", "n-0"} {
 		nativeBubble(t, name, func(t *testing.T) {
@@ -35,7 +36,8 @@ func TestResizesThatWait(t *testing.T) {
 			require.NoError(t, err)
 			c.soon(func() bool { return len(c.listPods("filler")) == 0 })
 			c.pass(time.Minute)
-			// Once there is room, kube-scheduler's own cache refuses the pod before Reserve, since it has it, and it is tried again and again.
+			// Once there is room, kube-scheduler's own cache refuses the pod before Reserve, since it has it, and it is
+			// tried again and again.
 			require.Greater(t, c.mishap.tried(name), before)
 
 			require.Equal(t, "a1", c.nodeOf(name))

@@ -28,8 +28,8 @@ func TestPolicyOfAnotherNamespace(t *testing.T) {
 	})
 }
 
-// TestLabelsOfAnOwnerOfAnotherNamespace: who gives his pods the labels of an owner gets none of the room that is held for the
-// owner's namespace.
+// TestLabelsOfAnOwnerOfAnotherNamespace: who gives his pods the labels of an owner gets none of the room that is held
+// for the owner's namespace.
 func TestLabelsOfAnOwnerOfAnotherNamespace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startHoldCluster(t)

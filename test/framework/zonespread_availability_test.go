@@ -31,8 +31,9 @@ func onNode(name string) func(*v1.Pod) {
 	return func(pod *v1.Pod) { pod.Spec.NodeName = name }
 }
 
-// TestStartupTaints: a zone whose first node is Ready and still has a taint of its own holds back the pods that waited for it only if the policy
-// ignores taints. TestKarpenterAndPolicies in test/karpenter has the second case with a real autoscaler.
+// TestStartupTaints: a zone whose first node is Ready and still has a taint of its own holds back the pods that waited
+// for it only if the policy ignores taints. TestKarpenterAndPolicies in test/karpenter has the second case with a real
+// autoscaler.
 func TestStartupTaints(t *testing.T) {
 	for _, tt := range []struct {
 		taints v1alpha1.InclusionPolicy
@@ -131,8 +132,8 @@ func withClaim(claim string) func(*v1.Pod) {
 	}
 }
 
-// TestVolumePinsAPod: a pod goes back to the zone of its volume at once, be it a volume of the zone or of one node, however the others
-// are placed, and the zones that it cannot use are not full for it.
+// TestVolumePinsAPod: a pod goes back to the zone of its volume at once, be it a volume of the zone or of one node,
+// however the others are placed, and the zones that it cannot use are not full for it.
 func TestVolumePinsAPod(t *testing.T) {
 	for label, value := range map[string]string{v1.LabelTopologyZone: "a", v1.LabelHostname: "a1"} {
 		t.Run(label, func(t *testing.T) {

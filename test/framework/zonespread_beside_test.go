@@ -41,8 +41,8 @@ func (c *cluster) taintNode(name string) {
 	})
 }
 
-// TestNoZoneIsFullWithoutRoomElsewhere: a zone is full beside others. Where no zone has room the pods keep their spread for
-// the nodes that come, however slowly.
+// TestNoZoneIsFullWithoutRoomElsewhere: a zone is full beside others. Where no zone has room the pods keep their spread
+// for the nodes that come, however slowly.
 func TestNoZoneIsFullWithoutRoomElsewhere(t *testing.T) {
 	for _, wait := range []time.Duration{3 * time.Minute, 7 * time.Minute} {
 		t.Run(fmt.Sprint("nodes come after ", wait), func(t *testing.T) {
@@ -86,7 +86,8 @@ func TestAGangPassesAFullZone(t *testing.T) {
 	}
 }
 
-// TestAVolumeBesideASmallNode: one node per zone that is too small for the pod makes no zone full that its volume excludes.
+// TestAVolumeBesideASmallNode: one node per zone that is too small for the pod makes no zone full that its volume
+// excludes.
 func TestAVolumeBesideASmallNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)
@@ -109,7 +110,8 @@ func TestAVolumeBesideASmallNode(t *testing.T) {
 	})
 }
 
-// TestBackoffOfTheConfiguration: no change of a policy takes a pod out of the backoff that kube-scheduler is configured with.
+// TestBackoffOfTheConfiguration: no change of a policy takes a pod out of the backoff that kube-scheduler is configured
+// with.
 func TestBackoffOfTheConfiguration(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)
@@ -131,7 +133,8 @@ func TestBackoffOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// TestLastNodeOfAClosingZone: pods that wait for a closing zone are tried when the last node there that they could use goes.
+// TestLastNodeOfAClosingZone: pods that wait for a closing zone are tried when the last node there that they could use
+// goes.
 func TestLastNodeOfAClosingZone(t *testing.T) {
 	for name, other := range map[string]bool{"no other node": false, "another closed node that they cannot use": true} {
 		t.Run(name, func(t *testing.T) {
@@ -159,8 +162,8 @@ func TestLastNodeOfAClosingZone(t *testing.T) {
 	}
 }
 
-// TestAZoneClosesByThePodsOwnNodes: an open node that the pods cannot use does not hide that those which they can are gone:
-// they have downAfter to come back.
+// TestAZoneClosesByThePodsOwnNodes: an open node that the pods cannot use does not hide that those which they can are
+// gone: they have downAfter to come back.
 func TestAZoneClosesByThePodsOwnNodes(t *testing.T) {
 	for name, controlPlane := range map[string]bool{"workers only": false, "beside a node of the control plane": true} {
 		t.Run(name, func(t *testing.T) {

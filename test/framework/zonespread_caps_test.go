@@ -23,8 +23,8 @@ func maxPerZone(limit string, maxSkew int32) func(*v1alpha1.ZoneSpreadPolicySpec
 	}
 }
 
-// TestEachWorkloadHasTheCapsForItself: of each of two workloads of ten under one policy with 40% no zone gets more than four
-// pods, though there is room in one zone only.
+// TestEachWorkloadHasTheCapsForItself: of each of two workloads of ten under one policy with 40% no zone gets more than
+// four pods, though there is room in one zone only.
 func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		web, api := deployment("web", 10), deployment("api", 10)

@@ -23,8 +23,8 @@ func (c *cluster) stateOf(zone string) v1alpha1.ZoneState {
 	return ""
 }
 
-// TestFullZone: a zone without room holds the others back for fullAfter and no longer. When it has room again the next pod shows it,
-// and from then on maxSkew holds, whatever other scores say.
+// TestFullZone: a zone without room holds the others back for fullAfter and no longer. When it has room again the next
+// pod shows it, and from then on maxSkew holds, whatever other scores say.
 func TestFullZone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)
@@ -69,8 +69,8 @@ func prefersZone(zone string) func(*v1.Pod) {
 	}
 }
 
-// TestRestart: a scheduler that starts from nothing but what the first one wrote goes on with a grace period, be it of a zone that
-// is full or one that is closed, and makes the same decisions at the same time as one that was not stopped.
+// TestRestart: a scheduler that starts from nothing but what the first one wrote goes on with a grace period, be it of
+// a zone that is full or one that is closed, and makes the same decisions at the same time as one that was not stopped.
 func TestRestart(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		for _, kind := range []string{"full", "full for other reasons", "closed", "recovering"} {

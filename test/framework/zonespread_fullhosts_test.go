@@ -23,8 +23,8 @@ func withZoneConstraint(pod *v1.Pod) {
 	pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, overZones())
 }
 
-// TestZoneIsFullByHosts: a zone whose one host has its pod already, by a constraint over hosts, is full for a policy over zones. By a
-// constraint over the zones themselves it is not, as that is what the policy would wait for anyway.
+// TestZoneIsFullByHosts: a zone whose one host has its pod already, by a constraint over hosts, is full for a policy
+// over zones. By a constraint over the zones themselves it is not, as that is what the policy would wait for anyway.
 func TestZoneIsFullByHosts(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -45,8 +45,8 @@ func (c *cluster) gangsByZone() map[string]int {
 	return counts
 }
 
-// TestGangsAreSpread: with unit PodGroup a policy spreads whole gangs: their sizes do not matter, caps are numbers of gangs, and a
-// zone that is closed does not hold them up.
+// TestGangsAreSpread: with unit PodGroup a policy spreads whole gangs: their sizes do not matter, caps are numbers of
+// gangs, and a zone that is closed does not hold them up.
 func TestGangsAreSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)
@@ -88,8 +88,8 @@ func TestGangsAreSpread(t *testing.T) {
 	})
 }
 
-// TestNativeGroupsAreWokenByPolicies: a native pod group that a policy has refused a zone is tried again when the policy is changed, and does
-// not wait for the end of the group's own backoff, which lasts 17 seconds.
+// TestNativeGroupsAreWokenByPolicies: a native pod group that a policy has refused a zone is tried again when the
+// policy is changed, and does not wait for the end of the group's own backoff, which lasts 17 seconds.
 func TestNativeGroupsAreWokenByPolicies(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
 	inBubble(t, func(t *testing.T) {

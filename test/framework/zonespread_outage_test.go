@@ -34,9 +34,9 @@ func (s slowSource) PatchStatus(ctx context.Context, was, is client.Object) erro
 	}
 }
 
-// TestOutage: a zone closes under many policies, and the API server takes 20 writes a second. No decision waits for a status: pods go
-// elsewhere at the end of the grace period, at the same time whether or not the scheduler was started again in it from what was
-// written. The statuses follow as fast as they can be written.
+// TestOutage: a zone closes under many policies, and the API server takes 20 writes a second. No decision waits for a
+// status: pods go elsewhere at the end of the grace period, at the same time whether or not the scheduler was started
+// again in it from what was written. The statuses follow as fast as they can be written.
 func TestOutage(t *testing.T) {
 	n := *policiesOfOutage
 	written := time.Duration(n) * writeTime / 4

@@ -13,7 +13,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// outcome is what has become of services in a cluster: pods that found no room, skew of the services in sum, and nodes used.
+// outcome is what has become of services in a cluster: pods that found no room, skew of the services in sum, and nodes
+// used.
 type outcome struct{ left, skew, nodes int }
 
 func (o outcome) plus(p outcome) outcome {
@@ -94,9 +95,10 @@ func (s *scenario) runInBubble(t *testing.T, opts ...option) outcome {
 	return o
 }
 
-// TestOutcomesEqualInTree: in clusters that become full ZoneSpread places as many pods as the in-tree plugin, as evenly, on as many
-// nodes. Equal verdicts do not show that: which pods are batched decides, too. Placed by the scores of their first pod, services leave
-// more pods without room. Which of equal nodes is taken is chance, by which runs of the in-tree plugin differ, too.
+// TestOutcomesEqualInTree: in clusters that become full ZoneSpread places as many pods as the in-tree plugin, as
+// evenly, on as many nodes. Equal verdicts do not show that: which pods are batched decides, too. Placed by the scores
+// of their first pod, services leave more pods without room. Which of equal nodes is taken is chance, by which runs of
+// the in-tree plugin differ, too.
 func TestOutcomesEqualInTree(t *testing.T) {
 	var inTrees, ours outcome
 	for seed := range uint64(3) {

@@ -9,8 +9,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestPodsComeBeforeTheirReplicaSet: caps hold for pods whose ReplicaSet arrives later, which go on when it comes; one that never
-// comes keeps them for half a minute.
+// TestPodsComeBeforeTheirReplicaSet: caps hold for pods whose ReplicaSet arrives later, which go on when it comes; one
+// that never comes keeps them for half a minute.
 func TestPodsComeBeforeTheirReplicaSet(t *testing.T) {
 	for name, arrives := range map[string]bool{"it arrives": true, "it does not arrive": false} {
 		t.Run(name, func(t *testing.T) {

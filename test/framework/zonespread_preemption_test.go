@@ -17,8 +17,9 @@ func ofPriority(p int32) func(*v1.Pod) {
 	return func(pod *v1.Pod) { pod.Spec.Priority = &p }
 }
 
-// TestPreemptionThroughACap: three preemptors at once, each blocked by the cap of the one zone, go on by themselves when their
-// victims are gone: whether the room that they need is there when the victims begin to terminate, or when they have.
+// TestPreemptionThroughACap: three preemptors at once, each blocked by the cap of the one zone, go on by themselves
+// when their victims are gone: whether the room that they need is there when the victims begin to terminate, or when
+// they have.
 func TestPreemptionThroughACap(t *testing.T) {
 	for name, cpu := range map[string]string{"room beside the victims": "64", "room of the victims": "3"} {
 		t.Run(name, func(t *testing.T) {
@@ -45,8 +46,8 @@ func TestPreemptionThroughACap(t *testing.T) {
 	}
 }
 
-// TestTerminatingPodsMakeRoom: pods that a cap or the skew refuses go on when a pod that counts begins to terminate; its end alone
-// is enough, too, whatever its last state was.
+// TestTerminatingPodsMakeRoom: pods that a cap or the skew refuses go on when a pod that counts begins to terminate;
+// its end alone is enough, too, whatever its last state was.
 func TestTerminatingPodsMakeRoom(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.ZoneSpreadPolicySpec){
 		"cap": maxPerZone("2", 100),
@@ -99,9 +100,10 @@ var (
 	coming  = flag.Int("coming", 1, "pods that come and go each second in TestAttemptsAreFew; docs/performance.md has the figures for 20")
 )
 
-// TestAttemptsAreFew: many pods wait for room under a policy whose desired replicas follow the number of pods, while pods come
-// and go. They are not tried more often than with the in-tree plugin and a like constraint: be it that no zone has room, or that the
-// only one that has is refused; while pods that wait come and go, which helps none of the others, and while bound ones go, too.
+// TestAttemptsAreFew: many pods wait for room under a policy whose desired replicas follow the number of pods, while
+// pods come and go. They are not tried more often than with the in-tree plugin and a like constraint: be it that no
+// zone has room, or that the only one that has is refused; while pods that wait come and go, which helps none of the
+// others, and while bound ones go, too.
 func TestAttemptsAreFew(t *testing.T) {
 	for name, rest := range map[string]string{"no zone has room": "4", "one zone is refused": "400"} {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +127,8 @@ func TestAttemptsAreFew(t *testing.T) {
 	}
 }
 
-// attemptsBesideStarved counts the scheduling cycles while pods come and go that find no room, and then while bound ones go, too. Zone a
-// has as many CPUs as given; edit is nil for the in-tree plugin.
+// attemptsBesideStarved counts the scheduling cycles while pods come and go that find no room, and then while bound
+// ones go, too. Zone a has as many CPUs as given; edit is nil for the in-tree plugin.
 func attemptsBesideStarved(t *testing.T, cpu string, edit func(*v1alpha1.ZoneSpreadPolicySpec)) (attempts [2]int64) {
 	t.Helper()
 	c := newSpreadCluster(t)

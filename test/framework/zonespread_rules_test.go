@@ -63,8 +63,8 @@ func (c *cluster) waitCondition(kind string, status metav1.ConditionStatus, reas
 	})
 }
 
-// TestDeclaredZone: pods wait for a declared zone that has no node yet, rather than crowd the others. The status names it, and
-// other pods are not affected.
+// TestDeclaredZone: pods wait for a declared zone that has no node yet, rather than crowd the others. The status names
+// it, and other pods are not affected.
 func TestDeclaredZone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)
@@ -85,8 +85,8 @@ func TestDeclaredZone(t *testing.T) {
 	})
 }
 
-// TestSeveralPolicies: a pod that two policies select goes where both let it go, and its condition says what either of them
-// objects to.
+// TestSeveralPolicies: a pod that two policies select goes where both let it go, and its condition says what either of
+// them objects to.
 func TestSeveralPolicies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)
@@ -117,8 +117,8 @@ func TestPolicyAndConstraint(t *testing.T) {
 	})
 }
 
-// TestScheduleAnywayIsStrong: zones that are better by every other score do not get more than their share, however many pods
-// there are.
+// TestScheduleAnywayIsStrong: zones that are better by every other score do not get more than their share, however many
+// pods there are.
 func TestScheduleAnywayIsStrong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newSpreadCluster(t)

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestFirstCycleAwaitsWorkloads: the first pods wait for the workloads that caps refer to, for a time that begins with the first
-// cycle: a scheduler that has waited for its lease for an hour gives them as long as one that leads at once.
+// TestFirstCycleAwaitsWorkloads: the first pods wait for the workloads that caps refer to, for a time that begins with
+// the first cycle: a scheduler that has waited for its lease for an hour gives them as long as one that leads at once.
 func TestFirstCycleAwaitsWorkloads(t *testing.T) {
 	for _, arrive := range []bool{true, false} {
 		t.Run(map[bool]string{true: "they come", false: "they do not come"}[arrive], func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// platforms are those of the image, in the order of its index: this machine's, or what the environment names. "make verify"
-// names all that the image is published for.
+// platforms are those of the image, in the order of its index: this machine's, or what the environment names. "make
+// verify" names all that the image is published for.
 var platforms = strings.Split(cmp.Or(os.Getenv("PLATFORMS"), "linux/"+runtime.GOARCH), ",")
 
 // built is an image that "make image" has made in a checkout of its own.

@@ -15,8 +15,9 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// TestTwoCheckoutsMakeOneImage builds the image a second time, from another checkout into another directory, and requires
-// one digest for the index, one for the manifest of each platform, and the same bytes in every file that is written.
+// TestTwoCheckoutsMakeOneImage builds the image a second time, from another checkout into another directory, and
+// requires one digest for the index, one for the manifest of each platform, and the same bytes in every file that is
+// written.
 func TestTwoCheckoutsMakeOneImage(t *testing.T) {
 	first, second := image(t), secondOnce()
 	require.NoError(t, second.err)

@@ -21,8 +21,8 @@ import (
 
 // TestSchedulesInAContainer runs the image under an OCI runtime, runc or crun, as a node would run the Deployment of
 // zonewise.dev/manifests: as the image's user, without capabilities, with a read-only root, and with the token of its
-// ServiceAccount where a pod finds it. The scheduler spreads pods over the zones of a real API server. A runtime needs root:
-// elsewhere hack/test.sh leaves this test out and says so.
+// ServiceAccount where a pod finds it. The scheduler spreads pods over the zones of a real API server. A runtime needs
+// root: elsewhere hack/test.sh leaves this test out and says so.
 func TestSchedulesInAContainer(t *testing.T) {
 	runtimeProgram(t) // fails at once when there is none
 	image := oci.Read(t, image(t).layout).For(t, runtime.GOARCH)
@@ -67,8 +67,8 @@ func (r *running) requireConfined(t *testing.T, image oci.Image) {
 		require.Equal(t, "0000000000000000", status[set], set)
 	}
 
-	// https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html: the fifth field is the mount point, the sixth are
-	// its options.
+	// https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html: the fifth field is the mount point, the sixth
+	// are its options.
 	data, err = os.ReadFile(filepath.Join(proc, "mountinfo"))
 	require.NoError(t, err)
 	mounts := map[string]string{}

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// Start starts the informers of a factory and waits until each has listed and watches. An informer counts as synced after its
-// list, and the fake clientset does not replay what is deleted between the two, as an API server does: the informer would keep it
-// for ever. Nothing else may begin watches through the client meanwhile.
+// Start starts the informers of a factory and waits until each has listed and watches. An informer counts as synced
+// after its list, and the fake clientset does not replay what is deleted between the two, as an API server does: the
+// informer would keep it for ever. Nothing else may begin watches through the client meanwhile.
 func Start(ctx context.Context, t testing.TB, factory informers.SharedInformerFactory, client *fake.Clientset) {
 	t.Helper()
 	before := watches(client)

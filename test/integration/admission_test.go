@@ -12,16 +12,17 @@ import (
 // bindingRefused is what the policy of refuseBindings says.
 const bindingRefused = "the policy of the test refuses this binding"
 
-// refuseBindings makes the API server refuse to bind the test's pods whose name begins with a prefix. It takes effect some
-// time after it returns. The policy ends with the world, or when the function that is returned is called.
+// refuseBindings makes the API server refuse to bind the test's pods whose name begins with a prefix. It takes effect
+// some time after it returns. The policy ends with the world, or when the function that is returned is called.
 func (w *world) refuseBindings(prefix string) (lift func()) {
 	w.t.Helper()
 	return w.refuse(w.namespace, admissionv1.Create, "pods/binding",
 		admissionv1.Validation{Expression: "!object.metadata.name.startsWith('" + prefix + "')", Message: bindingRefused})
 }
 
-// refuse makes the API server refuse an operation on a resource of the core group in the test's namespace, unless the validation
-// holds. It takes effect some time after it returns. The policy ends with the world, or when the function that is returned is called.
+// refuse makes the API server refuse an operation on a resource of the core group in the test's namespace, unless the
+// validation holds. It takes effect some time after it returns. The policy ends with the world, or when the function
+// that is returned is called.
 func (w *world) refuse(name string, operation admissionv1.OperationType, resource string, unless admissionv1.Validation) (lift func()) {
 	w.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{

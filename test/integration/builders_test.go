@@ -17,7 +17,8 @@ const hard = v1.DoNotSchedule
 // podOption changes a pod that newPod makes.
 type podOption = func(*v1.Pod)
 
-// newPod makes a pod that asks for cpu and 64Mi, to be placed by the default scheduler; the world puts it into its namespace.
+// newPod makes a pod that asks for cpu and 64Mi, to be placed by the default scheduler; the world puts it into its
+// namespace.
 func newPod(name, cpu string, options ...podOption) *v1.Pod {
 	return build.Pod(name, cpu, append([]podOption{build.Namespace(""), build.Request(v1.ResourceMemory, "64Mi")}, options...)...)
 }

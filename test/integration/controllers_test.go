@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// controllerManager is a process with the controllers behind a Deployment, the disruption controller and the garbage collector.
+// controllerManager is a process with the controllers behind a Deployment, the disruption controller and the garbage
+// collector.
 type controllerManager struct {
 	cmd  *exec.Cmd
 	done chan error // has the process's end

@@ -21,8 +21,8 @@ func crdOptions(path string) (envtest.CRDInstallOptions, error) {
 	}, err
 }
 
-// installCRD installs the CustomResourceDefinition of a file in manifests, and waits until it is served. What an earlier test
-// has taken away must be gone first: the API server serves it for a while as if nothing had happened.
+// installCRD installs the CustomResourceDefinition of a file in manifests, and waits until it is served. What an
+// earlier test has taken away must be gone first: the API server serves it for a while as if nothing had happened.
 func (w *world) installCRD(path string) {
 	w.t.Helper()
 	options, err := crdOptions(path)

@@ -92,7 +92,8 @@ func (w *world) startReplicaOf(program string, number int, qps int32) *replica {
 	w.t.Cleanup(func() {
 		_ = r.cmd.Process.Kill() // it has usually ended
 		<-ended
-		// The leader of the next test need not wait until this one's lease has run out. The context of the test is over.
+		// The leader of the next test need not wait until this one's lease has run out. The context of the test is
+		// over.
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "zonewise-scheduler"}}
 		require.NoError(w.t, client.IgnoreNotFound(w.cp.client.Delete(context.Background(), lease)))
 		if w.t.Failed() {

@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// refuseBindingOf makes the API server refuse to bind one pod of the test's namespace, and waits until it does; a CEL expression says which
-// requests are let through all the same.
+// refuseBindingOf makes the API server refuse to bind one pod of the test's namespace, and waits until it does; a CEL
+// expression says which requests are let through all the same.
 func (w *world) refuseBindingOf(pod, except string) (lift func()) {
 	w.t.Helper()
 	const probe = "no-such-pod" // admission comes before the pod is looked for
@@ -29,9 +29,9 @@ func (w *world) refuseBindingOf(pod, except string) (lift func()) {
 	return lift
 }
 
-// TestPolicyForOnePod: an admission policy refuses the bind of one member, by its name. A rehearsal of its template finds that out: nobody is
-// bound. A policy that lets dry runs pass is only found by the bind itself: the others stay bound, the member keeps its node. Either way the
-// gang is whole once the policy is gone.
+// TestPolicyForOnePod: an admission policy refuses the bind of one member, by its name. A rehearsal of its template
+// finds that out: nobody is bound. A policy that lets dry runs pass is only found by the bind itself: the others stay
+// bound, the member keeps its node. Either way the gang is whole once the policy is gone.
 func TestPolicyForOnePod(t *testing.T) {
 	for name, tt := range map[string]struct {
 		except string

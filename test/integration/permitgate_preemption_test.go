@@ -39,8 +39,8 @@ func (w *world) waitQuiet() {
 // deletionRefused is what the policy of refuseDeletions says.
 const deletionRefused = "the policy of the test protects this pod"
 
-// refuseDeletions makes the API server refuse the scheduler to delete the test's pods of a name, and waits until that is in force for
-// the pod. The policy ends with the world.
+// refuseDeletions makes the API server refuse the scheduler to delete the test's pods of a name, and waits until that
+// is in force for the pod. The policy ends with the world.
 func (w *world) refuseDeletions(pod *v1.Pod) {
 	w.t.Helper()
 	w.refuse(w.namespace+"-deletions", admissionv1.Delete, "pods", admissionv1.Validation{
@@ -63,8 +63,8 @@ func (w *world) deletionsRehearsed() int {
 	return w.requests(`verb="DELETE"`, `resource="pods"`, `subresource=""`, `dry_run="All"`)
 }
 
-// TestRefusedEvictionEvictsNobody: one of the pods that would have to go is protected by a policy. Nobody is evicted for a gang that
-// cannot have all of them, however often it tries; nothing is held, and the reason is there to be read.
+// TestRefusedEvictionEvictsNobody: one of the pods that would have to go is protected by a policy. Nobody is evicted
+// for a gang that cannot have all of them, however often it tries; nothing is held, and the reason is there to be read.
 func TestRefusedEvictionEvictsNobody(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("2", "a1", "b1")

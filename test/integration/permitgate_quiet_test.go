@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestWaitingGangWritesNothing: the reason why a gang waits is written once. Looking again, and finding the same, writes nothing: neither to
-// the PodGroup nor to its members, nor an event.
+// TestWaitingGangWritesNothing: the reason why a gang waits is written once. Looking again, and finding the same,
+// writes nothing: neither to the PodGroup nor to its members, nor an event.
 func TestWaitingGangWritesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("2", "a1")
@@ -25,8 +25,8 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	gang := w.create(newPods(3, "train", "1", build.Member("train"))...)
 	w.waitGangRefused("the cluster has no room for 3 members at once: short of cpu", gang...)
 	w.waitEvent("PodGroup", "train", "GangRolledBack")
-	// Which member is tried in a round is the queue's choice. Each writes its reason once, and the second time that the same one is
-	// refused makes a series of its event, which client-go does not write again.
+	// Which member is tried in a round is the queue's choice. Each writes its reason once, and the second time that the
+	// same one is refused makes a series of its event, which client-go does not write again.
 	const rounds, batches = 5, 8
 	for i := range batches {
 		before := w.written("train")
@@ -41,7 +41,8 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	require.Failf(t, "rounds write again and again", "%v", w.written("train"))
 }
 
-// oneMoreRound has the gangs that wait for room look again, by a change of a node that lets nobody fit, and waits until one has.
+// oneMoreRound has the gangs that wait for room look again, by a change of a node that lets nobody fit, and waits until
+// one has.
 func (w *world) oneMoreRound(s *runningScheduler, round int) {
 	w.t.Helper()
 	const refused = "Proposed for a gang"
@@ -54,7 +55,8 @@ func (w *world) oneMoreRound(s *runningScheduler, round int) {
 	})
 }
 
-// written is what has been written about a gang: the versions of its PodGroup, of the test's pods and of the events about them, by name.
+// written is what has been written about a gang: the versions of its PodGroup, of the test's pods and of the events
+// about them, by name.
 func (w *world) written(group string) map[string]string {
 	w.t.Helper()
 	versions := map[string]string{}

@@ -19,8 +19,9 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestRefusedBindLeavesNobodyBound: an admission policy refuses the binds of a gang. The rehearsal of one bind finds that out while all
-// members wait, so that none is bound. The gang backs off, whatever room appears, and when the policy is gone it is bound.
+// TestRefusedBindLeavesNobodyBound: an admission policy refuses the binds of a gang. The rehearsal of one bind finds
+// that out while all members wait, so that none is bound. The gang backs off, whatever room appears, and when the
+// policy is gone it is bound.
 func TestRefusedBindLeavesNobodyBound(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("4", "a1", "b1")

@@ -24,9 +24,9 @@ import (
 // policyCRD is the file of the ZoneSpreadPolicy API in manifests.
 const policyCRD = "crds/zonewise.dev_zonespreadpolicies.yaml"
 
-// policyAPI installs the CRD that is shipped, unless it is there already, and returns a client that knows its type, in a
-// namespace of its own: without a namespace controller no namespace can be used twice. What it installs it takes away in
-// the end.
+// policyAPI installs the CRD that is shipped, unless it is there already, and returns a client that knows its type, in
+// a namespace of its own: without a namespace controller no namespace can be used twice. What it installs it takes away
+// in the end.
 func policyAPI(t *testing.T) client.Client {
 	t.Helper()
 	cp := takeControlPlane(t)

@@ -37,7 +37,8 @@ func TestPolicyEventsAndMetrics(t *testing.T) {
 	w.waitGauge(p, map[string]float64{}, "zonewise_zonespread_policy_zone_unavailable", "zone", "state")
 }
 
-// waitGauge waits for the values of a policy's metric: an Event may come before the watch shows the status that the metric is of.
+// waitGauge waits for the values of a policy's metric: an Event may come before the watch shows the status that the
+// metric is of.
 func (w *policyWorld) waitGauge(p *v1alpha1.ZoneSpreadPolicy, want map[string]float64, name string, by ...string) {
 	w.t.Helper()
 	w.eventually("metric "+name, func() (bool, string) {

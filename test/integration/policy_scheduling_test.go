@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestPolicyRollout: a cap of 40% with 10 replicas and quorumSafe with 3 stand through a rolling update and a scale-up, and
-// block neither.
+// TestPolicyRollout: a cap of 40% with 10 replicas and quorumSafe with 3 stand through a rolling update and a scale-up,
+// and block neither.
 func TestPolicyRollout(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -51,7 +51,8 @@ func TestPolicyRollout(t *testing.T) {
 	}
 }
 
-// TestPolicyCRDComesLater: without the CustomResourceDefinition pods are placed as before; once it is there, policies hold.
+// TestPolicyCRDComesLater: without the CustomResourceDefinition pods are placed as before; once it is there, policies
+// hold.
 func TestPolicyCRDComesLater(t *testing.T) {
 	w := newPolicyWorldWithout(t)
 	w.uninstallCRD(policyCRD)

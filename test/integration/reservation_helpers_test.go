@@ -149,8 +149,8 @@ func ownedBy(app string) func(*v1alpha1.ZoneReservationSpec) {
 	return func(s *v1alpha1.ZoneReservationSpec) { s.Owners[0].PodSelector.MatchLabels = labelled(app) }
 }
 
-// waitBoundOf waits until n of the pods are bound and the others have been refused with reason in the message; it returns
-// the latter.
+// waitBoundOf waits until n of the pods are bound and the others have been refused with reason in the message; it
+// returns the latter.
 func (w *world) waitBoundOf(n int, reason string, pods []*v1.Pod) (refused []*v1.Pod) {
 	w.t.Helper()
 	w.eventuallySeen(fmt.Sprintf("%d of %d are bound, the others refused: %s", n, len(pods), reason), pods, func(seen []*v1.Pod) (bool, string) {

@@ -8,8 +8,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestReservationCRDComesLater: without the CustomResourceDefinition pods are placed as ever; once it is there, reservations
-// hold; when it is taken away, and its objects with it, nothing is held any more.
+// TestReservationCRDComesLater: without the CustomResourceDefinition pods are placed as ever; once it is there,
+// reservations hold; when it is taken away, and its objects with it, nothing is held any more.
 func TestReservationCRDComesLater(t *testing.T) {
 	w := newReservationWorldWithout(t)
 	w.installCRD(reservationCRD) // so that there is something to take away, whichever test is first

@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestReservationDefaultPriority: without a priority a reservation is protected from pods without a priority class, whatever class the
-// cluster gives them; one that says 0 is not, and says so.
+// TestReservationDefaultPriority: without a priority a reservation is protected from pods without a priority class,
+// whatever class the cluster gives them; one that says 0 is not, and says so.
 func TestReservationDefaultPriority(t *testing.T) {
 	w := newReservationWorld(t)
 	w.addNodes("2", "a1")

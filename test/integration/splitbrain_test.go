@@ -16,8 +16,8 @@ import (
 )
 
 // TestSplitBrain: the leader is stopped until its lease has run out and the other replica leads, and then goes on, with
-// most of its binds still waiting for their turn. Of the shipped program it writes nothing any more, up to its end. Twice,
-// with the parts exchanged.
+// most of its binds still waiting for their turn. Of the shipped program it writes nothing any more, up to its end.
+// Twice, with the parts exchanged.
 func TestSplitBrain(t *testing.T) {
 	root, err := repository()
 	require.NoError(t, err)

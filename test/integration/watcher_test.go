@@ -15,7 +15,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// watcher keeps what a watch of all pods shows, so that a test that waits for pods need not ask the API server again and again.
+// watcher keeps what a watch of all pods shows, so that a test that waits for pods need not ask the API server again
+// and again.
 type watcher struct {
 	mu      sync.Mutex    // guards all fields below
 	changed chan struct{} // closed, and replaced, with each change
@@ -65,7 +66,8 @@ func (w *watcher) changes() <-chan struct{} {
 	return w.changed
 }
 
-// latest returns the pods as the watch has shown them last, nil in the place of one that it has not shown or that is gone.
+// latest returns the pods as the watch has shown them last, nil in the place of one that it has not shown or that is
+// gone.
 func (w *watcher) latest(pods []*v1.Pod) []*v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()

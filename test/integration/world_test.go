@@ -23,8 +23,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// world is what one test has: a cluster for the time being, in it a namespace, the nodes, the schedulers. Its methods end the
-// test when something fails, and belong to the test's goroutine.
+// world is what one test has: a cluster for the time being, in it a namespace, the nodes, the schedulers. Its methods
+// end the test when something fails, and belong to the test's goroutine.
 type world struct {
 	t  *testing.T
 	cp *controlPlane
@@ -36,8 +36,8 @@ type world struct {
 	started    int                 // how many have been
 }
 
-// newWorld makes an empty one, beside those of other tests, and registers its end: the invariants are checked, everything
-// that the test made is deleted, and the ledgers of its schedulers must be empty then.
+// newWorld makes an empty one, beside those of other tests, and registers its end: the invariants are checked,
+// everything that the test made is deleted, and the ledgers of its schedulers must be empty then.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cp := takeControlPlane(t)
@@ -46,7 +46,8 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, cp.client.Create(ctx, namespace))
 	w := &world{t: t, cp: cp, ctx: ctx, namespace: namespace.Name}
 	w.watcher = startWatcher(ctx, t, cp.kube)
-	// Each in a cleanup of its own, the last one first: a test that fails in one leaves nothing behind for the next test.
+	// Each in a cleanup of its own, the last one first: a test that fails in one leaves nothing behind for the next
+	// test.
 	t.Cleanup(cancel)
 	t.Cleanup(w.stopSchedulers)
 	t.Cleanup(func() {
@@ -109,7 +110,8 @@ func (w *world) eventuallyWithin(timeout time.Duration, what string, condition f
 	}
 }
 
-// eventuallyOfPods is eventually for a condition that changes with pods only: it is looked at again when the watch has shown a change.
+// eventuallyOfPods is eventually for a condition that changes with pods only: it is looked at again when the watch has
+// shown a change.
 func (w *world) eventuallyOfPods(what string, condition func() (bool, string)) {
 	w.t.Helper()
 	w.afterChanges(pollInterval, what, condition)
@@ -257,8 +259,8 @@ func (w *world) waitBound(pods ...*v1.Pod) {
 	})
 }
 
-// waitSome waits until the watch has shown n of the pods as wanted; one that is gone is nil. It needs no request, so that a test can act in
-// the middle of a scheduler's work on a slow machine, too.
+// waitSome waits until the watch has shown n of the pods as wanted; one that is gone is nil. It needs no request, so
+// that a test can act in the middle of a scheduler's work on a slow machine, too.
 func (w *world) waitSome(n int, what string, pods []*v1.Pod, wanted func(pod *v1.Pod) bool) {
 	w.t.Helper()
 	w.afterChanges(0, fmt.Sprintf("%d %s", n, what), func() (bool, string) {

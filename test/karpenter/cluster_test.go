@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	apiserver.Main(m)
 }
 
-// cluster is a cluster with the nodes node-a and node-b of 4 CPUs, which are not Karpenter's, in which Karpenter buys nodes of 4 CPUs in
-// the zones a, b and c.
+// cluster is a cluster with the nodes node-a and node-b of 4 CPUs, which are not Karpenter's, in which Karpenter buys
+// nodes of 4 CPUs in the zones a, b and c.
 type cluster struct {
 	*apiserver.Server
 	t *testing.T
@@ -73,7 +73,8 @@ func (c *cluster) startController() {
 	})
 }
 
-// in is the cluster for a subtest, which finds it empty and leaves it empty: without workloads, and with the nodes node-a and node-b alone.
+// in is the cluster for a subtest, which finds it empty and leaves it empty: without workloads, and with the nodes
+// node-a and node-b alone.
 func (c *cluster) in(t *testing.T) *cluster {
 	t.Helper()
 	out := &cluster{Server: c.Server, t: t}
@@ -118,8 +119,8 @@ func (c *cluster) show() {
 	}
 }
 
-// waitShown waits until the API server adds to new pods with these labels what shows them to autoscalers. It sees a policy or a PodGroup
-// some time after it was made.
+// waitShown waits until the API server adds to new pods with these labels what shows them to autoscalers. It sees a
+// policy or a PodGroup some time after it was made.
 func (c *cluster) waitShown(labels map[string]string) {
 	c.t.Helper()
 	c.until("the API server shows pods to autoscalers", func() (bool, error) {
@@ -135,9 +136,9 @@ func (c *cluster) until(what string, met func() (bool, error)) {
 	require.NoError(c.t, err, what)
 }
 
-// untilLooked waits for what Karpenter does or says when it looks at its nodes. After a look in vain it looks again when a pod or a node has come or
-// gone, or after five minutes. A look leaves out the nodes that are nominated for a pod, and the end of a nomination brings no new one: so a pod comes
-// and goes all the time.
+// untilLooked waits for what Karpenter does or says when it looks at its nodes. After a look in vain it looks again
+// when a pod or a node has come or gone, or after five minutes. A look leaves out the nodes that are nominated for a
+// pod, and the end of a nomination brings no new one: so a pod comes and goes all the time.
 func (c *cluster) untilLooked(what string, met func() (bool, error)) {
 	c.t.Helper()
 	pod := build.Pod("passes", "1", build.Namespace(namespace), func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" })
@@ -280,7 +281,8 @@ func (c *cluster) saysOf(uid types.UID, reason, part string) bool {
 	})
 }
 
-// waitFits waits until so many pods of an app wait of each of which Karpenter says that it fits on a node that there is.
+// waitFits waits until so many pods of an app wait of each of which Karpenter says that it fits on a node that there
+// is.
 func (c *cluster) waitFits(app string, n int) {
 	c.t.Helper()
 	c.until(fmt.Sprintf("%d pods of %s wait, and fit as Karpenter sees it", n, app), func() (bool, error) {

@@ -16,8 +16,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestKarpenterAndGangs: for a gang that has to be in one zone, and is shown by an affinity, nodes are bought in one zone. A running gang
-// with a budget is not taken apart.
+// TestKarpenterAndGangs: for a gang that has to be in one zone, and is shown by an affinity, nodes are bought in one
+// zone. A running gang with a budget is not taken apart.
 func TestKarpenterAndGangs(t *testing.T) {
 	c := start(t)
 	t.Run("in one zone, not shown", func(t *testing.T) { c.in(t).testGangNotShown() })
@@ -41,7 +41,8 @@ func inOneZone() map[string]string {
 	return map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
 }
 
-// testGangNotShown: each member needs a node. There is one in zone a and one in zone b, so that six are bought: no zone has eight.
+// testGangNotShown: each member needs a node. There is one in zone a and one in zone b, so that six are bought: no zone
+// has eight.
 func (c *cluster) testGangNotShown() {
 	c.makeGroup(8, inOneZone())
 	c.deploy(gang, 8, "3", build.Member(gang))

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestKarpenterAndPolicies: for the pods of a policy that is shown by a constraint, a node is bought in the zone for which they wait, and the
-// last node of a zone stays.
+// TestKarpenterAndPolicies: for the pods of a policy that is shown by a constraint, a node is bought in the zone for
+// which they wait, and the last node of a zone stays.
 func TestKarpenterAndPolicies(t *testing.T) {
 	c := start(t)
 	t.Run("not shown", func(t *testing.T) { c.in(t).testPoliciesNotShown() })
@@ -26,8 +26,9 @@ func TestKarpenterAndPolicies(t *testing.T) {
 	}
 }
 
-// policies are three ways to need zone c, each of which selects the app of its name. They count nodes with taints, since the node that is bought in
-// zone c is Ready before Karpenter takes its taint from it: pods that wait for the zone would go to the others in that time.
+// policies are three ways to need zone c, each of which selects the app of its name. They count nodes with taints,
+// since the node that is bought in zone c is Ready before Karpenter takes its taint from it: pods that wait for the
+// zone would go to the others in that time.
 func policies() []*v1alpha1.ZoneSpreadPolicy {
 	policy := func(name string, spec v1alpha1.ZoneSpreadPolicySpec) *v1alpha1.ZoneSpreadPolicy {
 		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -80,8 +81,8 @@ func (c *cluster) requireThirdZoneStays(app string) {
 	require.Equal(c.t, before, c.uids(app))
 }
 
-// testConsolidationUnknown: the node in zone c, which was bought for something else, is removed and its pod evicted: Karpenter does not know
-// that the pod is to be in zone c.
+// testConsolidationUnknown: the node in zone c, which was bought for something else, is removed and its pod evicted:
+// Karpenter does not know that the pod is to be in zone c.
 func (c *cluster) testConsolidationUnknown() {
 	policy := policies()[0]
 	c.Make(c.t, policy)

@@ -14,16 +14,16 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestKarpenterAndReservations: with buy, nodes are bought for slots that lack room, those with nothing but slots stay, and pods that slots
-// keep out have nodes of their own.
+// TestKarpenterAndReservations: with buy, nodes are bought for slots that lack room, those with nothing but slots stay,
+// and pods that slots keep out have nodes of their own.
 func TestKarpenterAndReservations(t *testing.T) {
 	c := start(t)
 	t.Run("not bought", func(t *testing.T) { c.in(t).testSlotsNotBought() })
 	t.Run("bought", func(t *testing.T) { c.in(t).testSlotsBought() })
 }
 
-// reserve makes a reservation of a slot in each of three zones, of not quite half a node: maxHeldFraction allows no more where a
-// zone has one node.
+// reserve makes a reservation of a slot in each of three zones, of not quite half a node: maxHeldFraction allows no
+// more where a zone has one node.
 func (c *cluster) reserve(buy *v1alpha1.Buy) {
 	c.t.Helper()
 	c.Make(c.t, &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: "failover"}, Spec: v1alpha1.ZoneReservationSpec{
@@ -44,8 +44,8 @@ func (c *cluster) waitHeld(n int64, ready metav1.ConditionStatus) {
 	})
 }
 
-// testSlotsNotBought: no node is bought for a slot. Pods fit into held room as Karpenter sees it, also on a node that was bought for one and
-// that a slot lacked, and a node with nothing but a slot is empty.
+// testSlotsNotBought: no node is bought for a slot. Pods fit into held room as Karpenter sees it, also on a node that
+// was bought for one and that a slot lacked, and a node with nothing but a slot is empty.
 func (c *cluster) testSlotsNotBought() {
 	c.reserve(nil)
 	c.waitHeld(2, metav1.ConditionFalse)
@@ -71,8 +71,8 @@ func (c *cluster) testSlotsNotBought() {
 	c.waitHeld(2, metav1.ConditionFalse)
 }
 
-// testSlotsBought: nodes are bought for the missing slot, for a pod that needs a whole node, and for one that would fit into held room. One
-// stays for the slot when the pods are gone.
+// testSlotsBought: nodes are bought for the missing slot, for a pod that needs a whole node, and for one that would fit
+// into held room. One stays for the slot when the pods are gone.
 func (c *cluster) testSlotsBought() {
 	c.deploy("large", 1, "3950m", inZone("c"))
 	c.reserve(&v1alpha1.Buy{Namespace: "capacity-buffers", Max: 10})

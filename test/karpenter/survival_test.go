@@ -14,15 +14,16 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestKarpenterAndSurvival: with buy, Karpenter buys the room that a ZoneSurvival is to hold, and no more because that room is used when a
-// zone is lost.
+// TestKarpenterAndSurvival: with buy, Karpenter buys the room that a ZoneSurvival is to hold, and no more because that
+// room is used when a zone is lost.
 func TestKarpenterAndSurvival(t *testing.T) {
 	c := start(t)
 	t.Run("not bought", func(t *testing.T) { c.in(t).testRoomNotBought() })
 	t.Run("bought", func(t *testing.T) { c.in(t).testRoomBought() })
 }
 
-// protect has a service of four and other pods fill both nodes, and asks that the service survives the loss of any zone.
+// protect has a service of four and other pods fill both nodes, and asks that the service survives the loss of any
+// zone.
 func (c *cluster) protect(buy *v1alpha1.Buy) {
 	c.t.Helper()
 	for _, zone := range []string{"a", "b"} {
@@ -69,8 +70,9 @@ func (c *cluster) testRoomBought() {
 	c.testLostZone()
 }
 
-// testLostZone: the replicas of a zone that is lost take the room that is held for them. Neither they nor the buffers, of which they take up
-// what they use, bring a node in another zone. When the zone is back, what was bought before is enough.
+// testLostZone: the replicas of a zone that is lost take the room that is held for them. Neither they nor the buffers,
+// of which they take up what they use, bring a node in another zone. When the zone is back, what was bought before is
+// enough.
 func (c *cluster) testLostZone() {
 	require.Equal(c.t, "a 1, b 1", c.bought())
 	lost := c.nodesIn("a")

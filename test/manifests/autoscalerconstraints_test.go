@@ -21,8 +21,8 @@ import (
 // constrained is a namespace of the policies of testAutoscalerConstraints.
 const constrained = "constrained"
 
-// testAutoscalerConstraints: pods get a constraint from the policy that selects them, if a constraint can say what the policy says, and members of a gang that
-// has to be in one zone an affinity.
+// testAutoscalerConstraints: pods get a constraint from the policy that selects them, if a constraint can say what the
+// policy says, and members of a gang that has to be in one zone an affinity.
 func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 	for _, name := range []string{constrained, "free"} {
 		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})

@@ -347,8 +347,8 @@ func (c *chart) testControllerFlags(t *testing.T) {
 	}
 }
 
-// testNetworkPolicies requires that each pod which a policy can reach has one, that it matches the pod, and lets in what the values name,
-// to the pod's own port.
+// testNetworkPolicies requires that each pod which a policy can reach has one, that it matches the pod, and lets in
+// what the values name, to the pod's own port.
 func (c *chart) testNetworkPolicies(t *testing.T) {
 	for name, want := range map[string]int{"walled": 2, "walled up": 1, "controller": 0} {
 		objects := c.objects(t, variants[name]...)

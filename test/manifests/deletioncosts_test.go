@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// testDeletionCostsAdmission: the controller may patch pods, and yet change no more of them than the deletion cost. Others may do what they could.
+// testDeletionCostsAdmission: the controller may patch pods, and yet change no more of them than the deletion cost.
+// Others may do what they could.
 func (c *cluster) testDeletionCostsAdmission(t *testing.T) {
 	const space = "smaller"
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})

@@ -14,9 +14,9 @@ import (
 	"zonewise.dev/test/documents"
 )
 
-// TestGuides runs every shell block of the guides, in order, against one API server that knows nothing of Zonewise at first.
-// The blocks marked "console" are for a control-plane node, a registry, or a cluster with kubelets: test/docs knows the test
-// of each, and here it is tested that the files of manifests/ that they name exist.
+// TestGuides runs every shell block of the guides, in order, against one API server that knows nothing of Zonewise at
+// first. The blocks marked "console" are for a control-plane node, a registry, or a cluster with kubelets: test/docs
+// knows the test of each, and here it is tested that the files of manifests/ that they name exist.
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	c := startChart(t)
@@ -37,8 +37,8 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// runGuide runs the shell blocks of a document, and returns what they have printed. Where there is a hook, it is called before
-// each.
+// runGuide runs the shell blocks of a document, and returns what they have printed. Where there is a hook, it is called
+// before each.
 func (c *chart) runGuide(t *testing.T, path string, before func(*testing.T, documents.Block)) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository(t), path))

@@ -80,7 +80,8 @@ type cluster struct {
 	dynamic    dynamic.Interface
 }
 
-// auditPolicy logs every request of a ServiceAccount when it is answered, without its body, and a watch when it starts too.
+// auditPolicy logs every request of a ServiceAccount when it is answered, without its body, and a watch when it starts
+// too.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -220,8 +221,8 @@ func (c *cluster) testServerAccepts(t *testing.T) {
 	}
 }
 
-// withController writes a kustomization of an overlay with the component controller, as docs/survival.md says, and with those that turn on
-// more of its parts, and returns its directory.
+// withController writes a kustomization of an overlay with the component controller, as docs/survival.md says, and with
+// those that turn on more of its parts, and returns its directory.
 func (c *cluster) withController(t *testing.T, overlay string, parts ...string) string {
 	t.Helper()
 	dir, components := "controller-"+filepath.Base(overlay), "../components/controller"

@@ -46,8 +46,8 @@ func (c *cluster) allowed(t *testing.T, user string, groups []string, m may) boo
 	return review.Status.Allowed
 }
 
-// waitAllowed waits until a user may do all of this: the API server's authorizer learns of roles by a watch. What is to be
-// denied is asked after that, when it has seen everything.
+// waitAllowed waits until a user may do all of this: the API server's authorizer learns of roles by a watch. What is to
+// be denied is asked after that, when it has seen everything.
 func (c *cluster) waitAllowed(t *testing.T, user string, groups []string, all ...may) {
 	t.Helper()
 	for _, m := range all {
@@ -64,7 +64,8 @@ func (c *cluster) testPermissions(t *testing.T, overlay string) {
 		lease, otherLease = otherLease, lease
 	}
 
-	// What else the roles allow testRules compares with upstream's, and testLeastPrivilege uses. Here the bindings are asked about.
+	// What else the roles allow testRules compares with upstream's, and testLeastPrivilege uses. Here the bindings are
+	// asked about.
 	allowed := []may{
 		{verb: "create", resource: "pods/binding", in: "shop"},
 		{verb: "watch", resource: "podgroups.scheduling.x-k8s.io"},

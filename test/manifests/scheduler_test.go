@@ -114,7 +114,8 @@ func (c *cluster) startScheduler(t *testing.T, objects []*unstructured.Unstructu
 	return cmd.scheduler
 }
 
-// startReplica runs a scheduler until the test ends or stop is called, and waits until its Deployment's probes find it well.
+// startReplica runs a scheduler until the test ends or stop is called, and waits until its Deployment's probes find it
+// well.
 func (c *cluster) startReplica(t *testing.T, cmd command, objects []*unstructured.Unstructured) (stop func()) {
 	t.Helper()
 	stop = runUntilTheEnd(t, cmd.program, cmd.args...)
@@ -125,7 +126,8 @@ func (c *cluster) startReplica(t *testing.T, cmd command, objects []*unstructure
 	return stop
 }
 
-// runUntilTheEnd runs a scheduler's program until the test ends or stop is called, and shows its log when the test has failed.
+// runUntilTheEnd runs a scheduler's program until the test ends or stop is called, and shows its log when the test has
+// failed.
 func runUntilTheEnd(t *testing.T, program string, args ...string) (stop func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(t.TempDir(), "log"))

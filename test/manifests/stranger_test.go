@@ -41,8 +41,9 @@ release "$1" "$2" 0.1.0
 release "$1" "$2" 0.1.1
 `
 
-// TestStranger has nothing but docs/install.md and the files of two releases: it verifies what it has, installs the first release, moves
-// to the second and back. The scheduler is the program of the image that the installed Deployment names.
+// TestStranger has nothing but docs/install.md and the files of two releases: it verifies what it has, installs the
+// first release, moves to the second and back. The scheduler is the program of the image that the installed Deployment
+// names.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "clone")
@@ -146,8 +147,8 @@ func (s *stranger) testWrongSums(t *testing.T, c *chart, b documents.Block) {
 	}
 }
 
-// testRelease runs the program of the image that the Deployment in the cluster names, which has to be the release's. It places a pod and
-// a gang. What was in the cluster before is there as it was.
+// testRelease runs the program of the image that the Deployment in the cluster names, which has to be the release's. It
+// places a pod and a gang. What was in the cluster before is there as it was.
 func (s *stranger) testRelease(t *testing.T, c *chart, objects []*unstructured.Unstructured, release string, before map[string]stays) map[string]stays {
 	t.Helper()
 	image := oci.ReadTag(t, filepath.Join(s.dist, release, "oci", "zonewise-scheduler"), release)

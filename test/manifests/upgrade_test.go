@@ -15,13 +15,13 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// previousRelease is the release before this one. There is none yet: it is a commit whose reservations list their consumers in the
-// status, where this release derives them.
+// previousRelease is the release before this one. There is none yet: it is a commit whose reservations list their
+// consumers in the status, where this release derives them.
 const previousRelease = "9cdc446af745097073ad029dbfdfc27d7400aed6"
 
-// TestUpgrade goes from the previous release to this one and back, as docs/install.md says, with pods, gangs, policies and reservations
-// in use and one replica of each release at a time when the lease changes hands. Nothing is lost, no pod moves, and what a release
-// promises is kept by the next one.
+// TestUpgrade goes from the previous release to this one and back, as docs/install.md says, with pods, gangs, policies
+// and reservations in use and one replica of each release at a time when the lease changes hands. Nothing is lost, no
+// pod moves, and what a release promises is kept by the next one.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	c := startChart(t)
@@ -86,8 +86,8 @@ func TestUpgrade(t *testing.T) {
 	l.complete(t, "second")
 	l.place(t, "with-old")
 	require.NotEqual(t, holder, c.leaseHolder(t))
-	// The previous release read from the status which pods use slots, and finds nothing there: it holds all of the room that is promised
-	// beside what the owner has.
+	// The previous release read from the status which pods use slots, and finds nothing there: it holds all of the room
+	// that is promised beside what the owner has.
 	l.requireKept(t, 0)
 	l.bindOwner(t)
 	stopOld()
@@ -110,8 +110,9 @@ type live struct {
 	closingSince string
 }
 
-// setUp makes four zones of one node each, pods of each kind, and objects of each kind in the middle of something: a gang that waits for a
-// member, a zone that is closing, a reservation of which one of two slots is used, and a stranger that waits beside held room.
+// setUp makes four zones of one node each, pods of each kind, and objects of each kind in the middle of something: a
+// gang that waits for a member, a zone that is closing, a reservation of which one of two slots is used, and a stranger
+// that waits beside held room.
 func (l *live) setUp(t *testing.T) {
 	t.Helper()
 	for _, zone := range []string{"a", "b", "c", "d"} {
@@ -245,7 +246,8 @@ func (l *live) complete(t *testing.T, gang string) {
 	l.bound(t, gang+"-1")
 }
 
-// requireKept: the promises hold, and what was there is there, the pods on their nodes. used is how many slots owners use.
+// requireKept: the promises hold, and what was there is there, the pods on their nodes. used is how many slots owners
+// use.
 func (l *live) requireKept(t *testing.T, used int64) {
 	t.Helper()
 	l.held(t, "headroom", 1, 0)

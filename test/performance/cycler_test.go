@@ -32,8 +32,8 @@ func (c *cycler) queueEmpty() bool {
 	return strings.Contains(summary, "activeQ:0") && strings.Contains(summary, "backoffQ:0")
 }
 
-// cycles schedules plain pods one by one for a while, with a cordon a second, and returns how long each cycle took, from the snapshot to
-// the scores. A pod is assumed and the one before it forgotten between cycles.
+// cycles schedules plain pods one by one for a while, with a cordon a second, and returns how long each cycle took,
+// from the snapshot to the scores. A pod is assumed and the one before it forgotten between cycles.
 func (c *cycler) cycles(b *testing.B, nodes []*v1.Node, d time.Duration) (took spreadSamples) {
 	b.Helper()
 	ctx, fw := b.Context(), c.scheduler.Profiles[v1.DefaultSchedulerName]
@@ -76,7 +76,8 @@ func (c *cycler) cycles(b *testing.B, nodes []*v1.Node, d time.Duration) (took s
 	return took
 }
 
-// inTurns runs cycles in clusters with the same nodes, in turns of twenty milliseconds, and returns the times of each cluster.
+// inTurns runs cycles in clusters with the same nodes, in turns of twenty milliseconds, and returns the times of each
+// cluster.
 func inTurns(b *testing.B, nodes []*v1.Node, clusters ...*cycler) []spreadSamples {
 	b.Helper()
 	took := make([]spreadSamples, len(clusters))

@@ -34,15 +34,16 @@ const (
 	floorTainted  = 1000
 )
 
-// floorCase is a case of scheduler_perf. floor is the least rate that upstream's continuous integration accepts, against that of
-// SchedulingBasic with 50,000 pods, 790 pods a second.
+// floorCase is a case of scheduler_perf. floor is the least rate that upstream's continuous integration accepts,
+// against that of SchedulingBasic with 50,000 pods, 790 pods a second.
 type floorCase struct {
 	name  string
 	floor float64
 	// app is the label of the pods, spread their constraints.
 	app    string
 	spread []v1.TopologySpreadConstraint
-	// service selects the pods, so that the default constraints apply; tainted nodes are among the nodes, and no other pods.
+	// service selects the pods, so that the default constraints apply; tainted nodes are among the nodes, and no other
+	// pods.
 	service, tainted bool
 }
 
@@ -64,8 +65,8 @@ func floorCases() []floorCase {
 	}
 }
 
-// objects makes the cluster of a case and the pods that wait. No two of them are alike, as in scheduler_perf, so that the framework
-// batches none.
+// objects makes the cluster of a case and the pods that wait. No two of them are alike, as in scheduler_perf, so that
+// the framework batches none.
 func (c *floorCase) objects() *scaleObjects {
 	o := &scaleObjects{nodes: &v1.NodeList{}, bound: &v1.PodList{}}
 	for i := range floorNodes {
@@ -98,8 +99,8 @@ func (c *floorCase) objects() *scaleObjects {
 
 // pace is how fast a scheduler places pods.
 type pace struct {
-	// perSecond is how many it binds in a second, cpu the processor time of each, in microseconds: of the whole process, the API server and
-	// the garbage collector among it.
+	// perSecond is how many it binds in a second, cpu the processor time of each, in microseconds: of the whole
+	// process, the API server and the garbage collector among it.
 	perSecond, cpu float64
 }
 
@@ -146,8 +147,9 @@ func (c *floorCase) pace(b *testing.B, cfg *config.KubeSchedulerConfiguration, p
 	return pace{perSecond: measured / took.Seconds(), cpu: us(used) / measured}
 }
 
-// BenchmarkFloors has kube-scheduler's plugins alone, and the shipped profile, place the pods of scheduler_perf's four cases with spreading and of
-// SchedulingBasic. The API server is in memory: what is measured is the scheduler. The cases take turns; rates and ratios are medians.
+// BenchmarkFloors has kube-scheduler's plugins alone, and the shipped profile, place the pods of scheduler_perf's four
+// cases with spreading and of SchedulingBasic. The API server is in memory: what is measured is the scheduler. The
+// cases take turns; rates and ratios are medians.
 //
 //	*-pods/s          the rate
 //	of-intree         our rate against kube-scheduler's of the same round; cpu-of-intree is the same of the processor time for a pod

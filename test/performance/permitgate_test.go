@@ -74,8 +74,9 @@ func (c *cycler) membersUnschedulable(b *testing.B) bool {
 	return true
 }
 
-// BenchmarkPermitGateWaiting is the scheduling cycle of a plain pod on 5,000 nodes under the shipped profile, with a cordon a second:
-// beside no gang, and beside a hundred gangs of twenty that wait for room. The two take turns of twenty milliseconds.
+// BenchmarkPermitGateWaiting is the scheduling cycle of a plain pod on 5,000 nodes under the shipped profile, with a
+// cordon a second: beside no gang, and beside a hundred gangs of twenty that wait for room. The two take turns of
+// twenty milliseconds.
 //
 //	none-us, beside-us        medians
 //	ratio                     of the two, and of their means and 99th percentiles

@@ -60,7 +60,8 @@ const (
 	shipped
 )
 
-// newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside kube-scheduler's default plugins.
+// newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside
+// kube-scheduler's default plugins.
 func newReserveCluster(b *testing.B, kind profile, nodes []*v1.Node, pods []*v1.Pod, reservations []*v1alpha1.ZoneReservation) *reserveCluster {
 	b.Helper()
 	byName := make(map[string]*v1.Pod, len(pods))
@@ -151,9 +152,9 @@ func unfilled(n int) []*v1alpha1.ZoneReservation {
 	return all
 }
 
-// BenchmarkReserveCacheUnfilled is the scheduling cycle of a plain pod on 5,000 nodes, with a cordon a second: with kube-scheduler's
-// plugins alone, with ReserveCache and no reservation, and beside 1,000 reservations with different selectors that all lack ten slots.
-// The three take turns of twenty milliseconds.
+// BenchmarkReserveCacheUnfilled is the scheduling cycle of a plain pod on 5,000 nodes, with a cordon a second: with
+// kube-scheduler's plugins alone, with ReserveCache and no reservation, and beside 1,000 reservations with different
+// selectors that all lack ten slots. The three take turns of twenty milliseconds.
 //
 //	intree-us, none-us, unfilled-us   medians
 //	ratio                             of the last two, and of their means and 99th percentiles
@@ -176,8 +177,8 @@ func BenchmarkReserveCacheUnfilled(b *testing.B) {
 	b.ReportMetric(us(took[2].percentile(99))/us(took[1].percentile(99)), "p99-ratio")
 }
 
-// BenchmarkReserveCacheStart is how long the first scheduling cycle takes of a process that finds 1,000 reservations of ten slots and
-// 5,000 nodes: all slots are placed before its pod.
+// BenchmarkReserveCacheStart is how long the first scheduling cycle takes of a process that finds 1,000 reservations of
+// ten slots and 5,000 nodes: all slots are placed before its pod.
 func BenchmarkReserveCacheStart(b *testing.B) {
 	nodes, pods := reserveNodes(5000)
 	var reservations []*v1alpha1.ZoneReservation
@@ -207,8 +208,8 @@ func BenchmarkReserveCacheStart(b *testing.B) {
 	b.ReportMetric(sum.Seconds()/float64(n), "s/start")
 }
 
-// traceCluster are the nodes and the pods of the trace that demo/workload cites, on that many nodes, and a reservation for each service: slots of
-// the size of a replica for a tenth of the replicas, one at least.
+// traceCluster are the nodes and the pods of the trace that demo/workload cites, on that many nodes, and a reservation
+// for each service: slots of the size of a replica for a tenth of the replicas, one at least.
 func traceCluster(b *testing.B, count int) ([]*v1.Node, []*v1.Pod, []*v1alpha1.ZoneReservation) {
 	b.Helper()
 	plan := workload.NewPlan(0.05, 1)
@@ -240,10 +241,11 @@ func traceCluster(b *testing.B, count int) ([]*v1.Node, []*v1.Pod, []*v1alpha1.Z
 	return nodes, pods, reservations
 }
 
-// BenchmarkReserveCacheTrace schedules the services of a production trace, all pods there at the start: with kube-scheduler's
-// plugins, with the shipped profile and no reservation, with one reservation for each service, and with placeholder pods that take what the
-// reservations held at the end. On 300 nodes a third of the pods find no room, and more with the slots held; on 1,000 nodes there is room for
-// all. CPU is that of the whole process, the API server in memory and the informers among it.
+// BenchmarkReserveCacheTrace schedules the services of a production trace, all pods there at the start: with
+// kube-scheduler's plugins, with the shipped profile and no reservation, with one reservation for each service, and
+// with placeholder pods that take what the reservations held at the end. On 300 nodes a third of the pods find no room,
+// and more with the slots held; on 1,000 nodes there is room for all. CPU is that of the whole process, the API server
+// in memory and the informers among it.
 //
 //	intree-cpu-s, none-cpu-s, held-cpu-s, ...         until as many attempts have been made as there are pods
 //	ratio, intree-ratio, room-ratio                   of the CPU with reservations, to that without, of kube-scheduler, and with placeholders

@@ -27,15 +27,16 @@ import (
 // scaleWaiting is how many pods the schedulers of BenchmarkScale place.
 const scaleWaiting = 200
 
-// scaleObjects are the nodes and pods of a cluster, and its API server: it lists them without a copy, binds at once and tells of it.
+// scaleObjects are the nodes and pods of a cluster, and its API server: it lists them without a copy, binds at once and
+// tells of it.
 type scaleObjects struct {
 	nodes   *v1.NodeList
 	bound   *v1.PodList
 	waiting []*v1.Pod
 }
 
-// newScaleObjects makes nodes of three zones that are half full of pods of 3,000 apps, and the pods that wait. All are spread over the zones by a
-// hard constraint, and over the nodes by a soft one.
+// newScaleObjects makes nodes of three zones that are half full of pods of 3,000 apps, and the pods that wait. All are
+// spread over the zones by a hard constraint, and over the nodes by a soft one.
 func newScaleObjects(nodes, pods int) *scaleObjects {
 	const apps = 3000
 	o := &scaleObjects{nodes: &v1.NodeList{}, bound: &v1.PodList{}}
@@ -93,7 +94,8 @@ func (o *scaleObjects) serve() (api *fake.Clientset, send func(*v1.Pod), bound c
 
 // scaleFigures are those of one scheduler.
 type scaleFigures struct {
-	// synced is the time from the start of the informers until the caches have all, and first from there to the first bind.
+	// synced is the time from the start of the informers until the caches have all, and first from there to the first
+	// bind.
 	synced, first time.Duration
 	// each are the times of the other pods, from their creation to their bind, one after the other.
 	each []time.Duration
@@ -148,8 +150,8 @@ func (o *scaleObjects) run(b *testing.B, cfg *config.KubeSchedulerConfiguration,
 	return f
 }
 
-// BenchmarkScale starts kube-scheduler's plugins alone, and the shipped profile, on the largest clusters, and has them place pods with constraints.
-// The API server is in memory: what is measured is the scheduler.
+// BenchmarkScale starts kube-scheduler's plugins alone, and the shipped profile, on the largest clusters, and has them
+// place pods with constraints. The API server is in memory: what is measured is the scheduler.
 //
 //	*-synced-s    from the start of the informers until the caches are full
 //	*-first-s     from then, as a standby that gets the lease, to the first bind

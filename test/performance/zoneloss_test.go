@@ -54,11 +54,12 @@ const (
 	appLabel  = "app"
 )
 
-// BenchmarkZoneLoss loses a zone of a real control plane. The services of a trace run, some of them spread by a ZoneSpreadPolicy; the
-// controller holds the room that the loss of each zone needs, fillers of the same priority take all other room, and the controller
-// says how many would wait. Then the kubelets of a zone die, and its nodes are marked as node-lifecycle-controller marks nodes that no
-// longer report. From that moment on it takes the time until each displaced replica is bound again. Nothing but the figures is judged, but for one
-// thing: no more replicas may wait than was said. The tolerations of an unreachable node are 2 seconds (package demo/cluster).
+// BenchmarkZoneLoss loses a zone of a real control plane. The services of a trace run, some of them spread by a
+// ZoneSpreadPolicy; the controller holds the room that the loss of each zone needs, fillers of the same priority take
+// all other room, and the controller says how many would wait. Then the kubelets of a zone die, and its nodes are
+// marked as node-lifecycle-controller marks nodes that no longer report. From that moment on it takes the time until
+// each displaced replica is bound again. Nothing but the figures is judged, but for one thing: no more replicas may
+// wait than was said. The tolerations of an unreachable node are 2 seconds (package demo/cluster).
 func BenchmarkZoneLoss(b *testing.B) {
 	root := apiserver.Root(b)
 	_, err := program.Scheduler(root)
@@ -94,7 +95,8 @@ func (l *loss) run(bin string) map[string]float64 {
 	defer stop()
 	c, running, err := cluster.Start(ctx, cluster.Options{
 		BinDir: bin, Zones: []string{"a", "b", "c"}, Progress: func(string) {},
-		// As fast as it can, but not in the minute after the loss: in a real cluster it does not take a core from the API server then.
+		// As fast as it can, but not in the minute after the loss: in a real cluster it does not take a core from the
+		// API server then.
 		Controller: []string{"--cpu-fraction=64", "--settle-time=1m", "-v=2"},
 	})
 	require.NoError(l, err)
@@ -185,8 +187,8 @@ func (l *loss) hold() {
 		l.share(is.Status.Held, workload.CPU), l.share(is.Status.Held, workload.Memory))
 }
 
-// fill creates fillers, waits until each of them is bound or refused, and leaves as many as are bound: a replay would try the others again
-// and again.
+// fill creates fillers, waits until each of them is bound or refused, and leaves as many as are bound: a replay would
+// try the others again and again.
 func (l *loss) fill() {
 	rest := func(of int) float64 { return *lossFill*float64(l.traced.Total[of]) - float64(l.traced.Asked[of]) }
 	var each workload.Resources
@@ -217,7 +219,8 @@ func (l *loss) fill() {
 		l.share(taken, workload.CPU), l.share(taken, workload.Memory))
 }
 
-// certificate waits until the answer is about the cluster as it is now, and returns what it says about the loss of the zone.
+// certificate waits until the answer is about the cluster as it is now, and returns what it says about the loss of the
+// zone.
 func (l *loss) certificate() v1alpha1.SurvivalLoss {
 	is := l.answer("the certificate is current", func(c *census.Census, s *v1alpha1.ZoneSurvival) bool {
 		held := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionHeld)

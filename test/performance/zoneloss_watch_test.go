@@ -95,8 +95,8 @@ func (w *watcher) until(deadline time.Time) {
 
 // results are seconds after the loss, and counts.
 type results struct {
-	// created is when the last replica was created, plain and spread when the last one without and with a policy was bound, and queued how long
-	// after its creation a replica was bound, at most.
+	// created is when the last replica was created, plain and spread when the last one without and with a policy was
+	// bound, and queued how long after its creation a replica was bound, at most.
 	created, plain, spread, queued float64
 	withPolicy, waiting            int
 }

@@ -13,7 +13,8 @@ import (
 // podsPerApp is the size of the deployments of these clusters.
 const podsPerApp = 100
 
-// oursPerInTree is how many cycles of ZoneSpread are timed in a turn, which is one cycle of the much slower in-tree plugin.
+// oursPerInTree is how many cycles of ZoneSpread are timed in a turn, which is one cycle of the much slower in-tree
+// plugin.
 const oursPerInTree = 25
 
 // spreadCycles are the scheduling cycles of a cluster.
@@ -79,8 +80,8 @@ func newFilledCluster(b *testing.B, nodes, pods int) (c *spreadCluster, pod func
 	}
 }
 
-// BenchmarkZoneSpreadGrowth is the same, ZoneSpread's at 150,000 pods against its own at 5,000. The two clusters take turns, so
-// that both are measured on a machine that is as fast.
+// BenchmarkZoneSpreadGrowth is the same, ZoneSpread's at 150,000 pods against its own at 5,000. The two clusters take
+// turns, so that both are measured on a machine that is as fast.
 func BenchmarkZoneSpreadGrowth(b *testing.B) {
 	var cycles [2]spreadCycles
 	var took [2]spreadSamples

@@ -155,8 +155,8 @@ type spreadCost struct{ preFilter, preScore time.Duration }
 
 func (c spreadCost) sum() time.Duration { return c.preFilter + c.preScore }
 
-// cost takes a plugin through PreFilter and PreScore, and returns how long these took. In between it filters the candidates, as a
-// scheduler does: their labels are in the processor's caches then.
+// cost takes a plugin through PreFilter and PreScore, and returns how long these took. In between it filters the
+// candidates, as a scheduler does: their labels are in the processor's caches then.
 func (c *spreadCluster) cost(b testing.TB, plugin parity.Plugin, pod *v1.Pod, candidates []fwk.NodeInfo) (spreadCost, fwk.CycleState) {
 	b.Helper()
 	nodes, err := c.snapshot.NodeInfos().List()

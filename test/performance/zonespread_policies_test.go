@@ -31,8 +31,8 @@ func init() {
 	watch.DefaultChanSize = 100_000 // a watch of the fake clientset panics when its channel is full
 }
 
-// policyShape is a cluster with policies. Each has an app of its own, with as many pods and owners as the others: Jobs, of which all
-// pods are of one revision, or Deployments, of which each has its own.
+// policyShape is a cluster with policies. Each has an app of its own, with as many pods and owners as the others: Jobs,
+// of which all pods are of one revision, or Deployments, of which each has its own.
 type policyShape struct {
 	nodes, pods, namespaces, policies, owners int
 	deployments                               bool
@@ -43,10 +43,11 @@ func (s policyShape) namespace(app int) string { return fmt.Sprintf("ns-%d", app
 // owner is the number of the owner of an app's n-th pod.
 func (s policyShape) owner(app, n int) int { return app + s.policies*(n%(s.owners/s.policies)) }
 
-// BenchmarkZoneSpreadPolicies is the cost of PreFilter and PreScore, and of Filter, for a pod that a policy selects, for one that none
-// selects, and, to compare with, for one with a hard constraint over zones instead. PreFilter's own p99 for a pod with a policy is told
-// apart. Between two cycles a pod is bound, one ends, and their owners' status changes, all of which informers show. An iteration is a
-// cycle with a policy, one with a constraint and two with neither: run it with -benchtime=3000x, so that 30 cycles are beyond the p99.
+// BenchmarkZoneSpreadPolicies is the cost of PreFilter and PreScore, and of Filter, for a pod that a policy selects,
+// for one that none selects, and, to compare with, for one with a hard constraint over zones instead. PreFilter's own
+// p99 for a pod with a policy is told apart. Between two cycles a pod is bound, one ends, and their owners' status
+// changes, all of which informers show. An iteration is a cycle with a policy, one with a constraint and two with
+// neither: run it with -benchtime=3000x, so that 30 cycles are beyond the p99.
 func BenchmarkZoneSpreadPolicies(b *testing.B) {
 	for _, shape := range []policyShape{
 		{5000, 50_000, 1, 10, 500, false},

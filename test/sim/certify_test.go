@@ -14,12 +14,12 @@ import (
 	"zonewise.dev/survival"
 )
 
-// kept counts the workloads of which a certificate said that they survive the loss, refused those of which it said that they do
-// not.
+// kept counts the workloads of which a certificate said that they survive the loss, refused those of which it said that
+// they do not.
 var kept, refused atomic.Int64
 
-// certify asks for a certificate of each workload for the loss of a zone, and returns how many pods run of those that are promised to
-// survive.
+// certify asks for a certificate of each workload for the loss of a zone, and returns how many pods run of those that
+// are promised to survive.
 func (x *comparison) certify(s *snapshot.Snapshot, zone string) map[string]int {
 	x.Helper()
 	config, err := simulation.ParseConfig(x.configYML)

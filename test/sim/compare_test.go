@@ -40,9 +40,9 @@ var (
 	without  = flag.String("without", "", "what the clusters do without, such as \"gang,device\", to find out what a difference is about")
 )
 
-// TestASimDoesWhatASchedulerDoes gives a scheduler on an API server, and a copy of the same cluster, the same random pods, and
-// then takes a zone away. Both place the same pods on the same nodes, the copy going the way of the cluster where nodes score
-// the same, and say the same of those that wait.
+// TestASimDoesWhatASchedulerDoes gives a scheduler on an API server, and a copy of the same cluster, the same random
+// pods, and then takes a zone away. Both place the same pods on the same nodes, the copy going the way of the cluster
+// where nodes score the same, and say the same of those that wait.
 func TestASimDoesWhatASchedulerDoes(t *testing.T) {
 	require.NoError(t, lanes[0].Client.Create(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: gpus}, Spec: resourcev1.DeviceClassSpec{
 		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", gpus)}}},
@@ -79,7 +79,8 @@ func TestASimDoesWhatASchedulerDoes(t *testing.T) {
 	}
 }
 
-// copies is held by the lane whose copy runs. Copies are surest of what is to come when little else runs in the process.
+// copies is held by the lane whose copy runs. Copies are surest of what is to come when little else runs in the
+// process.
 var copies sync.Mutex
 
 // comparison is one cluster that is compared.
@@ -162,7 +163,8 @@ func (x *comparison) until(what string, met func() bool) {
 	require.NoError(x, err, what)
 }
 
-// hold keeps the scheduler from taking pods, so that they gather in its queue. A pod that fits nowhere is what it takes last.
+// hold keeps the scheduler from taking pods, so that they gather in its queue. A pod that fits nowhere is what it takes
+// last.
 func (x *comparison) hold() {
 	x.gate.Lock()
 	x.plugged.Store(false)
@@ -174,8 +176,8 @@ func (x *comparison) hold() {
 	require.NoError(x, x.Delete(x.Context(), plug, client.GracePeriodSeconds(0)))
 }
 
-// release lets the scheduler go on, and waits until it has come to rest. Pods that were told to end meanwhile end all together
-// then, before the scheduler goes on again, until nothing more happens.
+// release lets the scheduler go on, and waits until it has come to rest. Pods that were told to end meanwhile end all
+// together then, before the scheduler goes on again, until nothing more happens.
 func (x *comparison) release() {
 	x.mu.Lock()
 	x.order = nil
@@ -220,7 +222,8 @@ func (x *comparison) rest() {
 	x.until("the scheduler comes to rest", func() bool {
 		q := x.scheduler.SchedulingQueue
 		for _, pod := range x.pods() {
-			// Members of gangs may wait for one another with a node in mind. Of another pod the informer lags behind the binding.
+			// Members of gangs may wait for one another with a node in mind. Of another pod the informer lags behind
+			// the binding.
 			assumed, _ := x.scheduler.Cache.IsAssumedPod(pod)
 			if assumed && pod.Labels[schedulingv1alpha1.PodGroupLabel] == "" {
 				last = -1
@@ -246,8 +249,8 @@ func (x *comparison) anyEnds() bool {
 	return false
 }
 
-// endPods does the kubelets' and the claims' controllers' part: pods that were told to end have ended, and give back their
-// devices; those that are bound run.
+// endPods does the kubelets' and the claims' controllers' part: pods that were told to end have ended, and give back
+// their devices; those that are bound run.
 func (x *comparison) endPods() {
 	x.runPods()
 	for _, pod := range x.pods() {
@@ -260,8 +263,9 @@ func (x *comparison) endPods() {
 // day is how long ago the pods of a cluster have begun to start.
 const day = 24 * time.Hour
 
-// runPods starts pods in the order in which they were bound, as a copy does: after all that run already, and no two at the same
-// time. Of pods of the same priority upstream takes the youngest for a victim, and of equally old ones whichever comes first.
+// runPods starts pods in the order in which they were bound, as a copy does: after all that run already, and no two at
+// the same time. Of pods of the same priority upstream takes the youngest for a victim, and of equally old ones
+// whichever comes first.
 func (x *comparison) runPods() {
 	pods := x.pods()
 	x.mu.Lock()
@@ -370,8 +374,9 @@ func (x *comparison) compareRun() {
 	x.compare("the pods", x.open(s, x.asItDid()), false)
 }
 
-// compare runs a copy of the cluster as it was, and compares it with the cluster as it is: of each workload, as many pods have to
-// be on nodes of each zone. Pods of a workload are alike, and which of them goes where depends on when a gang's members are tried.
+// compare runs a copy of the cluster as it was, and compares it with the cluster as it is: of each workload, as many
+// pods have to be on nodes of each zone. Pods of a workload are alike, and which of them goes where depends on when a
+// gang's members are tried.
 func (x *comparison) compare(what string, c *simulation.Sim, after bool) {
 	x.Helper()
 	copies.Lock()
@@ -388,7 +393,8 @@ func (x *comparison) compare(what string, c *simulation.Sim, after bool) {
 	}
 	place := func(pod *v1.Pod) string {
 		if after && x.cluster.features["reservation"] > 0 {
-			// On which of equal nodes lost slots are held again is not known to a copy, nor whom they keep off: zones are compared.
+			// On which of equal nodes lost slots are held again is not known to a copy, nor whom they keep off: zones
+			// are compared.
 			return "pods " + zones[pod.Spec.NodeName]
 		}
 		return metav1.GetControllerOf(pod).Name + " " + zones[pod.Spec.NodeName]
@@ -456,8 +462,8 @@ func said(pod *v1.Pod) string {
 	return ""
 }
 
-// compareReasons has the scheduler try again what waits, and compares what it says with what the filters say on a copy. What it says
-// of members of gangs depends on which of them it tried last.
+// compareReasons has the scheduler try again what waits, and compares what it says with what the filters say on a copy.
+// What it says of members of gangs depends on which of them it tried last.
 func (x *comparison) compareReasons() {
 	x.hold()
 	x.scheduler.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Logger{}, framework.EventUnschedulableTimeout, nil, nil, nil)
@@ -498,8 +504,9 @@ func sentence(answer *simulation.Evaluation) string {
 	return out + strings.Join(parts, ", ") + "."
 }
 
-// compareLoss takes a zone away from both, with pods that replace the lost ones. In which order pods are tried that have
-// waited before is not known to a copy: they go first. So do gangs: when one has its turn again depends on when it had its last.
+// compareLoss takes a zone away from both, with pods that replace the lost ones. In which order pods are tried that
+// have waited before is not known to a copy: they go first. So do gangs: when one has its turn again depends on when it
+// had its last.
 func (x *comparison) compareLoss() {
 	lost := x.cluster.zones[0]
 	for _, pod := range x.pods() {

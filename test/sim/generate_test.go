@@ -277,7 +277,8 @@ func (c *cluster) gang(t *v1.PodTemplateSpec, n int) {
 	})
 }
 
-// budget gives a workload a PodDisruptionBudget that allows all disruptions or none, however many of its pods run: no controller counts them.
+// budget gives a workload a PodDisruptionBudget that allows all disruptions or none, however many of its pods run: no
+// controller counts them.
 func (c *cluster) budget(labels map[string]string, n int) {
 	c.features["budget"]++
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: c.name, Name: c.id("budget")}, Spec: policyv1.PodDisruptionBudgetSpec{

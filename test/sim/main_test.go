@@ -100,8 +100,8 @@ func startLanes() error {
 		ControlPlaneStartTimeout: waitTimeout, ControlPlaneStopTimeout: time.Minute,
 		CRDInstallOptions: envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "manifests", "crds")}, ErrorIfPathMissing: true},
 	}
-	// There is no kubelet to report nodes ready, and no controller to lift the taint of new nodes or to know priority classes
-	// and service accounts.
+	// There is no kubelet to report nodes ready, and no controller to lift the taint of new nodes or to know priority
+	// classes and service accounts.
 	env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition", "ServiceAccount", "Priority")
 	config, err := env.Start()
 	if err != nil {
@@ -123,8 +123,8 @@ func startLanes() error {
 // laneLabel is the label of all objects of a lane.
 const laneLabel = "zonewise.dev/lane"
 
-// lane is a scheduler that can be held up between two cycles, and a client. Both are connected to the API server by a proxy
-// that shows them the objects of the lane only. So several clusters are there at the same time.
+// lane is a scheduler that can be held up between two cycles, and a client. Both are connected to the API server by a
+// proxy that shows them the objects of the lane only. So several clusters are there at the same time.
 type lane struct {
 	client.Client
 	name      string

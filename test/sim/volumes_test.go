@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createClaims does the ephemeral volume controller's part: a pod's own claims come after it. The API server gives them the default class.
+// createClaims does the ephemeral volume controller's part: a pod's own claims come after it. The API server gives them
+// the default class.
 func (x *comparison) createClaims(pod *v1.Pod) {
 	x.Helper()
 	for i := range pod.Spec.Volumes {
@@ -33,8 +34,8 @@ func (x *comparison) createClaims(pod *v1.Pod) {
 	}
 }
 
-// startProvisioner does the provisioner's and the volume controller's part, until the test ends: a claim for which a node is chosen gets a
-// volume in the node's zone.
+// startProvisioner does the provisioner's and the volume controller's part, until the test ends: a claim for which a
+// node is chosen gets a volume in the node's zone.
 func (x *comparison) startProvisioner() {
 	ctx, cancel := context.WithCancel(x.Context())
 	done := make(chan error, 1)

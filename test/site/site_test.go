@@ -20,8 +20,8 @@ var (
 	anchor    = regexp.MustCompile(`\bid="([^"]*)"`)
 )
 
-// TestSite builds the site, and follows every link in it: each leads to a page of the site, to an anchor that the page has, or out of it
-// by https. Every document is a page.
+// TestSite builds the site, and follows every link in it: each leads to a page of the site, to an anchor that the page
+// has, or out of it by https. Every document is a page.
 func TestSite(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)

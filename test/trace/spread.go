@@ -18,8 +18,8 @@ import (
 // perNamespace is how many services are in a namespace.
 const perNamespace = 100
 
-// Spread is a cluster as objects: its nodes, and the services as Deployments whose pods wait. Every other service has a policy, and the
-// others a constraint over zones.
+// Spread is a cluster as objects: its nodes, and the services as Deployments whose pods wait. Every other service has a
+// policy, and the others a constraint over zones.
 type Spread struct {
 	*clitest.Cluster
 	// Namespaces are those of the services.
@@ -62,7 +62,8 @@ func (c *Cluster) Spread(unsatisfiable v1.UnsatisfiableConstraintAction) *Spread
 	return out
 }
 
-// ReturnZone loses zone c of a copy that has the objects and is at rest, and brings it back. Then each service grows by a fifth.
+// ReturnZone loses zone c of a copy that has the objects and is at rest, and brings it back. Then each service grows by
+// a fifth.
 func (s *Spread) ReturnZone(ctx context.Context, running *sim.Sim) error {
 	loss := running.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == "c" })
 	if err := running.Run(ctx); err != nil {

@@ -1,5 +1,6 @@
-// Package trace makes the clusters of the benchmarks about survival: the CPU services of a production trace (demo/workload/data) on
-// nodes of a trace's sizes, in the zones a, b and c, which have 50, 30 and 20 percent of the nodes.
+// Package trace makes the clusters of the benchmarks about survival: the CPU services of a production trace
+// (demo/workload/data) on nodes of a trace's sizes, in the zones a, b and c, which have 50, 30 and 20 percent of the
+// nodes.
 package trace
 
 import (
@@ -19,8 +20,9 @@ type Options struct {
 	Load float64
 	// Seed decides which nodes are in which zone, and the order of the services.
 	Seed uint64
-	// Services, if not 0, is how many services there are, and Pods how many replicas all have, each at least one. Those beyond the
-	// trace's own are drawn from these, with replacement. Times is not used then: the nodes are as large as Load says.
+	// Services, if not 0, is how many services there are, and Pods how many replicas all have, each at least one. Those
+	// beyond the trace's own are drawn from these, with replacement. Times is not used then: the nodes are as large as
+	// Load says.
 	Services, Pods int
 }
 
@@ -62,7 +64,8 @@ func New(o Options) *Cluster {
 	return c
 }
 
-// drawServices makes the services and the pods as many as the options say. The pods are shared by the instances of the trace.
+// drawServices makes the services and the pods as many as the options say. The pods are shared by the instances of the
+// trace.
 func (c *Cluster) drawServices(o Options) {
 	r, traced := rand.New(rand.NewPCG(o.Seed, 5)), len(c.Services)
 	for len(c.Services) < o.Services {
@@ -91,7 +94,8 @@ func (c *Cluster) drawServices(o Options) {
 	}
 }
 
-// sizeNodes makes the nodes so large that the services ask for that part of the CPU or of the memory, whichever is more.
+// sizeNodes makes the nodes so large that the services ask for that part of the CPU or of the memory, whichever is
+// more.
 func (c *Cluster) sizeNodes(load float64) {
 	part := func(of int) float64 { return float64(c.Asked[of]) / float64(c.Total[of]) }
 	times := max(part(workload.CPU), part(workload.Memory)) / load

@@ -31,7 +31,8 @@ var helpers = []string{"util", "scheduler/podgroup/stepsframework"}
 // replaced are the functions of package scheduler that package withpack has, too.
 var replaced = []string{"New", "WithProfiles", "WithFrameworkOutOfTreeRegistry"}
 
-// writeOverlay writes an overlay for the go command, in which the suites and their helpers are packages of this module, and returns its path.
+// writeOverlay writes an overlay for the go command, in which the suites and their helpers are packages of this module,
+// and returns its path.
 func writeOverlay(t *testing.T, kubernetes string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +61,8 @@ func writeOverlay(t *testing.T, kubernetes string) string {
 	return path
 }
 
-// rewrite has a file import the suites' helpers from this module, and make its schedulers by package withpack. Its lines keep their numbers.
+// rewrite has a file import the suites' helpers from this module, and make its schedulers by package withpack. Its
+// lines keep their numbers.
 func rewrite(content []byte) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", content, parser.SkipObjectResolution)

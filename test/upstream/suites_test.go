@@ -58,8 +58,8 @@ func TestUpstreamSuites(t *testing.T) {
 	}
 }
 
-// setEnvironment has the suites find etcd, and their API server its own files: it looks for them beside its sources, whose paths -trimpath makes
-// relative to the module cache, or where Bazel says.
+// setEnvironment has the suites find etcd, and their API server its own files: it looks for them beside its sources,
+// whose paths -trimpath makes relative to the module cache, or where Bazel says.
 func setEnvironment(t *testing.T) {
 	t.Helper()
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
@@ -81,10 +81,12 @@ type outcome struct {
 	output []string
 }
 
-// whole is the name of the outcome of the process, which fails without a failed test when it leaves goroutines behind, for one.
+// whole is the name of the outcome of the process, which fails without a failed test when it leaves goroutines behind,
+// for one.
 const whole = "the process"
 
-// runSuite runs the tests of a suite and returns what became of each, by its name. A failed subtest is not its parent's failure as well.
+// runSuite runs the tests of a suite and returns what became of each, by its name. A failed subtest is not its parent's
+// failure as well.
 func runSuite(t *testing.T, binary, config, tests string) map[string]*outcome {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "tool", "test2json", binary, "-test.v=test2json", "-test.timeout=20m", "-test.run="+tests)
@@ -180,8 +182,8 @@ func pattern(failed map[string]*outcome) string {
 	return strings.Join(slices.Sorted(maps.Keys(tests)), "|")
 }
 
-// compare returns what fails and is not listed for it, in the table of what fails only with PermitGate or in that of what fails without it, too; and
-// what is listed and passes.
+// compare returns what fails and is not listed for it, in the table of what fails only with PermitGate or in that of
+// what fails without it, too; and what is listed and passes.
 func compare(onlyWith, inBoth map[string]string, failed, alone map[string]*outcome) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
 		reason, how := onlyWith[name], "fails only with PermitGate"

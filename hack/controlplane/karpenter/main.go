@@ -1,4 +1,5 @@
-// Command karpenter is Karpenter with its kwok provider, whose nodes are objects alone, of the version pinned in this module's go.mod.
+// Command karpenter is Karpenter with its kwok provider, whose nodes are objects alone, of the version pinned in this
+// module's go.mod.
 //
 // Karpenter's own main package serves metrics and health on all addresses of the machine. This one serves nothing.
 //

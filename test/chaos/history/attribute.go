@@ -2,7 +2,8 @@ package history
 
 import "time"
 
-// lateness is by how much a change may have been seen after its request was answered. It is never seen before the request was received.
+// lateness is by how much a change may have been seen after its request was answered. It is never seen before the
+// request was received.
 const lateness = 5 * time.Second
 
 // Attribute sets the writers of the changes that schedulers have asked for.
@@ -37,7 +38,8 @@ func (r *Record) Attribute() {
 			}
 		}
 	}
-	// What failed inside of the API server may have been done, if no other request did it: a killed scheduler's is cancelled.
+	// What failed inside of the API server may have been done, if no other request did it: a killed scheduler's is
+	// cancelled.
 	for i := range r.Requests {
 		switch q := &r.Requests[i]; {
 		case q.DryRun || q.Code < 499:

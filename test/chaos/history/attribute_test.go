@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAttributeBinds: a bind is that of the request that was accepted; of one that failed inside of the API server only if there is none.
+// TestAttributeBinds: a bind is that of the request that was accepted; of one that failed inside of the API server only
+// if there is none.
 func TestAttributeBinds(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	bind := func(writer string, code int32) Request {
@@ -34,8 +35,8 @@ func TestAttributeBinds(t *testing.T) {
 	}
 }
 
-// TestAttributeDeletions: a deletion is that of a request that came before it was seen, also of one that was cancelled. A patch deletes
-// nothing, though it may answer with the deletion's revision.
+// TestAttributeDeletions: a deletion is that of a request that came before it was seen, also of one that was cancelled.
+// A patch deletes nothing, though it may answer with the deletion's revision.
 func TestAttributeDeletions(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	const before, after = -time.Millisecond, time.Millisecond

@@ -182,8 +182,8 @@ func During[T any](spans []Span[T], from, to time.Time) []Span[T] {
 	return out
 }
 
-// Throughout returns the one version of an object that there was from one time to another; false means that there was none,
-// or that it changed.
+// Throughout returns the one version of an object that there was from one time to another; false means that there was
+// none, or that it changed.
 func Throughout[T any](spans []Span[T], from, to time.Time) (T, bool) {
 	for _, s := range spans {
 		if !s.From.Time.After(from) && !s.To.Time.Before(to) {
@@ -194,8 +194,8 @@ func Throughout[T any](spans []Span[T], from, to time.Time) (T, bool) {
 	return none, false
 }
 
-// Disturbed reports whether a fault after which a scheduler may not do what it had decided, or know what had been done, lasted
-// at some time between the two.
+// Disturbed reports whether a fault after which a scheduler may not do what it had decided, or know what had been done,
+// lasted at some time between the two.
 func (x *Index) Disturbed(from, to time.Time) bool {
 	return slices.ContainsFunc(x.Faults, func(f Fault) bool {
 		return !f.Nodes && !f.Began.After(to) && !f.Ended.Before(from)

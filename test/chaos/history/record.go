@@ -27,12 +27,13 @@ type Record struct {
 	Faults   []Fault   `json:"faults"`
 	// Started is when the replicas were started, by their names. What was there before is known to them.
 	Started map[string]time.Time `json:"started"`
-	// Quiet is when the last fault was over and nothing was changed any more but by schedulers; Settled is when all that fits
-	// was bound, or zero; Judged is when the waiting for it ended.
+	// Quiet is when the last fault was over and nothing was changed any more but by schedulers; Settled is when all
+	// that fits was bound, or zero; Judged is when the waiting for it ended.
 	Quiet   time.Time `json:"quiet"`
 	Settled time.Time `json:"settled"`
 	Judged  time.Time `json:"judged"`
-	// Remains is what the leader says after all has been deleted: its metrics without labels, and the sums of those with labels.
+	// Remains is what the leader says after all has been deleted: its metrics without labels, and the sums of those
+	// with labels.
 	Remains map[string]float64 `json:"remains,omitempty"`
 	// Goroutines are those of the last leader, after all has been deleted for the first time and for the last.
 	Goroutines [2]float64 `json:"goroutines"`
@@ -43,7 +44,8 @@ type Change struct {
 	Revision int64     `json:"revision"`
 	Time     time.Time `json:"time"` // when it was seen, in storage's own order
 	Deleted  bool      `json:"deleted,omitempty"`
-	// Writer is the replica that asked for it. It is empty if none did, and if the API server was killed before it had noted it.
+	// Writer is the replica that asked for it. It is empty if none did, and if the API server was killed before it had
+	// noted it.
 	Writer string `json:"writer,omitempty"`
 
 	Pod         *v1.Pod                      `json:"pod,omitempty"`

@@ -46,8 +46,8 @@ type cluster struct {
 	free     map[string]amount // of the nodes that take pods, less what is held
 }
 
-// Waiting returns the pods and gangs that wait at a revision although they fit for certain: on a node that takes pods, in a zone
-// that no constraint and no policy can forbid, in room that is not held.
+// Waiting returns the pods and gangs that wait at a revision although they fit for certain: on a node that takes pods,
+// in a zone that no constraint and no policy can forbid, in room that is not held.
 func Waiting(x *history.Index, revision int64) (out []string) {
 	c := &cluster{Index: x, revision: revision, nodes: map[string]*v1.Node{}, free: map[string]amount{}}
 	for name, spans := range x.Nodes {
@@ -119,8 +119,8 @@ func (c *cluster) fits(pod *v1.Pod) bool {
 	return false
 }
 
-// allowed reports whether neither constraints nor policies can keep a pod out of a zone: none has fewer pods for its weight, and
-// it is below its cap.
+// allowed reports whether neither constraints nor policies can keep a pod out of a zone: none has fewer pods for its
+// weight, and it is below its cap.
 func (c *cluster) allowed(pod *v1.Pod, zone string) bool {
 	for _, constraint := range hard(pod) {
 		s := newSpread(c.Index, &history.Life{Pod: pod}, constraint.LabelSelector)
@@ -183,8 +183,8 @@ func weight(policy *v1alpha1.ZoneSpreadPolicy, zone string) int64 {
 	return 1
 }
 
-// moreGoroutines is by how many the leader may have more at the end than the first one had before the first pod: connections
-// and their readers come and go.
+// moreGoroutines is by how many the leader may have more at the end than the first one had before the first pod:
+// connections and their readers come and go.
 const moreGoroutines = 120
 
 // nothing are the metrics of which nothing remains when all is deleted.
@@ -209,8 +209,8 @@ func Remains(r *history.Record) bool {
 	return slices.ContainsFunc(nothing, func(name string) bool { return r.Remains[name] != 0 }) || r.Goroutines[1] > r.Goroutines[0]+moreGoroutines
 }
 
-// leftovers: after all has been deleted, the leader has nothing of it any more; and no pod that waits at the end has kept a
-// nomination.
+// leftovers: after all has been deleted, the leader has nothing of it any more; and no pod that waits at the end has
+// kept a nomination.
 func leftovers(x *history.Index, v *Verdict) {
 	if _, asked := x.Remains[nothing[0]]; asked {
 		for _, name := range nothing {

@@ -22,14 +22,15 @@ type gang struct {
 	live      map[types.UID]bool
 	bound     map[types.UID]bool
 	since     history.Moment // it is bound in part since; zero if it is not
-	// changed is when it last lost a member, or its quorum was raised, or it was created again: others may have the room that it needs now.
+	// changed is when it last lost a member, or its quorum was raised, or it was created again: others may have the
+	// room that it needs now.
 	changed time.Time
 }
 
 func (g *gang) partial() bool { return len(g.bound) > 0 && len(g.bound) < g.minMember }
 
-// partialGangs: no gang stays bound in part, unless it lost members or needs more of them than when the first was bound. Times
-// with a fault do not count.
+// partialGangs: no gang stays bound in part, unless it lost members or needs more of them than when the first was
+// bound. Times with a fault do not count.
 func partialGangs(x *history.Index, v *Verdict) {
 	gangs := map[string]*gang{}
 	named := func(namespace, name string) *gang {

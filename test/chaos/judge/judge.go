@@ -1,8 +1,10 @@
-// Package judge says of a recorded run whether it kept what the design promises. Each judge is a function of the record alone.
+// Package judge says of a recorded run whether it kept what the design promises. Each judge is a function of the record
+// alone.
 //
-// A scheduler can only keep to what it knows. What the API server has stored reaches it later, and a scheduler that has just
-// taken over does not know what the one before it had in its hands. So the judges leave out what is younger than a bound, which
-// each of them names; where it is not clear what a scheduler could know, they take the view that excuses it.
+// A scheduler can only keep to what it knows. What the API server has stored reaches it later, and a scheduler that has
+// just taken over does not know what the one before it had in its hands. So the judges leave out what is younger than a
+// bound, which each of them names; where it is not clear what a scheduler could know, they take the view that excuses
+// it.
 package judge
 
 import (
@@ -13,8 +15,8 @@ import (
 	"zonewise.dev/test/chaos/history"
 )
 
-// Known is by when a scheduler knows of a change that another one has made. It is generous, for loaded machines: most are
-// known within milliseconds.
+// Known is by when a scheduler knows of a change that another one has made. It is generous, for loaded machines: most
+// are known within milliseconds.
 const Known = 15 * time.Second
 
 // Verdict is what a judge says.

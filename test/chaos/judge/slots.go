@@ -11,12 +11,13 @@ import (
 	"zonewise.dev/test/chaos/history"
 )
 
-// written is by when a leader has written into a status which slots it holds: within a second, and late when the API server is away.
+// written is by when a leader has written into a status which slots it holds: within a second, and late when the API
+// server is away.
 const written = 10 * time.Second
 
-// foreignSlots: no pod is bound into a slot that is held for others, unless its priority is higher. Slots are in the memory of
-// the leader, and in the status soon after: a slot counts if the status had it unused for as long before and after the bind as
-// it takes to write it, and no owner came to the node in between.
+// foreignSlots: no pod is bound into a slot that is held for others, unless its priority is higher. Slots are in the
+// memory of the leader, and in the status soon after: a slot counts if the status had it unused for as long before and
+// after the bind as it takes to write it, and no owner came to the node in between.
 func foreignSlots(x *history.Index, v *Verdict) {
 	for _, l := range x.Lives {
 		if l.Bound == history.Never {

@@ -20,8 +20,8 @@ type spread struct {
 	from, to time.Time       // what changed between is not certainly known
 }
 
-// knownFrom is before when a change must have been known to the scheduler that bound a pod: when the change was older than Known, or than the
-// process, which has listed everything at its start.
+// knownFrom is before when a change must have been known to the scheduler that bound a pod: when the change was older
+// than Known, or than the process, which has listed everything at its start.
 func knownFrom(x *history.Index, bind *history.Life) time.Time {
 	from := bind.Bound.Time.Add(-Known)
 	if started := x.Started[bind.Writer]; started.After(from) {
@@ -44,8 +44,8 @@ func newSpread(x *history.Index, bind *history.Life, selector *metav1.LabelSelec
 	return s
 }
 
-// zone is the one that a node has been in for as long as it takes to know it; false means that it was not always there, or not
-// always as it is.
+// zone is the one that a node has been in for as long as it takes to know it; false means that it was not always there,
+// or not always as it is.
 func (s *spread) zone(node string) (string, bool) {
 	n, ok := history.Throughout(s.x.Nodes[node], s.from, s.bind.Bound.Time)
 	if !ok {
@@ -82,8 +82,8 @@ func (s *spread) least(zone string) int {
 	return count
 }
 
-// most is how many pods it may have taken to be in the zone: bound ones, those whose end it did not know yet, and those that
-// it had assumed there.
+// most is how many pods it may have taken to be in the zone: bound ones, those whose end it did not know yet, and those
+// that it had assumed there.
 func (s *spread) most(zone string, disturbed bool) int {
 	count := 0
 	for _, l := range s.lives {
@@ -172,9 +172,9 @@ func hard(pod *v1.Pod) (out []v1.TopologySpreadConstraint) {
 	return out
 }
 
-// maxSkews: no bind takes a zone further ahead of the emptiest one than a hard constraint of the pod allows. What a scheduler
-// had assumed and could not bind, because it was killed or the API server was not there, is in no record: near to such a fault
-// each waiting pod may have been assumed anywhere.
+// maxSkews: no bind takes a zone further ahead of the emptiest one than a hard constraint of the pod allows. What a
+// scheduler had assumed and could not bind, because it was killed or the API server was not there, is in no record:
+// near to such a fault each waiting pod may have been assumed anywhere.
 func maxSkews(x *history.Index, v *Verdict) {
 	for _, l := range x.Lives {
 		if l.Bound == history.Never {

@@ -56,8 +56,8 @@ func describe(c *history.Change) string {
 	return "a lease"
 }
 
-// stillWaiting is for how long after its bind a preemptor may have been one when it had a pod evicted: evictions go out in the
-// background.
+// stillWaiting is for how long after its bind a preemptor may have been one when it had a pod evicted: evictions go out
+// in the background.
 const stillWaiting = 10 * time.Second
 
 // evictions: a scheduler deletes no pod but for one of a higher priority that waits.
@@ -86,8 +86,9 @@ func hasPreemptor(x *history.Index, victim *history.Life) bool {
 
 func priority(pod *v1.Pod) int32 { return ptr.Deref(pod.Spec.Priority, 0) }
 
-// repeatedWrites: no write of a status of ours leaves an object as it was. Those of pods and of one condition of native PodGroups are kube-scheduler's
-// own: it compares with what its informer shows, and repeats a condition that still waits for its turn to be sent or to be seen.
+// repeatedWrites: no write of a status of ours leaves an object as it was. Those of pods and of one condition of native
+// PodGroups are kube-scheduler's own: it compares with what its informer shows, and repeats a condition that still
+// waits for its turn to be sent or to be seen.
 func repeatedWrites(x *history.Index, v *Verdict) {
 	first := map[int64]*history.Request{}
 	for i := range x.Requests {

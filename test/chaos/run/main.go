@@ -1,4 +1,5 @@
-// Command run makes a chaos run and prints what the judges say of it. Its exit code is 1 when one of them found something.
+// Command run makes a chaos run and prints what the judges say of it. Its exit code is 1 when one of them found
+// something.
 //
 //	go run ./test/chaos/run -seed 1 -duration 5m
 //	go run ./test/chaos/run -record dist/chaos/1/record.json.gz

@@ -10,7 +10,8 @@ import (
 	"zonewise.dev/test/chaos/history"
 )
 
-// TestJudgeAgain: a record that was saved is judged again, and the error, from which the exit code follows, says how it ended.
+// TestJudgeAgain: a record that was saved is judged again, and the error, from which the exit code follows, says how it
+// ended.
 func TestJudgeAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record.json.gz")
 	record := &history.Record{Seed: 7, Remains: map[string]float64{}}

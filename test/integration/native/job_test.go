@@ -20,9 +20,9 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestJobWithMoreCompletionsThanParallelism: the pods of a Job with spec.scheduling come in waves, each of which is bound as a whole. If fewer are
-// left than minCount, they wait: kube-scheduler does not count members that have succeeded. Guarded, the PodGroup says so. With a lower minCount
-// they are bound.
+// TestJobWithMoreCompletionsThanParallelism: the pods of a Job with spec.scheduling come in waves, each of which is
+// bound as a whole. If fewer are left than minCount, they wait: kube-scheduler does not count members that have
+// succeeded. Guarded, the PodGroup says so. With a lower minCount they are bound.
 func TestJobWithMoreCompletionsThanParallelism(t *testing.T) {
 	const parallelism, completions = 3, 7
 	c := startCluster(t)

@@ -14,8 +14,9 @@ import (
 	"zonewise.dev/plugins/permitgate/native"
 )
 
-// TestKilledInTheMiddleOfARelease: a scheduler is killed when a part of a gang is bound, and then there is no room for the rest. Guarded, the
-// PodGroup says so; GangScheduling alone says nothing. When there is room again, the next scheduler binds the rest around those that are bound.
+// TestKilledInTheMiddleOfARelease: a scheduler is killed when a part of a gang is bound, and then there is no room for
+// the rest. Guarded, the PodGroup says so; GangScheduling alone says nothing. When there is room again, the next
+// scheduler binds the rest around those that are bound.
 func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	const size = 24
 	c := startCluster(t)

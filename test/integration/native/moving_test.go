@@ -22,8 +22,9 @@ import (
 	"zonewise.dev/test/documents"
 )
 
-// TestMovingToNativePodGroups makes the objects of the document, one block after the other: gangs of both APIs run beside each other, also with one
-// name. Then it shows what the document warns of: with WorkloadWithJob on, the label makes no gang of a Job.
+// TestMovingToNativePodGroups makes the objects of the document, one block after the other: gangs of both APIs run
+// beside each other, also with one name. Then it shows what the document warns of: with WorkloadWithJob on, the label
+// makes no gang of a Job.
 func TestMovingToNativePodGroups(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
@@ -87,7 +88,8 @@ func movingBlocks(t *testing.T, root string) (manifests []string) {
 	return manifests
 }
 
-// apply creates the objects of manifests in the test's namespace. A field that the API server does not know is an error.
+// apply creates the objects of manifests in the test's namespace. A field that the API server does not know is an
+// error.
 func (c *cluster) apply(manifests string) {
 	c.t.Helper()
 	objects, err := client.New(c.config, client.Options{})

@@ -31,8 +31,8 @@ const (
 // members are the pods of the gang of each test.
 var members = []string{"n-0", "n-1", "n-2"}
 
-// TestNativeGangs on a real API server: its admission refuses binds, another Permit plugin refuses the last member, and a member is deleted
-// while it waits at the barrier.
+// TestNativeGangs on a real API server: its admission refuses binds, another Permit plugin refuses the last member, and
+// a member is deleted while it waits at the barrier.
 func TestNativeGangs(t *testing.T) {
 	c := startCluster(t)
 
@@ -224,7 +224,8 @@ func (c *cluster) refuseLast() (refusals *atomic.Int32, lift func()) {
 	return refusals, func() { lifted.Store(true) }
 }
 
-// keepInPreBind keeps a pod in PreBind until the second channel is closed. The first has a value for each time that it comes there.
+// keepInPreBind keeps a pod in PreBind until the second channel is closed. The first has a value for each time that it
+// comes there.
 func (c *cluster) keepInPreBind(name string) (started, goOn chan struct{}) {
 	started, goOn = make(chan struct{}, 100), make(chan struct{})
 	c.probe.mu.Lock()

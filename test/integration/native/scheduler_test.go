@@ -193,7 +193,8 @@ func (c *cluster) startScheduler(args string) {
 
 const probeName = "Probe"
 
-// probe is a plugin behind all others, but for PreFilter and PreBind, where it is the first. It counts cycles, and fails pods as a test wants.
+// probe is a plugin behind all others, but for PreFilter and PreBind, where it is the first. It counts cycles, and
+// fails pods as a test wants.
 type probe struct {
 	mu      sync.Mutex // guards everything below
 	tried   map[string]int

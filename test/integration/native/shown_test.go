@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestNativeGangIsShown to autoscalers: its new members get an affinity that says that they have to be in one zone, with which they are bound, and once they
-// are it has a budget.
+// TestNativeGangIsShown to autoscalers: its new members get an affinity that says that they have to be in one zone,
+// with which they are bound, and once they are it has a budget.
 func TestNativeGangIsShown(t *testing.T) {
 	c := startCluster(t)
 	policies, err := manifests.FS.ReadFile("components/autoscaler-constraints/nativegangs.yaml")

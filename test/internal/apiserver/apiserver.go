@@ -1,5 +1,5 @@
-// Package apiserver starts an API server for the tests of the command line: three zones of one node each, a namespace, and
-// no scheduler.
+// Package apiserver starts an API server for the tests of the command line: three zones of one node each, a namespace,
+// and no scheduler.
 package apiserver
 
 import (
@@ -38,7 +38,8 @@ const (
 	Eventually = 90 * time.Second
 )
 
-// Main runs the tests of a package, which run schedulers on copies and controllers in their process, without the logs of these.
+// Main runs the tests of a package, which run schedulers on copies and controllers in their process, without the logs
+// of these.
 func Main(m *testing.M) {
 	sim.UseOneProcessor()
 	klog.SetLogger(logr.Discard())
@@ -55,8 +56,8 @@ type Server struct {
 	plane     *controlplane.ControlPlane
 }
 
-// Start starts an API server with the nodes node-a, node-b and node-c of 4 CPUs, 16Gi and 110 pods, each in the zone of its
-// letter, and the namespace Namespace. Our custom resources are not installed.
+// Start starts an API server with the nodes node-a, node-b and node-c of 4 CPUs, 16Gi and 110 pods, each in the zone of
+// its letter, and the namespace Namespace. Our custom resources are not installed.
 func Start(t *testing.T) *Server {
 	t.Helper()
 	s := StartEmpty(t)
@@ -99,7 +100,8 @@ func (s *Server) InstallAPIs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// StartControllers runs the controllers behind a Deployment, the disruption controller and the garbage collector until the test ends.
+// StartControllers runs the controllers behind a Deployment, the disruption controller and the garbage collector until
+// the test ends.
 func (s *Server) StartControllers(t *testing.T) {
 	t.Helper()
 	s.run(t, s.plane.Program("controllers"), nil, "--kubeconfig="+s.plane.Admin)
@@ -120,7 +122,8 @@ func (s *Server) StartKubelets(t *testing.T) {
 	})
 }
 
-// StartScheduler runs the scheduler with the shipped profile until the test ends, and returns its process and the file of its log.
+// StartScheduler runs the scheduler with the shipped profile until the test ends, and returns its process and the file
+// of its log.
 func (s *Server) StartScheduler(t *testing.T) (process *os.Process, log string) {
 	t.Helper()
 	binary, err := program.Scheduler(s.Root)
@@ -131,7 +134,8 @@ func (s *Server) StartScheduler(t *testing.T) (process *os.Process, log string) 
 	return s.run(t, binary, nil, "--config="+s.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
 }
 
-// StartKarpenter installs Karpenter's APIs, and runs it until the test ends. types is the file of its kwok provider's instance types.
+// StartKarpenter installs Karpenter's APIs, and runs it until the test ends. types is the file of its kwok provider's
+// instance types.
 func (s *Server) StartKarpenter(t *testing.T, types string) {
 	t.Helper()
 	binary := s.plane.Program("karpenter")
@@ -150,7 +154,8 @@ func (s *Server) Admin() string { return s.plane.Admin }
 // endsWithin is how long a program may take to end once it is asked to.
 const endsWithin = time.Minute
 
-// run runs a program, with variables beside those of the test, until the test ends, and returns its process and the file of its log.
+// run runs a program, with variables beside those of the test, until the test ends, and returns its process and the
+// file of its log.
 func (s *Server) run(t *testing.T, program string, env []string, args ...string) (process *os.Process, log string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(s.Dir, filepath.Base(program)+".log"))

@@ -1,5 +1,5 @@
-// Package audit has a control plane record the requests that it serves, so that a test can judge afterwards who has written
-// what: the API server's own account, which no watch has thinned out.
+// Package audit has a control plane record the requests that it serves, so that a test can judge afterwards who has
+// written what: the API server's own account, which no watch has thinned out.
 package audit
 
 import (
@@ -16,8 +16,8 @@ import (
 // Log is an audit log. Make one with New.
 type Log struct{ path string }
 
-// New returns a log in dir, and the flags with which kube-apiserver writes it by the rules. A request is recorded once, when it
-// has been answered; what no rule names is not recorded.
+// New returns a log in dir, and the flags with which kube-apiserver writes it by the rules. A request is recorded once,
+// when it has been answered; what no rule names is not recorded.
 func New(dir string, rules ...auditv1.PolicyRule) (*Log, map[string]string, error) {
 	policy := &auditv1.Policy{
 		OmitStages:        []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted},

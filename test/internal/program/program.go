@@ -29,7 +29,8 @@ func Demo(root string) (string, error) {
 	return build(root, filepath.Join(root, "bin", "zonewise-demo"), "./demo")
 }
 
-// StockScheduler builds upstream's kube-scheduler into dir, of the version that ours is made from, and returns its path.
+// StockScheduler builds upstream's kube-scheduler into dir, of the version that ours is made from, and returns its
+// path.
 func StockScheduler(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler")
 }
@@ -67,8 +68,8 @@ func Descheduler(root string) (string, error) {
 // built has what this process has built, by path.
 var built sync.Map
 
-// build builds a package with the flags of hack/build.sh, once in a process: to find that nothing is to be linked costs the go
-// command more than many a test. One test at a time builds, since another one may run what is written.
+// build builds a package with the flags of hack/build.sh, once in a process: to find that nothing is to be linked costs
+// the go command more than many a test. One test at a time builds, since another one may run what is written.
 func build(root, path, pkg string) (string, error) {
 	if err := Uncached(root); err != nil {
 		return "", err
@@ -77,9 +78,9 @@ func build(root, path, pkg string) (string, error) {
 	return path, once.(func() error)()
 }
 
-// Uncached keeps the results of the calling tests out of Go's cache, since they depend on a program that the go command does not
-// know of. The go command keeps no result of a test that has opened a file of its module which is younger than two seconds; the one
-// opened here was changed in the future.
+// Uncached keeps the results of the calling tests out of Go's cache, since they depend on a program that the go command
+// does not know of. The go command keeps no result of a test that has opened a file of its module which is younger than
+// two seconds; the one opened here was changed in the future.
 func Uncached(root string) error {
 	path := filepath.Join(root, "bin", ".uncached")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -113,8 +114,8 @@ func link(root, path, pkg string) error {
 	return err
 }
 
-// Run runs a command in dir and returns what it prints on standard output, without the line's end. What a go command builds
-// is static and has the settings of hack/lib.sh, even when the test that calls has the race detector.
+// Run runs a command in dir and returns what it prints on standard output, without the line's end. What a go command
+// builds is static and has the settings of hack/lib.sh, even when the test that calls has the race detector.
 func Run(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir

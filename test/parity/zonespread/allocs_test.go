@@ -40,8 +40,8 @@ func requireOnlyRefusals(t *testing.T, node string, filter func() *fwk.Status) {
 	require.InDelta(t, want, testing.AllocsPerRun(1000, func() { filter() }), 0, node)
 }
 
-// TestFilterAllocatesNothingWithPolicies looks at nodes of a zone that fits, of one that is ahead, of one that is forbidden and
-// of none.
+// TestFilterAllocatesNothingWithPolicies looks at nodes of a zone that fits, of one that is ahead, of one that is
+// forbidden and of none.
 func TestFilterAllocatesNothingWithPolicies(t *testing.T) {
 	nodes := []*v1.Node{node(t, "fits zone=z2"), node(t, "skewed zone=z1"), node(t, "forbidden zone=z3"), node(t, "keyless")}
 	handle, err := NewHandle(t.Context(), cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes))

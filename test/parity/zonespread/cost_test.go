@@ -46,7 +46,8 @@ func (l *countedNodes) List() ([]fwk.NodeInfo, error) {
 	return counted, err
 }
 
-// TestAFullZoneCostsNoLookAtNodes: PreFilter of a pod for whose workload a zone is full looks at no node, like that of any other pod.
+// TestAFullZoneCostsNoLookAtNodes: PreFilter of a pod for whose workload a zone is full looks at no node, like that of
+// any other pod.
 func TestAFullZoneCostsNoLookAtNodes(t *testing.T) {
 	// Given: zone z1 is full for the pods that the policy selects, and without that would hold zone z2 back.
 	const shop types.UID = "web"

@@ -29,8 +29,8 @@ func (h *activating) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// TestPodsOfGroupsAreWoken: a pod that a policy refuses in the cycle of its pod group, of which PostFilter does not hear, is woken when
-// the policy is changed.
+// TestPodsOfGroupsAreWoken: a pod that a policy refuses in the cycle of its pod group, of which PostFilter does not
+// hear, is woken when the policy is changed.
 func TestPodsOfGroupsAreWoken(t *testing.T) {
 	// Given: the only zone is at its cap of one pod.
 	ctx, cancel := context.WithCancel(t.Context())

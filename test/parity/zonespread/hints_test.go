@@ -159,8 +159,8 @@ func TestNodeHintsEqualInTree(t *testing.T) {
 	require.Equal(t, fwk.QueueSkip, hint, "in-tree now wakes the pod: drop the difference from the docs")
 }
 
-// TestNodeHintsOfPolicies: a node wakes a pod that has a policy when it comes to take part in a zone, or ceases to, and by no
-// other change of its labels.
+// TestNodeHintsOfPolicies: a node wakes a pod that has a policy when it comes to take part in a zone, or ceases to, and
+// by no other change of its labels.
 func TestNodeHintsOfPolicies(t *testing.T) {
 	logger, _ := ktesting.NewTestContext(t)
 	handle, err := NewHandle(t.Context(), schedulercache.NewSnapshot(nil, nil))

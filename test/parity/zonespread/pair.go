@@ -52,7 +52,8 @@ type Options struct {
 // NewHandle builds a framework handle on a snapshot, in a cluster of the given services and owners. Pairs on
 // one handle are profiles of one scheduler.
 func NewHandle(ctx context.Context, lister fwk.SharedLister, objects ...runtime.Object) (fwk.Handle, error) {
-	// The one with managed fields makes a map of all kinds with each update, which takes 2 ms and garbage for the collector.
+	// The one with managed fields makes a map of all kinds with each update, which takes 2 ms and garbage for the
+	// collector.
 	client := fake.NewSimpleClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	handle, err := frameworkruntime.NewFramework(ctx, nil, nil,

@@ -85,8 +85,8 @@ type zoneCount struct {
 	held     map[string]bool
 }
 
-// Policy returns the verdict of each node for a pod with a policy, by a recount of every pod and the words of the documentation.
-// All zones with nodes are open; owned is whether the pod is one of the workload.
+// Policy returns the verdict of each node for a pod with a policy, by a recount of every pod and the words of the
+// documentation. All zones with nodes are open; owned is whether the pod is one of the workload.
 func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned bool) map[string]Verdict {
 	verdicts := map[string]Verdict{}
 	selector, err := metav1.LabelSelectorAsSelector(&s.PodSelector)
@@ -235,8 +235,9 @@ func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned boo
 	return verdicts
 }
 
-// TestPoliciesEqualRecount compares what Filter says to pods with a policy with a recount, in random clusters which change between
-// cycles, in the cycles of pod groups, and after each pod that is tried out on a copy of the cycle's state.
+// TestPoliciesEqualRecount compares what Filter says to pods with a policy with a recount, in random clusters which
+// change between cycles, in the cycles of pod groups, and after each pod that is tried out on a copy of the cycle's
+// state.
 func TestPoliciesEqualRecount(t *testing.T) {
 	refused, steps := 0, 0
 	d, set := ownerObjects()

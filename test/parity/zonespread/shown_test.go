@@ -9,8 +9,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestShownConstraintsAreNotCounted: a soft constraint that only shows a policy to autoscalers changes no verdict and no score, and leaves the pod its
-// default constraints. The in-tree plugin sees the pod without it.
+// TestShownConstraintsAreNotCounted: a soft constraint that only shows a policy to autoscalers changes no verdict and
+// no score, and leaves the pod its default constraints. The in-tree plugin sees the pod without it.
 func TestShownConstraintsAreNotCounted(t *testing.T) {
 	shown := spread(1, "zone", selects("foo"), soft)
 	graded := 0

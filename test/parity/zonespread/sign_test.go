@@ -8,9 +8,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
-// TestSignPodEqualsInTree: opportunistic batching is on where the in-tree plugin leaves it on, with List defaulting and no
-// constraints for the pods that have none of their own. That batching the others would place them worse is shown by the
-// outcomes in test/framework.
+// TestSignPodEqualsInTree: opportunistic batching is on where the in-tree plugin leaves it on, with List defaulting and
+// no constraints for the pods that have none of their own. That batching the others would place them worse is shown by
+// the outcomes in test/framework.
 func TestSignPodEqualsInTree(t *testing.T) {
 	hard, preferred := spread(1, "zone", selects("foo")), spread(1, "host", selects("foo"), soft)
 	signed := 0

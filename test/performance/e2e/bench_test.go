@@ -65,8 +65,8 @@ func prepare() error {
 	return nil
 }
 
-// showSources says where the module cache is, in the manner of Bazel: the API server that scheduler_perf starts looks for files of its own
-// beside its sources, whose paths -trimpath makes relative to that cache.
+// showSources says where the module cache is, in the manner of Bazel: the API server that scheduler_perf starts looks
+// for files of its own beside its sources, whose paths -trimpath makes relative to that cache.
 func showSources() error {
 	if _, file, _, _ := goruntime.Caller(0); filepath.IsAbs(file) {
 		return nil
@@ -79,7 +79,8 @@ func showSources() error {
 	return errors.Join(os.Setenv("TEST_SRCDIR", above), os.Setenv("TEST_WORKSPACE", cache))
 }
 
-// BenchmarkScheduling is what the driver runs a part of, in a process for each variant: BenchmarkScheduling/variant/case/workload.
+// BenchmarkScheduling is what the driver runs a part of, in a process for each variant:
+// BenchmarkScheduling/variant/case/workload.
 func BenchmarkScheduling(b *testing.B) {
 	taker, err := takerFromEnv()
 	require.NoError(b, err)
@@ -110,8 +111,8 @@ func installCRDs(tCtx ktesting.TContext) error {
 	return err
 }
 
-// waitForHolds waits until all reservations, if ReserveCache keeps any, hold what they ask for, and nothing has been written to
-// a reservation for a while.
+// waitForHolds waits until all reservations, if ReserveCache keeps any, hold what they ask for, and nothing has been
+// written to a reservation for a while.
 func waitForHolds(tCtx ktesting.TContext, s *scheduler.Scheduler) error {
 	if !slices.Contains(s.Profiles[v1.DefaultSchedulerName].ListPlugins().Names(), reservecache.Name) {
 		return nil

@@ -22,10 +22,10 @@ var podsPerTurn = map[string]float64{
 	"5000Nodes_750GangsOf4": 1000, "5000Nodes_3GangsOf1000": 1000,
 }
 
-// casesInTurns returns cases.yaml with a scheduler configuration in every case, the default one where the path is empty. Every
-// case measures its pods several times over on the same cluster. The first time is for the scheduler and the API server to warm
-// up. Before each of the others, and after the last one, a node is created, which takes no pods: scheduler_perf then calls the
-// hook that waits for its turn.
+// casesInTurns returns cases.yaml with a scheduler configuration in every case, the default one where the path is
+// empty. Every case measures its pods several times over on the same cluster. The first time is for the scheduler and
+// the API server to warm up. Before each of the others, and after the last one, a node is created, which takes no pods:
+// scheduler_perf then calls the hook that waits for its turn.
 func casesInTurns(config string, turns int) ([]byte, error) {
 	var cases []map[string]any
 	if err := yaml.UnmarshalStrict(casesYAML, &cases); err != nil {
@@ -46,8 +46,9 @@ func casesInTurns(config string, turns int) ([]byte, error) {
 	return yaml.Marshal(cases)
 }
 
-// stepsInTurns returns the steps of a case with those that are measured once more for each turn: the last one, and those right before
-// it that create other objects in its namespace. It is a new namespace in each turn, unless there are other pods in it.
+// stepsInTurns returns the steps of a case with those that are measured once more for each turn: the last one, and
+// those right before it that create other objects in its namespace. It is a new namespace in each turn, unless there
+// are other pods in it.
 func stepsInTurns(steps []any, turns int) []any {
 	step := func(i int) map[string]any { return steps[i].(map[string]any) }
 	first := len(steps) - 1

@@ -1,15 +1,15 @@
 // Command e2e measures whole schedulers with upstream's scheduler_perf and prints how ours compares.
 //
 // "make bench-e2e" runs it. The cases are in cases.yaml, in scheduler_perf's own format, and the variants differ in the
-// scheduler's configuration alone. Each variant is a process with an etcd, an API server and a scheduler, on a cluster of
-// nodes that exist as objects only.
+// scheduler's configuration alone. Each variant is a process with an etcd, an API server and a scheduler, on a cluster
+// of nodes that exist as objects only.
 //
 // # Turns
 //
-// The speed of a shared machine changes within minutes, by more than the differences to be measured. So the processes of all
-// variants of a case are there at once and take turns of some seconds: one creates a thousand pods and waits until they are
-// bound, while the others are idle. Results are added to a file in the format of Go's benchmarks, which benchstat compares, so
-// that a long series can be run in parts.
+// The speed of a shared machine changes within minutes, by more than the differences to be measured. So the processes
+// of all variants of a case are there at once and take turns of some seconds: one creates a thousand pods and waits
+// until they are bound, while the others are idle. Results are added to a file in the format of Go's benchmarks, which
+// benchstat compares, so that a long series can be run in parts.
 //
 // # Figures
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The smallest workloads of a case for each plugin, in turns, with the driver and all that it starts: from an API server's start to
-// the lines that benchstat reads.
+// The smallest workloads of a case for each plugin, in turns, with the driver and all that it starts: from an API
+// server's start to the lines that benchstat reads.
 func TestSmallestWorkloads(t *testing.T) {
 	dir, out := t.TempDir(), &bytes.Buffer{}
 	args := []string{"-turns=2", "-workload=5Nodes", "-cases=SpreadPodsBefore,SchedulingBesideHolds,Gangs", "-dir=" + dir}

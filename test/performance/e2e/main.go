@@ -23,7 +23,8 @@ func main() {
 	}
 }
 
-// run measures what the arguments ask for with the program that build makes in a directory, and adds the results to a file there.
+// run measures what the arguments ask for with the program that build makes in a directory, and adds the results to a
+// file there.
 func run(ctx context.Context, args []string, out io.Writer, build func(ctx context.Context, dir string) (string, error)) error {
 	flags := flag.NewFlagSet("e2e", flag.ContinueOnError)
 	flags.SetOutput(out)

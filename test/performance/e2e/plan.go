@@ -62,7 +62,8 @@ func plan() []set {
 	return sets
 }
 
-// selected returns the sets of some cases, all without names, with one workload instead of the plan's if it is not empty.
+// selected returns the sets of some cases, all without names, with one workload instead of the plan's if it is not
+// empty.
 func selected(names []string, workload string) ([]set, error) {
 	var sets []set
 	for _, s := range plan() {

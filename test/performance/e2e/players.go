@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// The driver gives a process the number of turns in turnsEnv and reads its output, which it copies to the log. When the process is
-// ready for a turn it writes a line that begins with readyPrefix, with the figures of the last turn if there was one; the driver
-// answers each but the last with goOn, on the process's standard input.
+// The driver gives a process the number of turns in turnsEnv and reads its output, which it copies to the log. When the
+// process is ready for a turn it writes a line that begins with readyPrefix, with the figures of the last turn if there
+// was one; the driver answers each but the last with goOn, on the process's standard input.
 const (
 	turnsEnv    = "ZONEWISE_BENCH_TURNS"
 	readyPrefix = "ready:"
@@ -94,8 +94,8 @@ func (b *bench) record(line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// turnOrder returns who is first, second and so on in a turn. Each of them is everywhere in the order, and each pair is as
-// often one way round as the other.
+// turnOrder returns who is first, second and so on in a turn. Each of them is everywhere in the order, and each pair is
+// as often one way round as the other.
 func turnOrder(players, turn int) []int {
 	order := make([]int, players)
 	for i := range order {

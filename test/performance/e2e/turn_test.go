@@ -53,8 +53,8 @@ func takerFromEnv() (*turnTaker, error) {
 	return &turnTaker{turns: turns, left: turns, in: bufio.NewReader(os.Stdin)}, nil
 }
 
-// afterNodes is called by scheduler_perf after each step that creates nodes. One that parts two turns ends the one, if it is
-// not the first, and begins the other when the driver says so.
+// afterNodes is called by scheduler_perf after each step that creates nodes. One that parts two turns ends the one, if
+// it is not the first, and begins the other when the driver says so.
 func (t *turnTaker) afterNodes(tCtx ktesting.TContext, s *scheduler.Scheduler, _ *perf.Workload, nodes *v1.NodeList) error {
 	partsTurns := slices.ContainsFunc(nodes.Items, func(n v1.Node) bool { return strings.HasPrefix(n.Name, turnNodePrefix) })
 	if !partsTurns {
@@ -88,7 +88,8 @@ func (t *turnTaker) afterNodes(tCtx ktesting.TContext, s *scheduler.Scheduler, _
 	return err
 }
 
-// waitForPods waits until the pods of the warm-up are bound: scheduler_perf does not where there are others in their namespace.
+// waitForPods waits until the pods of the warm-up are bound: scheduler_perf does not where there are others in their
+// namespace.
 func waitForPods(ctx context.Context, pods cache.SharedIndexInformer) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, turnTimeout, true, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(pods.GetStore().List(), func(obj any) bool { return obj.(*v1.Pod).Spec.NodeName == "" }), nil
@@ -267,8 +268,8 @@ func apiWrites() (map[string]float64, error) {
 	return writes, nil
 }
 
-// writeKind names a request after the labels of apiserver_request_total; it is empty for one that only reads, and for those that have
-// nothing to do with scheduling pods.
+// writeKind names a request after the labels of apiserver_request_total; it is empty for one that only reads, and for
+// those that have nothing to do with scheduling pods.
 func writeKind(labels map[string]string) string {
 	verb, resource, subresource := labels["verb"], labels["resource"], labels["subresource"]
 	switch {
@@ -284,8 +285,8 @@ func writeKind(labels map[string]string) string {
 	return strings.TrimSuffix(resource+"/"+subresource, "/")
 }
 
-// cpuTimes returns the CPU time in a profile, and the part of it that has the scheduler or a plugin of ours on its stack, and of
-// that what has a function of ours.
+// cpuTimes returns the CPU time in a profile, and the part of it that has the scheduler or a plugin of ours on its
+// stack, and of that what has a function of ours.
 func cpuTimes(content []byte) (all, schedulers, pack time.Duration, err error) {
 	p, err := profile.ParseData(content)
 	if err != nil {

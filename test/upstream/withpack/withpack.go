@@ -1,5 +1,5 @@
-// Package withpack stands for package scheduler in upstream's tests: its functions have the same names and signatures, and the scheduler that they
-// make has PermitGate in its profiles, if the environment says so.
+// Package withpack stands for package scheduler in upstream's tests: its functions have the same names and signatures,
+// and the scheduler that they make has PermitGate in its profiles, if the environment says so.
 package withpack
 
 import (
@@ -24,8 +24,8 @@ import (
 	"zonewise.dev/plugins/zonespread"
 )
 
-// Env is the variable of the environment that names the shipped configuration whose profile the scheduler gets, as in permitgate.yaml. Without it
-// the functions are upstream's.
+// Env is the variable of the environment that names the shipped configuration whose profile the scheduler gets, as in
+// permitgate.yaml. Without it the functions are upstream's.
 const Env = "ZONEWISE_UPSTREAM_CONFIG"
 
 // Mark is a line that New prints when it has made a scheduler with PermitGate in all of its profiles.
@@ -57,7 +57,8 @@ func has(set schedulerapi.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == name })
 }
 
-// WithFrameworkOutOfTreeRegistry is scheduler.WithFrameworkOutOfTreeRegistry, with the pack's plugins beside those of the test.
+// WithFrameworkOutOfTreeRegistry is scheduler.WithFrameworkOutOfTreeRegistry, with the pack's plugins beside those of
+// the test.
 func WithFrameworkOutOfTreeRegistry(registry frameworkruntime.Registry) scheduler.Option {
 	if os.Getenv(Env) != "" {
 		all := frameworkruntime.Registry{}
@@ -96,7 +97,8 @@ func WithProfiles(profiles ...schedulerapi.KubeSchedulerProfile) scheduler.Optio
 	return scheduler.WithProfiles(extended...)
 }
 
-// shipped returns the profile of the shipped configuration. Its defaults follow from the feature gates, which each test sets.
+// shipped returns the profile of the shipped configuration. Its defaults follow from the feature gates, which each test
+// sets.
 func shipped() schedulerapi.KubeSchedulerProfile {
 	name := os.Getenv(Env)
 	content, err := config.FS.ReadFile(name)

@@ -28,8 +28,8 @@ const (
 	nodeStartupDuration = time.Minute
 )
 
-// How node-lifecycle-controller treats simulated nodes, whose kubelets report every few minutes. What is marked as not ready is tainted
-// within a second and without a limit.
+// How node-lifecycle-controller treats simulated nodes, whose kubelets report every few minutes. What is marked as not
+// ready is tainted within a second and without a limit.
 const (
 	nodeMonitorPeriod   = time.Second
 	nodeGracePeriod     = 20 * time.Minute
@@ -37,8 +37,8 @@ const (
 	largeClusterMinimum = 1    // nodes
 )
 
-// constructors are those of the controllers, by kube-controller-manager's names. What they return runs a controller until the context is
-// done. pod-garbage-collector-controller is not here: it links the scheduler.
+// constructors are those of the controllers, by kube-controller-manager's names. What they return runs a controller
+// until the context is done. pod-garbage-collector-controller is not here: it links the scheduler.
 var constructors = map[string]func(context.Context, *environment) (func(context.Context), error){
 	"daemonset-controller": func(ctx context.Context, e *environment) (func(context.Context), error) {
 		apps, core := e.shared.Apps().V1(), e.shared.Core().V1()

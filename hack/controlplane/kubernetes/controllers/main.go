@@ -1,5 +1,6 @@
-// Command controllers runs controllers of kube-controller-manager: those that tests need, Deployment, ReplicaSet, disruption and garbage
-// collector, or with -controllers others, such as the demo's. It compiles a fifth of what the whole of kube-controller-manager does.
+// Command controllers runs controllers of kube-controller-manager: those that tests need, Deployment, ReplicaSet,
+// disruption and garbage collector, or with -controllers others, such as the demo's. It compiles a fifth of what the
+// whole of kube-controller-manager does.
 package main
 
 import (
