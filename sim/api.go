@@ -174,9 +174,7 @@ func (a api) getObject(k *kind, key string) (client.Object, error) {
 
 // withKind returns a shallow copy with its kind set, as JSON needs.
 func (k *kind) withKind(obj client.Object) client.Object {
-	shallow := reflect.New(reflect.TypeOf(obj).Elem())
-	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
-	out := shallow.Interface().(client.Object) //nolint:forcetypeassert // of the same type
+	out := shallowCopy(obj)
 	out.GetObjectKind().SetGroupVersionKind(k.gvk)
 	return out
 }

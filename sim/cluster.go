@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,12 +32,11 @@ func (s *Sim) bindPod(pod *v1.Pod, nodeName string) error {
 	bound, err := changeObject(s.store, keyOf(pod), func(pod *v1.Pod) error {
 		pod.Spec.NodeName = nodeName
 		if node != nil {
-			copyTopology(pod, node)
+			pod.Labels = labelsOn(node, pod.Labels)
 		}
 		pod.Status.NominatedNodeName = ""
 		pod.Status.Phase, pod.Status.StartTime = v1.PodRunning, &now
-		setCondition(pod, v1.PodScheduled, now)
-		setCondition(pod, v1.PodReady, now)
+		pod.Status.Conditions = withTrue(pod.Status.Conditions, now, v1.PodScheduled, v1.PodReady)
 		return nil
 	})
 	if err != nil {
@@ -54,21 +54,46 @@ func (s *Sim) bindPod(pod *v1.Pod, nodeName string) error {
 // topologyLabels are the labels that the API server copies from a node to the pods bound to it.
 var topologyLabels = []string{v1.LabelTopologyZone, v1.LabelTopologyRegion}
 
-func copyTopology(pod *v1.Pod, node *v1.Node) {
+// labelsOn returns the labels of a pod that is bound to a node.
+func labelsOn(node *v1.Node, labels map[string]string) map[string]string {
+	out := labels
 	for _, label := range topologyLabels {
-		if value, ok := node.Labels[label]; ok {
-			metav1.SetMetaDataLabel(&pod.ObjectMeta, label, value)
+		if value, ok := node.Labels[label]; ok && out[label] != value {
+			out = withLabel(out, label, value)
 		}
 	}
+	return out
 }
 
-func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == kind
-	})
-	pod.Status.Conditions = append(
-		pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at},
-	)
+func withLabel(labels map[string]string, label, value string) map[string]string {
+	out := make(map[string]string, len(labels)+1)
+	maps.Copy(out, labels)
+	out[label] = value
+	return out
+}
+
+// without returns a map that lacks a key: the same one if it does not have it.
+func without(m map[string]string, key string) map[string]string {
+	if _, has := m[key]; !has {
+		return m
+	}
+	out := maps.Clone(m)
+	delete(out, key)
+	return out
+}
+
+// withTrue returns a pod's conditions with some that have become true.
+func withTrue(conditions []v1.PodCondition, at metav1.Time, kinds ...v1.PodConditionType) []v1.PodCondition {
+	out := make([]v1.PodCondition, 0, len(conditions)+len(kinds))
+	for i := range conditions {
+		if !slices.Contains(kinds, conditions[i].Type) {
+			out = append(out, conditions[i])
+		}
+	}
+	for _, kind := range kinds {
+		out = append(out, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
+	}
+	return out
 }
 
 // endTerminatingPods has the pods of the cluster that terminate end when their grace periods do. A pod that ought to

@@ -209,10 +209,11 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 // newPodLike returns a pod as it was before it got its node.
 func (s *Sim) newPodLike(pod *v1.Pod) *v1.Pod {
 	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels),
-		Annotations:     maps.Clone(pod.Annotations),
+		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: pod.Labels,
+		// It is given to pods, not to templates: the same for all would order none.
+		Annotations:     without(pod.Annotations, v1.PodDeletionCost),
 		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
-	}, Spec: pod.Spec} // what the specs have in common is shared: it never changes
+	}, Spec: pod.Spec} // what both have in common is shared: it never changes
 	s.store.mu.Lock()
 	s.store.stampLocked(made)
 	s.store.mu.Unlock()
@@ -220,11 +221,10 @@ func (s *Sim) newPodLike(pod *v1.Pod) *v1.Pod {
 		for _, label := range topologyLabels {
 			// The template has no such label, unless it says something else than the node did.
 			if node == nil || node.Labels[label] == made.Labels[label] {
-				delete(made.Labels, label)
+				made.Labels = without(made.Labels, label)
 			}
 		}
 	}
-	delete(made.Annotations, v1.PodDeletionCost) // it is given to pods, not to templates: the same for all would order none
 	made.Spec.NodeName, made.Spec.EphemeralContainers = "", nil
 	made.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: pod.Status.QOSClass}
 	return made

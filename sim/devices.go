@@ -101,7 +101,7 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 			s.store.remove(kindFor[*resourcev1.ResourceClaim](s.store), keyOf(claim))
 		default:
 			_, _ = changeObject(s.store, keyOf(claim), func(claim *resourcev1.ResourceClaim) error {
-				claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
+				claim.Status.ReservedFor = slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), func(r resourcev1.ResourceClaimConsumerReference) bool {
 					return r.UID == pod.UID
 				})
 				if len(claim.Status.ReservedFor) == 0 {

@@ -206,9 +206,27 @@ func (s *Sim) onSchedulingFailure(
 	context.AfterFunc(ctx, func() { s.inFlight.endBinding(uid) })
 }
 
-// GetNodeHint implements framework.Framework. It gives no hint, so that pods are not batched.
-func (p *profile) GetNodeHint(context.Context, *v1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
-	return ""
+// GetNodeHint implements framework.Framework. It gives the hint of the options and none of the framework's, so that pods
+// are not batched.
+func (p *profile) GetNodeHint(_ context.Context, pod *v1.Pod, _ fwk.PodSignature, _ fwk.CycleState, _ int64) string {
+	return p.sim.hintFor(pod)
+}
+
+func (s *Sim) hintFor(pod *v1.Pod) string {
+	if s.options.Hint == nil || gangOf(pod) != "" {
+		return ""
+	}
+	s.mu.Lock()
+	replaced := s.replaced[pod.UID]
+	s.mu.Unlock()
+	if replaced == nil {
+		return ""
+	}
+	hint := s.options.Hint(replaced)
+	if _, exists := get[*v1.Node](s.store, hint); !exists {
+		return "" // to the scheduler it would be an error
+	}
+	return hint
 }
 
 // StoreScheduleResults implements framework.Framework: as GetNodeHint.

@@ -148,6 +148,7 @@ func (s *Sim) terminate(pod *v1.Pod) {
 
 // markUnreachable makes a node what node-lifecycle-controller makes of one whose kubelet is silent.
 func markUnreachable(node *v1.Node, now metav1.Time) error {
+	node.Status.Conditions = slices.Clone(node.Status.Conditions)
 	marked := slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.MatchTaint(&unreachableTaints[1]) })
 	for i := range node.Status.Conditions {
 		switch c := &node.Status.Conditions[i]; c.Type {
@@ -161,7 +162,7 @@ func markUnreachable(node *v1.Node, now metav1.Time) error {
 	if marked {
 		return errUnchanged
 	}
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t v1.Taint) bool {
+	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t v1.Taint) bool {
 		return t.Key == v1.TaintNodeNotReady || t.Key == v1.TaintNodeUnreachable
 	})
 	for _, t := range unreachableTaints {

@@ -60,6 +60,9 @@ type Options struct {
 	SchedulerNames []string
 	// Bare means that no controller replaces evicted pods.
 	Bare bool
+	// Hint, if not nil, names the node that the scheduler tries first for the pod by which a controller has replaced one:
+	// if the filters admit that node, no other is looked at. Empty names none. Members of gangs have no hint.
+	Hint func(replaced *v1.Pod) string
 	// Controllers are the kinds of controllers, beside those of Kubernetes, that replace their pods, such as
 	// "RayCluster.ray.io".
 	Controllers []string
@@ -324,25 +327,6 @@ func (s *Sim) SetSeed(seed int64) { s.options.Seed = seed }
 
 // Options are those of the copy.
 func (s *Sim) Options() Options { return s.options }
-
-// Fork returns another Sim in the state of this one, with its own scheduler. Objects are shared, so it costs only the
-// time and memory of the scheduler's and the plugins' caches.
-func (s *Sim) Fork(ctx context.Context, change func(*Options)) (*Sim, error) {
-	options := s.options
-	options.Now, options.Pods = s.Now(), nil
-	if change != nil {
-		change(&options)
-	}
-	fork, err := New(ctx, s.store.objects(), options)
-	if err != nil {
-		return nil, err
-	}
-	fork.serial = s.serial // the names that it stands for are taken
-	return fork, nil
-}
-
-// Objects returns all objects as they are now. They must not be modified.
-func (s *Sim) Objects() []client.Object { return s.store.objects() }
 
 // List returns the objects of a kind as they are now, in the order of their keys. They must not be modified.
 func List[T client.Object](s *Sim) []T { return list[T](s.store) }

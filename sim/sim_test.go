@@ -1,7 +1,9 @@
 package sim_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,15 +49,78 @@ func web(pods int) []client.Object {
 	return objects
 }
 
-// run has a copy place its pods.
+// run has a copy place its pods. Whatever the test does with the copy then, the objects that it was made of and those that
+// it has now, which forks share, stay as they are.
 func run(t *testing.T, objects []client.Object, options sim.Options) *sim.Sim {
 	t.Helper()
 	options.Now = now
 	s, err := sim.New(t.Context(), objects, options)
 	require.NoError(t, err)
-	t.Cleanup(s.Close)
 	require.NoError(t, s.Run(t.Context()))
+	unchanged := shared(t, objects, s.Objects())
+	t.Cleanup(func() {
+		s.Close()
+		unchanged()
+	})
 	return s
+}
+
+// shared returns a check that objects are what they are now: copies of a cluster share them.
+func shared(t *testing.T, lists ...[]client.Object) (unchanged func()) {
+	t.Helper()
+	var objects []client.Object
+	var contents []string
+	content := func(obj client.Object) string {
+		data, err := json.Marshal(obj)
+		require.NoError(t, err)
+		return string(data)
+	}
+	for _, obj := range slices.Concat(lists...) {
+		objects, contents = append(objects, obj), append(contents, content(obj))
+	}
+	return func() {
+		for i, obj := range objects {
+			require.Equal(t, contents[i], content(obj), "%T %s: an object that copies share was modified", obj, obj.GetName())
+		}
+	}
+}
+
+// TestAStateOutlivesItsCopy: from the state of a copy that is closed others go on, each by itself.
+func TestAStateOutlivesItsCopy(t *testing.T) {
+	base := run(t, web(12), sim.Options{})
+	state := base.State()
+	base.Close()
+	require.Len(t, state.Objects(), len(base.Objects()))
+	for range 2 {
+		fork, err := state.Fork(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, zones(base), zones(fork))
+		require.Len(t, fork.Lose(inZoneA).Replacements, 4)
+		require.NoError(t, fork.Run(t.Context()))
+		require.Equal(t, map[string]int{"b": 6, "c": 6}, zones(fork))
+		fork.Close()
+	}
+}
+
+// TestHint: a pod that replaces another one is put where the hint says, if the filters admit that.
+func TestHint(t *testing.T) {
+	on := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+	for hint, want := range map[string]string{"small": "small", "large": "large", "full": "large", "gone": "large", "": "large"} {
+		s := run(t, []client.Object{
+			node("lost", "a", "4"), node("small", "b", "4"), node("large", "b", "64"), node("full", "b", "2"),
+			pod("web", "web", "2", on("lost")), pod("other", "other", "2", on("full")), pod("third", "other", "1", on("small")),
+		}, sim.Options{Hint: func(replaced *v1.Pod) string {
+			require.Equal(t, "web", replaced.Name)
+			return hint
+		}})
+		loss := s.Lose(inZoneA)
+		require.Len(t, loss.Replacements, 1)
+		require.NoError(t, s.Run(t.Context()))
+		made, ok := sim.Get[*v1.Pod](s, "shop", loss.Replacements[0].Name)
+		require.True(t, ok)
+		require.Equal(t, want, made.Spec.NodeName, "hint %q", hint)
+		require.Empty(t, made.Status.NominatedNodeName)
+	}
 }
 
 // zones counts the pods by zone; those that wait are in "".

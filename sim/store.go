@@ -109,7 +109,7 @@ func newStore(each func()) *store {
 	return s
 }
 
-// load stores the first objects. They are not modified; an object that lacks a resource version or a UID is copied.
+// load stores the first objects. They are not modified; one that lacks a resource version or a UID is copied.
 func (s *store) load(objects []client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *store) load(objects []client.Object) error {
 			return err
 		}
 		if obj.GetResourceVersion() == "" || obj.GetUID() == "" {
-			obj = copyOf(obj)
+			obj = shallowCopy(obj)
 			s.stampLocked(obj)
 		}
 		k.putLocked(obj)
@@ -182,6 +182,13 @@ func objectsByKeys[T client.Object](s *store, keys []string) []T {
 }
 
 func copyOf[T client.Object](obj T) T { return obj.DeepCopyObject().(T) } //nolint:forcetypeassert // a copy has the type of the original
+
+// shallowCopy returns a copy that shares what the object's fields point to.
+func shallowCopy(obj client.Object) client.Object {
+	shallow := reflect.New(reflect.TypeOf(obj).Elem())
+	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
+	return shallow.Interface().(client.Object) //nolint:forcetypeassert // of the same type
+}
 
 // stampLocked gives an object that the store owns a new resource version, and a UID if it has none.
 func (s *store) stampLocked(obj client.Object) {
@@ -320,7 +327,9 @@ func (k *kind) currentLocked(key string) client.Object {
 // errUnchanged is returned by a change that leaves the object as it is.
 var errUnchanged = errors.New("unchanged")
 
-// update replaces an object by what change makes of a copy of it. It returns the new object.
+// update replaces an object by what change makes of a shallow copy of it. change gives fields other values and does not
+// modify what they point to: maps, slices and pointers belong to the object before, and to other copies of the cluster.
+// It returns the new object.
 func (s *store) update(k *kind, key string, change func(obj client.Object) error) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +337,7 @@ func (s *store) update(k *kind, key string, change func(obj client.Object) error
 	if old == nil {
 		return nil, apierrors.NewNotFound(k.resource, key[strings.LastIndex(key, "/")+1:])
 	}
-	obj := copyOf(old)
+	obj := shallowCopy(old)
 	switch err := change(obj); {
 	case errors.Is(err, errUnchanged):
 		return old, nil

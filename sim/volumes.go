@@ -109,6 +109,7 @@ func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
 			return errUnchanged
 		}
 		claim.Spec.VolumeName, claim.Status.Phase = pv.Name, v1.ClaimBound
+		claim.Annotations = maps.Clone(claim.Annotations)
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBindCompleted, "yes")
 		return nil
 	})
@@ -133,7 +134,7 @@ func (s *Sim) provisionSelected(claim *v1.PersistentVolumeClaim) bool {
 		return true
 	}
 	_, _ = changeObject(s.store, keyOf(claim), func(claim *v1.PersistentVolumeClaim) error {
-		delete(claim.Annotations, volume.AnnSelectedNode)
+		claim.Annotations = without(claim.Annotations, volume.AnnSelectedNode)
 		return nil
 	})
 	return false
@@ -339,10 +340,12 @@ func (s *Sim) changeCapacity(capacity *storagev1.CSIStorageCapacity, size resour
 			return errUnchanged
 		}
 		full := c.MaximumVolumeSize != nil && c.MaximumVolumeSize.Cmp(*c.Capacity) >= 0
-		c.Capacity.Add(size)
-		if c.Capacity.Sign() < 0 {
-			c.Capacity = resource.NewQuantity(0, resource.BinarySI)
+		left := c.Capacity.DeepCopy()
+		left.Add(size)
+		if left.Sign() < 0 {
+			left = *resource.NewQuantity(0, resource.BinarySI)
 		}
+		c.Capacity = &left
 		if c.MaximumVolumeSize != nil && (full || c.MaximumVolumeSize.Cmp(*c.Capacity) > 0) {
 			c.MaximumVolumeSize = ptr.To(c.Capacity.DeepCopy())
 		}

@@ -73,7 +73,6 @@ func Certify(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
 ) ([]v1alpha1.ZoneSurvivalStatus, error) {
 	var c Certifier
-	defer c.Close()
 	return c.Certify(ctx, objects, asked, options)
 }
 
@@ -139,6 +138,14 @@ func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 	c.protects, c.invalid = Protected(asked)
 	c.status.ObservedGeneration = asked.Generation
 	return c
+}
+
+func newCertificates(asked []*v1alpha1.ZoneSurvival) []*certificate {
+	out := make([]*certificate, len(asked))
+	for i, s := range asked {
+		out[i] = newCertificate(s)
+	}
+	return out
 }
 
 // Protected returns which pods are protected. An error names the field that is wrong.

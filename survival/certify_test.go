@@ -1,6 +1,7 @@
 package survival_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -65,8 +66,14 @@ func priority(value int32) func(*v1.PodTemplateSpec) {
 func certify(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, options survival.Options) v1alpha1.ZoneSurvivalStatus {
 	t.Helper()
 	options.Sim.Now = clitest.Now
-	out, err := survival.Certify(t.Context(), c.Objects(), []*v1alpha1.ZoneSurvival{asked}, options)
+	objects := c.Objects()
+	before, err := json.Marshal(objects)
 	require.NoError(t, err)
+	out, err := survival.Certify(t.Context(), objects, []*v1alpha1.ZoneSurvival{asked}, options)
+	require.NoError(t, err)
+	after, err := json.Marshal(objects)
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after), "the copies share the objects of the cluster, and change none")
 	require.Len(t, out, 1)
 	require.Equal(t, int64(3), out[0].ObservedGeneration)
 	require.Equal(t, clitest.Now, out[0].ComputedAt.Time)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -26,15 +27,48 @@ import (
 // what they ask for, policies, reservations and what they hold, budgets, volumes and devices. Heartbeats, the readiness
 // of pods, ZoneSurvivals and ZoneRebalances do not change it, nor does the order of the objects.
 func Fingerprint(objects []client.Object) string {
-	var sum uint64
-	for _, obj := range objects {
+	return digestOf(objects, func(obj client.Object) []string {
 		switch obj.(type) {
 		case *v1alpha1.ZoneSurvival, *v1alpha1.ZoneRebalance:
+			return nil
+		}
+		return decisiveState(obj)
+	})
+}
+
+// steadyDigest is the fingerprint of what has to stay the same for an answer to follow. Pods and their controllers, and
+// what the scheduler counts of them, may change.
+func steadyDigest(objects []client.Object) string {
+	return digestOf(objects, func(obj client.Object) []string {
+		switch o := obj.(type) {
+		case *v1alpha1.ZoneSurvival, *v1alpha1.ZoneRebalance, *v1.Pod, *appsv1.Deployment, *appsv1.ReplicaSet,
+			*appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *v1.ReplicationController:
+			return nil
+		case *policyv1.PodDisruptionBudget: // each copy counts for itself
+			return []string{strconv.FormatInt(o.Generation, 10)}
+		case *v1alpha1.ZoneSpreadPolicy: // and so does the policy
+			out := []string{strconv.FormatInt(o.Generation, 10)}
+			for i := range o.Status.Zones {
+				z := &o.Status.Zones[i]
+				out = append(out, z.Name, string(z.State), fmt.Sprint(z.RecoveringSince, z.Since, len(z.Full)))
+			}
+			return out
+		}
+		return decisiveState(obj)
+	})
+}
+
+// digestOf returns a digest of the states of objects, whatever their order. Those without a state are left out.
+func digestOf(objects []client.Object, stateOf func(obj client.Object) []string) string {
+	var sum uint64
+	for _, obj := range objects {
+		state := stateOf(obj)
+		if state == nil {
 			continue
 		}
 		h := fnv.New64a()
 		writeWords(h, fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
-		writeWords(h, decisiveState(obj)...)
+		writeWords(h, state...)
 		sum += h.Sum64()
 	}
 	return strconv.FormatUint(sum, 16)

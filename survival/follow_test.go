@@ -31,7 +31,6 @@ type follower struct {
 func newFollower(t *testing.T, c *clitest.Cluster, asked ...*v1alpha1.ZoneSurvival) (*follower, []v1alpha1.ZoneSurvivalStatus) {
 	t.Helper()
 	f := &follower{t: t, asked: asked, at: clitest.Now}
-	t.Cleanup(f.certifier.Close)
 	out, err := f.certifier.Certify(t.Context(), c.Objects(), asked, f.options())
 	require.NoError(t, err)
 	return f, out

@@ -25,20 +25,17 @@ import (
 // replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one form of losses and
 // one order of lost pods.
 type replayer struct {
-	start  *baseline // nil in one that replays no further loss
+	start  *baseline
 	form   form
 	change func(*sim.Options)
 	copy   *sim.Sim // nil before the first replay, and after a loss that could not be taken back
-	// replaced has the pods that were replaced before the copy was made, and failed the nodes that were not ready then.
-	replaced map[types.UID]*v1.Pod
-	failed   map[string]bool
 	// lost are the nodes that the last loss has taken.
 	lost map[string]bool
 }
 
 // close ends the copy, if there is one.
 func (s *replayer) close() {
-	if s != nil && s.copy != nil {
+	if s.copy != nil {
 		s.copy.Close()
 		s.copy = nil
 	}
@@ -61,14 +58,38 @@ type move struct {
 	elsewhere bool
 }
 
+// places returns where the displaced pods run again.
+func (r *outcome) places() places {
+	out := make(places, len(r.moves))
+	for i := range r.moves {
+		if m := &r.moves[i]; m.runs() {
+			out[m.before.UID] = m.now.Spec.NodeName
+		}
+	}
+	return out
+}
+
+// anyWaits reports whether a pod waits that one of the certificates protects.
+func (r *outcome) anyWaits(certificates []*certificate) bool {
+	return slices.ContainsFunc(r.moves, func(m move) bool {
+		return !m.runs() && slices.ContainsFunc(certificates, func(c *certificate) bool { return c.protects(m.before) })
+	})
+}
+
 // runs reports whether the pod runs again.
 func (m *move) runs() bool { return m.now != nil && m.why == "" }
+
+// replayOnce replays a loss on a copy that ends with it.
+func (s *replayer) replayOnce(ctx context.Context, l loss) (*outcome, error) {
+	defer s.close()
+	return s.replay(ctx, l)
+}
 
 // replay replays a loss. The copy is at rest before it, and stays as the loss has left it.
 func (s *replayer) replay(ctx context.Context, l loss) (*outcome, error) {
 	if s.copy == nil {
 		var err error
-		s.copy, err = s.start.sim.Fork(ctx, s.change)
+		s.copy, err = s.start.state.Fork(ctx, s.change)
 		if err != nil {
 			return nil, err
 		}
@@ -83,11 +104,12 @@ func (s *replayer) replay(ctx context.Context, l loss) (*outcome, error) {
 	for _, node := range taken.Nodes {
 		s.lost[node.Name] = true
 	}
+	staying := taken.Staying // and not the rest of the loss, which the memory is better without
 	if err := s.copy.Run(ctx); err != nil {
 		return nil, err
 	}
 	changes := sim.Changes[*v1.Pod](s.copy)
-	moved, now := slices.Concat(s.start.moved, taken.Staying), slices.Clone(taken.Staying)
+	moved, now := slices.Concat(s.start.moved, staying), slices.Clone(staying)
 	changed := map[types.UID]bool{}
 	for _, c := range changes {
 		if c.Before != nil {
@@ -133,13 +155,13 @@ func (s *replayer) movesOf(before, now []*v1.Pod) []move {
 }
 
 // isDead reports whether a node does not run its pods, although its object may be there.
-func (s *replayer) isDead(node string) bool { return s.lost[node] || s.failed[node] }
+func (s *replayer) isDead(node string) bool { return s.lost[node] || s.start.failed[node] }
 
 // successorsOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod
 // that a controller has replaced by them.
 func (s *replayer) successorsOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 	replaced := s.copy.Replaced()
-	maps.Copy(replaced, s.replaced)
+	maps.Copy(replaced, s.start.replaced)
 	out := make(map[types.UID]*v1.Pod, len(pods))
 	for _, pod := range pods {
 		if live(pod) {

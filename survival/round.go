@@ -18,7 +18,7 @@ import (
 // there, and those that wait are scheduled. What had a place is what had one in the cluster as it was read: a pod that
 // is displaced or evicted on the way counts in each loss.
 type baseline struct {
-	sim *sim.Sim
+	state *sim.State
 	// placed are the live pods that were on a node when the cluster was read.
 	placed map[types.UID]*v1.Pod
 	// moved are those of placed that run no more where they were, and inPlaceOfMoved the live pods that are there in
@@ -27,6 +27,9 @@ type baseline struct {
 	failed                map[string]bool
 	replaced              map[types.UID]*v1.Pod
 	usage                 *usage
+	// displaced is how many pods the loss of each node would displace; nodes without any are left out.
+	displaced  map[*v1.Node]int
+	latecomers selection
 }
 
 func newBaseline(ctx context.Context, objects []client.Object, read *reading, options sim.Options) (*baseline, error) {
@@ -34,7 +37,8 @@ func newBaseline(ctx context.Context, objects []client.Object, read *reading, op
 	if err != nil {
 		return nil, err
 	}
-	b := &baseline{sim: base, placed: map[types.UID]*v1.Pod{}, failed: map[string]bool{}}
+	defer base.Close()
+	b := &baseline{placed: map[types.UID]*v1.Pod{}, failed: map[string]bool{}}
 	for _, pod := range read.placed() {
 		b.placed[pod.UID] = pod
 	}
@@ -44,10 +48,9 @@ func newBaseline(ctx context.Context, objects []client.Object, read *reading, op
 		b.failed[node.Name] = true
 	}
 	if err := base.Run(ctx); err != nil {
-		base.Close()
 		return nil, err
 	}
-	b.replaced = base.Replaced()
+	b.state, b.replaced = base.State(), base.Replaced()
 	b.moved, b.inPlaceOfMoved = slices.Clone(down.Staying), slices.Clone(down.Staying)
 	for _, c := range sim.Changes[*v1.Pod](base) {
 		if c.Before != nil && b.placed[c.Before.UID] != nil {
@@ -57,7 +60,14 @@ func newBaseline(ctx context.Context, objects []client.Object, read *reading, op
 			b.inPlaceOfMoved = append(b.inPlaceOfMoved, c.After)
 		}
 	}
-	b.usage = usageOf(sim.List[*v1.Node](base), sim.List[*v1.Pod](base))
+	all := sim.List[*v1.Pod](base)
+	b.usage, b.displaced = usageOf(sim.List[*v1.Node](base), all), map[*v1.Node]int{}
+	for _, pod := range all {
+		if node, exists := sim.Get[*v1.Node](base, "", pod.Spec.NodeName); exists && live(pod) && !sim.NodeBound(pod) {
+			b.displaced[node]++
+		}
+	}
+	b.latecomers = latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](base))
 	return b, nil
 }
 
@@ -100,20 +110,16 @@ func (r *reading) placed() []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(r.pods), func(pod *v1.Pod) bool { return !live(pod) || r.nodes[pod.Spec.NodeName] == nil })
 }
 
-// replayRound replays losses, and records for the certificates what they come to.
+// replayRound replays losses, and records for the certificates what they come to. At any time it has one copy of the
+// cluster with a scheduler.
 type replayRound struct {
 	start        *baseline
 	options      *Options
 	certificates []*certificate
-	// kept has for each zone the copy after its loss while its Node objects stay, in the worst order; none of a zone
-	// whose loss breaks all certificates.
-	kept map[string]*replayer
 }
 
-// replayAll replays each loss that a certificate asks for, and returns the copies that can follow the cluster.
-func replayAll(
-	ctx context.Context, objects []client.Object, certificates []*certificate, options *Options,
-) (map[string]*replayer, error) {
+// newRound returns a round of replays from the cluster as it is without further losses.
+func newRound(ctx context.Context, objects []client.Object, certificates []*certificate, options *Options) (*replayRound, error) {
 	read := newReading(objects)
 	for _, c := range certificates {
 		c.recordBaseline(read)
@@ -122,48 +128,69 @@ func replayAll(
 	if err != nil {
 		return nil, err
 	}
-	defer start.sim.Close()
-	p := &replayRound{start: start, options: options, certificates: certificates, kept: map[string]*replayer{}}
-	err = p.replayZones(ctx)
-	if err == nil {
-		err = p.replayNodes(ctx)
+	return &replayRound{start: start, options: options, certificates: certificates}, nil
+}
+
+// replayAll replays each loss that a certificate asks for, and notes by zone where the displaced pods go.
+func replayAll(
+	ctx context.Context, objects []client.Object, certificates []*certificate, options *Options, to map[string]places,
+) error {
+	p, err := newRound(ctx, objects, certificates, options)
+	if err != nil {
+		return err
 	}
-	return p.kept, err
+	if err := p.replayZones(ctx, to); err != nil {
+		return err
+	}
+	return p.replayNodes(ctx)
 }
 
 // newReplayer returns where losses are replayed in a form and in the order of that number; the first is the worst one.
-func (p *replayRound) newReplayer(f form, number int) *replayer {
+// first, if not nil, are the nodes that displaced pods try first.
+func (p *replayRound) newReplayer(f form, number int, first places) *replayer {
 	seed := p.options.Sim.Seed + int64(int(forms)*number+int(f))
 	var rank func(pod *v1.Pod) []int64
 	if number == 0 {
-		rank = worstRank(latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](p.start.sim)), func(pod *v1.Pod) bool {
+		rank = worstRank(p.start.latecomers, func(pod *v1.Pod) bool {
 			return slices.ContainsFunc(p.certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) })
 		})
 	}
-	return &replayer{
-		start: p.start, form: f, change: func(o *sim.Options) { o.Seed, o.Rank = seed, rank },
-		replaced: p.start.replaced, failed: p.start.failed,
-	}
+	return &replayer{start: p.start, form: f, change: func(o *sim.Options) {
+		o.Seed, o.Rank = seed, rank
+		if first != nil {
+			o.Hint = first.of
+		}
+	}}
 }
 
-// replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much
-// as another copy.
-func (p *replayRound) replayZones(ctx context.Context) error {
+// wantedByZone returns the certificates that ask for the loss of each zone.
+func (p *replayRound) wantedByZone() map[string][]*certificate {
 	wanted := map[string][]*certificate{}
 	for _, c := range p.certificates {
 		for _, zone := range c.zones {
 			wanted[zone] = append(wanted[zone], c)
 		}
 	}
+	return wanted
+}
+
+// replayZones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much
+// as another copy.
+func (p *replayRound) replayZones(ctx context.Context, to map[string]places) error {
+	wanted := p.wantedByZone()
 	displaced := map[string]int{} // by zone
-	for node, pods := range p.displacedByNode() {
+	for node, pods := range p.start.displaced {
 		displaced[node.Labels[v1.LabelTopologyZone]] += pods
 	}
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
 		for i := range p.options.replaysOf(displaced[zone]) {
 			for f := range forms {
-				if err := p.replayZone(ctx, loss{zone: zone}, f, i, wanted[zone]); err != nil {
+				r, err := p.replayZone(ctx, loss{zone: zone}, f, i, wanted[zone])
+				if err != nil {
 					return err
+				}
+				if r != nil && f == nodesStay && i == 0 {
+					to[zone] = r.places()
 				}
 			}
 		}
@@ -171,31 +198,21 @@ func (p *replayRound) replayZones(ctx context.Context) error {
 	return nil
 }
 
-// replayZone replays the loss of a zone in a form and an order, if a certificate is still to be decided. An error is
-// that of ctx.
-func (p *replayRound) replayZone(ctx context.Context, l loss, f form, order int, wanted []*certificate) error {
+// replayZone replays the loss of a zone in a form and an order, if a certificate is still to be decided. It returns nil
+// if none is, or if the replay fails. An error is that of ctx.
+func (p *replayRound) replayZone(ctx context.Context, l loss, f form, order int, wanted []*certificate) (*outcome, error) {
 	open := slices.DeleteFunc(slices.Clone(wanted), func(c *certificate) bool { return c.isBroken(l, f) })
 	if len(open) == 0 {
-		return nil
+		return nil, nil
 	}
-	s := p.newReplayer(f, order)
-	r, err := s.replay(ctx, l)
+	r, err := p.newReplayer(f, order, nil).replayOnce(ctx, l)
 	if ctx.Err() != nil {
-		s.close()
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	holds := false
 	for _, c := range open {
 		c.recordOutcome(l, f, r, err)
-		holds = holds || !c.isBroken(l, f)
 	}
-	if !holds || f != nodesStay || order > 0 {
-		s.close()
-		return nil
-	}
-	s.start = nil // as large as what is kept, and no longer needed
-	p.kept[l.zone] = s
-	return nil
+	return r, nil
 }
 
 // replayNodes replays the loss of each node that has pods, one after the other on the same copy.
@@ -211,14 +228,14 @@ func (p *replayRound) replayNodes(ctx context.Context) error {
 	}
 	var names []string
 	all := 0
-	for node, pods := range p.displacedByNode() {
+	for node, pods := range p.start.displaced {
 		names = append(names, node.Name)
 		all += pods
 	}
 	slices.Sort(names)
 	for i := range p.options.replaysOf(all) {
 		for f := range forms {
-			s := p.newReplayer(f, i)
+			s := p.newReplayer(f, i, nil)
 			err := p.loseNodes(ctx, s, f, names, wanted)
 			s.close()
 			if err != nil {
@@ -249,16 +266,4 @@ func (p *replayRound) loseNodes(ctx context.Context, s *replayer, f form, nodes 
 		}
 	}
 	return nil
-}
-
-// displacedByNode returns how many pods the loss of each node of the baseline would displace. Nodes without any are left
-// out.
-func (p *replayRound) displacedByNode() map[*v1.Node]int {
-	out := map[*v1.Node]int{}
-	for _, pod := range sim.List[*v1.Pod](p.start.sim) {
-		if node, exists := sim.Get[*v1.Node](p.start.sim, "", pod.Spec.NodeName); exists && live(pod) && !sim.NodeBound(pod) {
-			out[node]++
-		}
-	}
-	return out
 }

@@ -42,8 +42,6 @@ type Controller struct {
 	fullBudget, followBudget parts.Meter
 	// running is the full round that is not over; nil between rounds.
 	running *fullRound
-	// endCopies ends the copies of the last full round; nil before the first.
-	endCopies context.CancelFunc
 	// answered is the question that the answers are for: that of the last full round, or of the cluster that they have
 	// followed since.
 	answered string

@@ -11,6 +11,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/sim"
+	"zonewise.dev/survival"
 )
 
 // fullRound replays all losses in steps of a fraction of a second, between which other parts get their turns. What
@@ -32,21 +33,17 @@ func (c *Controller) beginRound(ctx context.Context, r *round, question string) 
 	c.fullBudget.Begin(time.Now())
 	f := &fullRound{question: question, began: time.Now(), readAt: r.options.Sim.Now, answers: map[types.UID]v1alpha1.ZoneSurvivalStatus{}}
 	ctx, cancel := context.WithCancel(ctx)
-	if c.endCopies != nil {
-		c.endCopies()
-	}
-	c.endCopies = cancel
 	f.step, f.stop = iter.Pull(func(yield func(struct{}) bool) {
+		defer cancel()
 		options, runs := r.options, true
-		options.Sim.Progress = func(sim.Progress) { // also of the copies that are kept, after the round
+		options.Sim.Progress = func(sim.Progress) {
 			if runs && !yield(struct{}{}) {
 				runs = false
 				cancel()
 			}
 		}
-		defer func() { runs = false }()
 		if len(r.asked) == 0 {
-			c.certifier.Close()
+			c.certifier = survival.Certifier{}
 			return
 		}
 		statuses, err := c.certifier.Certify(ctx, r.objects, r.asked, options)

@@ -125,14 +125,10 @@ func (s *server) read(objects []client.Object, asked ...*v1alpha1.ZoneSurvival) 
 	return cluster
 }
 
-// endAll ends the copies, which in a controller end with the process.
+// endAll ends the round that runs, which in a controller ends with the process.
 func (c *Controller) endAll() {
 	if c.running != nil {
 		c.running.stop()
-	}
-	c.certifier.Close()
-	if c.endCopies != nil {
-		c.endCopies()
 	}
 }
 
