@@ -33,6 +33,8 @@
 //     within what CSIStorageCapacity objects say is left. A claim of the cluster that has no volume gets none: the copy does not know why.
 //   - Pods that terminate end when their grace periods do; one that ought to have ended before stays.
 //   - Finished pods are left out. Pods are not batched.
+//   - With the gate TopologyAwareWorkloadScheduling all placements of a pod group are tried, where the scheduler may try
+//     a share of them. Of those with the same score kube-scheduler takes one at random, in a copy too.
 //   - The configuration's extenders are not called, unless Options.CallExtenders says so; then they see the copy's pods.
 //   - The pods of schedulers that the configuration does not have compete for room: they are placed as a plain kube-scheduler would.
 //

@@ -262,8 +262,8 @@ func (s *Sim) start(objects []client.Object) error {
 		cfg.Extenders[i].BindVerb = "" // an extender is asked, but must not bind
 	}
 	s.informers = newInformerFactory(clientset, s.store)
-	s.scheduler, err = scheduler.New(s.ctx, clientset, s.informers, nil,
-		func(string) events.EventRecorderLogger { return recorder{s} },
+	options := append(
+		allPlacements(cfg),
 		scheduler.WithComponentConfigVersion(cfg.TypeMeta.APIVersion),
 		scheduler.WithKubeConfig(config),
 		scheduler.WithProfiles(cfg.Profiles...),
@@ -275,6 +275,7 @@ func (s *Sim) start(objects []client.Object) error {
 		scheduler.WithParallelism(1), // so that nodes are looked at in a fixed order
 		scheduler.WithClock(queueClock{s.clock}),
 	)
+	s.scheduler, err = scheduler.New(s.ctx, clientset, s.informers, nil, func(string) events.EventRecorderLogger { return recorder{s} }, options...)
 	if err != nil {
 		return fmt.Errorf("the scheduler cannot be built from its configuration: %w", err)
 	}
