@@ -55,6 +55,9 @@ type gangEntry struct {
 	failedReleases int
 	evictAfter     time.Time
 
+	// standing is the gang's as the others of its hierarchy have heard of it.
+	standing gang.Standing
+
 	// The rest is of a native gang: the cycle from its first PreFilter until the group is placed or back in the queue, the
 	// last one, which is zero if members have been placed since, and when the PodGroup was changed last.
 	cycle     groupCycle

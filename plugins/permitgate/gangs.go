@@ -27,13 +27,16 @@ type gangs struct {
 	// natives are the PodGroups and pods of scheduling.k8s.io; nil if their gangs are not guarded.
 	natives *nativeObjects
 
-	mu       sync.Mutex // guards everything below, the gangs included
-	byID     map[gangID]*gangEntry
-	queue    *gangQueue              // those that are ready to be looked at
-	planning map[*gangEntry]struct{} // those with plans for members, or that preempt
-	awaiting map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
-	refused  map[*gangEntry]struct{} // those that lack room
-	cycling  map[*gangEntry]struct{} // native gangs whose cycle has not ended
+	mu   sync.Mutex // guards everything below, the gangs included
+	byID map[gangID]*gangEntry
+	// ids has the name of each gang, and hierarchy the composite groups that native ones are part of.
+	ids       map[*gang.Gang]gangID
+	hierarchy gang.Hierarchy
+	queue     *gangQueue              // those that are ready to be looked at
+	planning  map[*gangEntry]struct{} // those with plans for members, or that preempt
+	awaiting  map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
+	refused   map[*gangEntry]struct{} // those that lack room
+	cycling   map[*gangEntry]struct{} // native gangs whose cycle has not ended
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
@@ -47,7 +50,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[gangID](c)
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byID: map[gangID]*gangEntry{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
+		byID: map[gangID]*gangEntry{}, ids: map[*gang.Gang]gangID{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
 		refused: map[*gangEntry]struct{}{}, cycling: map[*gangEntry]struct{}{},
 	}
 	g.freed = &freedRoom{gangs: g}
@@ -83,19 +86,27 @@ func (g *gangs) update(id gangID, f func(e *gangEntry, now time.Time)) bool {
 func (g *gangs) change(id gangID, f func(e *gangEntry, now time.Time)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	e := g.entryLocked(id)
+	f(e, g.clock.Now())
+	g.afterChangeLocked(e)
+	g.agenda.Add(id)
+}
+
+// entryLocked returns a gang, which is made if it does not exist.
+func (g *gangs) entryLocked(id gangID) *gangEntry {
 	e, ok := g.byID[id]
 	if !ok {
 		config := g.config
-		config.Native = id.Native
+		if config.Native = id.Native; id.Native {
+			config.Hierarchy = &g.hierarchy
+		}
 		e = &gangEntry{
 			id: id, gang: gang.New(config), pods: map[types.UID]*member{}, priorities: map[int32]int{},
 		}
 		e.barrier = barrier.New(e.gang)
-		g.byID[id] = e
+		g.byID[id], g.ids[e.gang] = e, id
 	}
-	f(e, g.clock.Now())
-	g.afterChangeLocked(e)
-	g.agenda.Add(id)
+	return e
 }
 
 // memberOf returns the gang that a pod is a member of, as far as this scheduler has to do with it.
@@ -125,7 +136,12 @@ func (g *gangs) each(f func(e *gangEntry)) {
 
 // release releases members that wait for nothing but their gang, and returns those that are let go.
 func (g *gangs) release(id gangID, ready []types.UID) (released []types.UID) {
-	g.update(id, func(e *gangEntry, now time.Time) { released = e.gang.Release(ready, now) })
+	g.update(id, func(e *gangEntry, now time.Time) {
+		released = e.gang.Release(ready, now)
+		if len(released) > 0 {
+			g.actOnLocked(e.gang.Relatives())
+		}
+	})
 	if len(released) > 0 {
 		g.agenda.Add(id)
 	}
@@ -198,6 +214,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		return false
 	}
 	delete(g.byID, e.id)
+	delete(g.ids, e.gang)
 	g.queue.remove(e.id)
 	for _, set := range []map[*gangEntry]struct{}{g.awaiting, g.cycling, g.refused} { // it is in none of the others
 		delete(set, e)

@@ -56,8 +56,9 @@ type vainCycle struct {
 
 // nativeObjects are the objects of native gangs as the scheduler's informers show them.
 type nativeObjects struct {
-	groups *native.PodGroups
-	pods   corelisters.PodLister
+	groups     *native.PodGroups
+	composites *native.Composites // nil if the scheduler knows none
+	pods       corelisters.PodLister
 }
 
 // guards reports whether a pod is a member of a gang that is guarded.
@@ -101,6 +102,7 @@ func (g *gangs) catchUpLocked(e *gangEntry, pod *v1.Pod, now time.Time) {
 			e.updateMember(&member{pod: known}, false, now)
 		}
 	}
+	g.catchUpHierarchyLocked(e, now)
 }
 
 // noteTried records that a member is tried in a pod-group cycle, or for a preemption in the end of one. It reports

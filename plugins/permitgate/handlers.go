@@ -228,10 +228,3 @@ func (e *gangEntry) setGroup(group *podgroup.Group, now time.Time) (changed bool
 	}
 	return changed
 }
-
-func (f *eventHandlers) groupGone(group *podgroup.Group) {
-	f.gangs.change(group.ID, func(e *gangEntry, now time.Time) {
-		e.group = nil
-		e.gang.DeleteGroup(now)
-	})
-}

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -164,12 +165,9 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		},
 	}
 	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
-		groups, synced, err := native.Watch(factory, f.groupSeen, f.groupGone)
-		if err != nil {
+		if err := s.watchNativeLocked(factory, f); err != nil {
 			return err
 		}
-		s.gangs.natives = &nativeObjects{groups, factory.Core().V1().Pods().Lister()}
-		s.synced = append(s.synced, synced)
 	}
 	synced, err := f.watch(factory)
 	if err != nil {
@@ -179,7 +177,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	if s.source != nil {
 		groups, err := crd.Watch(ctx, s.source, informer.Latest(
 			func(group *v1alpha1.PodGroup) { f.groupSeen(podgroup.Read(group)) },
-			func(group *v1alpha1.PodGroup) { f.groupGone(podgroup.Read(group)) },
+			func(group *v1alpha1.PodGroup) { s.gangs.groupGone(podgroup.Read(group)) },
 		), func(bool) { s.gangs.actOnAll() })
 		if err != nil {
 			return fmt.Errorf("watching PodGroups: %w", err)
@@ -200,6 +198,22 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		}
 	}()
 	return nil
+}
+
+// watchNativeLocked watches the groups of scheduling.k8s.io.
+func (s *Shared) watchNativeLocked(factory informers.SharedInformerFactory, f *eventHandlers) error {
+	hierarchies := feature.Enabled(native.CompositeFeature, false)
+	groups, synced, err := native.Watch(factory, hierarchies, f.groupSeen, s.gangs.groupGone)
+	if err != nil {
+		return err
+	}
+	s.gangs.natives = &nativeObjects{groups: groups, pods: factory.Core().V1().Pods().Lister()}
+	s.synced = append(s.synced, synced)
+	if hierarchies {
+		s.gangs.natives.composites, synced, err = native.WatchComposites(factory, s.gangs.setComposite, s.gangs.dropComposite)
+		s.synced = append(s.synced, synced)
+	}
+	return err
 }
 
 func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {

@@ -9,6 +9,7 @@ import (
 // it keeps); and it is noted what the gang waits for.
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
+	g.tellRelativesLocked(e)
 
 	round := e.gang.RoundNumber()
 	failed := round == 0 && e.plan.round != 0 && e.gang.Phase() == gang.Backoff

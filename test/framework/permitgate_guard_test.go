@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/permitgate/native"
@@ -250,7 +252,8 @@ func TestNativeGangStaysBoundInPart(t *testing.T) {
 	})
 }
 
-// TestNativeGroupsThatAreNotGuarded: those with a basic policy are no gangs, and those of composite groups say that they are not guarded.
+// TestNativeGroupsThatAreNotGuarded: those with a basic policy are no gangs, and those of composite groups say that they
+// are not guarded if the scheduler does not know these.
 func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 4)
@@ -272,6 +275,22 @@ func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
 		require.NoError(t, err)
 		c.requireGroupCondition("leaf", native.ConditionGuarded, metav1.ConditionFalse, "composite")
 		require.Zero(t, c.stage.count(""))
+	})
+}
+
+// TestPostFiltersKnowPodGroups: from Kubernetes 1.38 on the scheduler logs an error for each plugin with PostFilter that
+// does not.
+func TestPostFiltersKnowPodGroups(t *testing.T) {
+	nativeBubble(t, "all plugins", func(t *testing.T) {
+		c := newCluster(t, allPlugins)
+		c.start()
+		plugins := c.scheduler.Profiles["default-scheduler"].ListPlugins()
+		require.NotEmpty(t, plugins.PostFilter.Enabled)
+		for _, plugin := range plugins.PostFilter.Enabled {
+			if plugin.Name != mishapName {
+				require.True(t, slices.ContainsFunc(plugins.PodGroupPostFilter.Enabled, func(p config.Plugin) bool { return p.Name == plugin.Name }), plugin.Name)
+			}
+		}
 	})
 }
 

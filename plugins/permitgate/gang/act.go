@@ -110,7 +110,9 @@ func (g *Gang) Act(now time.Time) Actions {
 	actions.Rehearse = due
 	if g.complete() {
 		if g.probe.takeDue(now) {
-			actions.Probe = g.inState(memberWaiting)
+			for _, other := range g.together((*Gang).placed) {
+				actions.Probe = append(actions.Probe, other.inState(memberWaiting)...)
+			}
 		}
 		actions.askAgain(g.probe.at)
 	}

@@ -187,7 +187,7 @@ func (g *Gang) Permit(uid types.UID, node string, now time.Time) (wait bool, rea
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
 		return false, ReasonNone, ""
 	}
-	if g.releasedOrLater() >= g.MinMember() || g.lacksOnlyOne() {
+	if g.releasedOrLater() >= g.MinMember() || g.lacksOnlyOne() && g.allowed(func(other *Gang) bool { return other == g || other.quorumReleased() }) {
 		g.release(m, now)
 		g.settle(now)
 		return false, ReasonNone, ""

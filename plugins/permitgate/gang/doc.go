@@ -79,6 +79,13 @@
 // or later, and counts those that are still on their way as placed. So [Gang.Enqueue] keeps all of them out from the
 // moment that one has lost its node until the last is back in the queue, and the backoff is over.
 //
+// # Hierarchies
+//
+// With [Spec.Parent], a native gang is part of a composite group, which asks for a number of the groups below it. Members
+// become Released, and Committed, only with a quorum of their own gang and if each composite group above it has the groups
+// that it asks for, which take the same step at the same time or have taken it; see [Hierarchy]. A gang whose members hold
+// nodes that these cannot use any more is rolled back.
+//
 // # Non-goals
 //
 // The package does not choose nodes, and it does not know how many of the gang's members fit.

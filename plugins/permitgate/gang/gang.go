@@ -207,7 +207,9 @@ func (g *Gang) SetGroup(spec Spec, now time.Time) {
 		// A new PodGroup of the old name: those who waited did so for the old one.
 		g.DeleteGroup(now)
 	}
+	g.leaveHierarchy()
 	g.spec = &spec
+	g.join()
 	g.backoffUntil = time.Time{}
 	g.probe.start(now)
 	g.settle(now)
@@ -215,6 +217,7 @@ func (g *Gang) SetGroup(spec Spec, now time.Time) {
 
 // DeleteGroup says that the PodGroup is gone. Waiting members are sent back.
 func (g *Gang) DeleteGroup(now time.Time) {
+	g.leaveHierarchy()
 	g.spec = nil
 	g.failures, g.lostRounds = 0, 0
 	g.settle(now)

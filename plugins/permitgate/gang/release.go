@@ -6,32 +6,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// complete reports whether members wait although the quorum has a node, and no rehearsal keeps it.
+// complete reports whether members wait although the quorum has a node, and neither a rehearsal nor a composite group
+// keeps it.
 func (g *Gang) complete() bool {
-	return g.valid() && g.count[memberWaiting] > 0 && g.Lacking() <= 0 && g.rehearsed()
+	return g.count[memberWaiting] > 0 && g.placed() && g.rehearsed() && g.allowed((*Gang).placed)
 }
 
-// Release releases those of uids that wait, if with them the quorum is complete, and returns them: each
-// is to be allowed in Permit. uids are the members that the caller has seen waiting there for nothing
-// but this gang. It returns nil, and changes nothing, when they do not complete the quorum.
+// Release releases those of uids that wait, of this gang and of those that go together with it, if with them the
+// quorums are complete, and returns them: each is to be allowed in Permit. uids are the members that the caller has
+// seen waiting there for this plugin alone. It returns nil, and changes nothing, when they do not complete the quorums.
 func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
 	g.settle(now)
 	if !g.complete() {
 		return nil
 	}
+	relatives := g.Relatives()
+	ready := make(map[*Gang][]types.UID, len(relatives))
+	for _, other := range relatives {
+		for _, uid := range uids {
+			if m, known := other.members[uid]; known && m.state == memberWaiting {
+				ready[other] = append(ready[other], uid)
+			}
+		}
+	}
 	var released []types.UID
-	for _, uid := range uids {
-		if m, known := g.members[uid]; known && m.state == memberWaiting {
+	for _, other := range g.together(func(other *Gang) bool {
+		return other.placed() && other.releasedOrLater()+len(ready[other]) >= other.MinMember()
+	}) {
+		for _, uid := range ready[other] {
+			other.release(other.members[uid], now)
 			released = append(released, uid)
 		}
 	}
-	if g.releasedOrLater()+len(released) < g.MinMember() {
-		return nil
+	for _, other := range relatives {
+		other.settle(now)
 	}
-	for _, uid := range released {
-		g.release(g.members[uid], now)
-	}
-	g.settle(now)
 	return released
 }
 
@@ -64,9 +73,9 @@ const (
 )
 
 // Arrive is called when a member that was released has been prepared for its bind: it has come to the barrier. When the
-// members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
-// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.ArrivalOf] says
-// then, and after each further input.
+// members there complete the quorum it returns them, with those of the gangs that go together with this one: the caller
+// makes sure that nothing can stop their binds any more, and passes on to [Gang.Commit] for which of them that worked.
+// What becomes of a member is what [Gang.ArrivalOf] says then, and after each further input.
 func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
 	g.settle(now)
 	m, known := g.members[uid]
@@ -75,10 +84,10 @@ func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
 	}
 	g.move(m, memberPrepared)
 	g.settle(now)
-	if !g.prepared() {
-		return nil
+	for _, other := range g.passing() {
+		commit = append(commit, other.inState(memberPrepared)...)
 	}
-	return g.inState(memberPrepared)
+	return commit
 }
 
 // ArrivalOf returns what becomes of a member that has come to the barrier, and when it is refused why, for a
@@ -100,15 +109,38 @@ func (g *Gang) ArrivalOf(uid types.UID) (Arrival, string) {
 // wait on.
 func (g *Gang) Departures() int { return g.departures }
 
-// prepared reports whether the members at the barrier complete the quorum.
-func (g *Gang) prepared() bool {
-	return g.valid() && g.count[memberPrepared] > 0 && g.committedOrLater()+g.count[memberPrepared] >= g.MinMember()
+// Commit lets the members bind that are at the barrier. sure are those of which the caller knows that only a failure of
+// the bind itself can stop them from now on; lost are those that have been stopped. When a quorum is not complete
+// without the lost ones, its gang is rolled back, the sure ones with it, and the gangs that need it.
+func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
+	relatives := g.Relatives()
+	for _, other := range relatives {
+		other.lose(lost, now)
+	}
+	for _, other := range g.passing() {
+		for _, uid := range sure {
+			if m, known := other.members[uid]; known && m.state == memberPrepared {
+				other.move(m, memberCommitted)
+				other.setHolds(m, false)
+			}
+		}
+	}
+	for _, other := range relatives {
+		other.settle(now)
+	}
 }
 
-// Commit lets the members bind that are at the barrier. sure are those of which the caller knows that nothing
-// but a failure of the bind itself can stop them from now on; lost are those that have been stopped. When
-// the quorum is not complete without the lost ones, the gang is rolled back, the sure ones with it.
-func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
+// passing returns the gangs whose members at the barrier may pass it. Those beyond the quorum of a gang that is past it
+// depend on no other gang.
+func (g *Gang) passing() []*Gang {
+	if g.quorumCommitted() {
+		return []*Gang{g}
+	}
+	return g.together((*Gang).quorumPrepared)
+}
+
+// lose says that members have been stopped at the barrier.
+func (g *Gang) lose(lost []types.UID, now time.Time) {
 	last := types.UID("")
 	for _, uid := range lost {
 		if m, known := g.members[uid]; known && m.state == memberPrepared {
@@ -122,16 +154,6 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 	if last != "" {
 		g.rollBackIfShort(Rollback{Cause: CauseNotPrepared, Member: last, Detail: "a released member was preempted before all were ready to be bound"}, now)
 	}
-	if !g.prepared() {
-		return
-	}
-	for _, uid := range sure {
-		if m, known := g.members[uid]; known && m.state == memberPrepared {
-			g.move(m, memberCommitted)
-			g.setHolds(m, false)
-		}
-	}
-	g.settle(now)
 }
 
 // Bound is called when the member's binding cycle has bound it.

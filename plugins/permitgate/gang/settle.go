@@ -148,6 +148,9 @@ func (g *Gang) settle(now time.Time) {
 	case g.live() < g.MinMember():
 		g.sendBackPlaced(CauseMembersLeft, fmt.Sprintf("needs %d members, %d are left", g.MinMember(), g.live()), now)
 		g.phase = Pending
+	case g.lost():
+		g.rollBack(Rollback{Cause: CauseOtherGroup, Detail: "other groups of its composite group have been sent back, without which it is not to be bound"}, now)
+		g.phase = Backoff
 	case g.bound() >= g.MinMember():
 		g.phase = Whole
 	case g.releasedOrLater() >= g.MinMember():

@@ -55,6 +55,8 @@ const (
 	CauseMembersLeft Cause = "members_left"
 	// CauseGroupGone: the PodGroup was deleted or became invalid.
 	CauseGroupGone Cause = "group_gone"
+	// CauseOtherGroup: other groups of the composite group, without which it is not to be bound, have been sent back.
+	CauseOtherGroup Cause = "other_group"
 )
 
 // Capacity reports whether room in the cluster may cure the cause.
@@ -62,7 +64,7 @@ func (c Cause) Capacity() bool {
 	switch c {
 	case CauseNoRoom, CauseUnschedulable, CauseTimeout:
 		return true
-	case CauseSharedClaim, CauseCycleFailed, CauseNotPrepared, CauseRefused, CauseBindRefused, CauseMembersLeft, CauseGroupGone:
+	case CauseSharedClaim, CauseCycleFailed, CauseNotPrepared, CauseRefused, CauseBindRefused, CauseMembersLeft, CauseGroupGone, CauseOtherGroup:
 	}
 	return false
 }
@@ -107,6 +109,8 @@ type Config struct {
 	// Rehearse says that waiting members are released only when [Gang.Rehearsed] has said of one of each template that
 	// its bind would be accepted.
 	Rehearse bool
+	// Hierarchy has the composite groups that gangs are part of; nil means that they depend on no other gang.
+	Hierarchy *Hierarchy
 	// Cycles counts the scheduling cycles of all pods that have begun; nil means that none is known of.
 	Cycles func() int64
 	// Jitter returns a number in [0, 1): that share of half the backoff is taken off, so that gangs that got into
@@ -120,6 +124,8 @@ type Spec struct {
 	UID types.UID
 	// MinMember is the quorum. Below 1 it is invalid, and members wait for it to be corrected.
 	MinMember int
+	// Parent is the composite group that a native gang is part of; the zero value for none. See [Hierarchy].
+	Parent types.NamespacedName
 	// Timeout is how long the first waiting member waits for the quorum; 0 means the Config's.
 	Timeout time.Duration
 	// Awaits says that the gang asks for room for members that may not exist yet, so that its first one needs a proposal
@@ -181,8 +187,8 @@ func (r *Rollback) ConditionMessage() string {
 
 // Actions is what [Gang.Act] asks its caller to do.
 type Actions struct {
-	// Probe lists the members that wait while the quorum is complete. The caller looks which of them
-	// really wait in Permit for nothing but this gang, and passes those to [Gang.Release].
+	// Probe lists the members that wait while the quorum is complete, with those of the gangs that go together with this
+	// one. The caller looks which of them really wait in Permit for this plugin alone, and passes those to [Gang.Release].
 	Probe []types.UID
 	// Rehearse lists the members whose binds are to be rehearsed; see [Gang.Rehearsed].
 	Rehearse []Rehearsal

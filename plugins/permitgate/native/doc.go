@@ -3,8 +3,8 @@
 //
 // # Contract
 //
-// A PodGroup with a gang policy that is part of no composite group asks for a guarded gang ([Read]). Conditions are of
-// this package's own types; kube-scheduler's are left alone.
+// A PodGroup with a gang policy asks for a guarded gang ([Read]), and so does each that is part of a composite group
+// ([ReadComposite]). Conditions are of this package's own types; kube-scheduler's are left alone.
 //
 // # Non-goals
 //

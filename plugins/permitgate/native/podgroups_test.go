@@ -15,7 +15,7 @@ import (
 // another client has written meanwhile. A patch says nothing of a new PodGroup of the same name.
 func TestLatestViewOfAPodGroup(t *testing.T) {
 	view := func(uid, version string) *podgroup.Group {
-		return Read(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}})
+		return Read(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}, false)
 	}
 	patched := view("uid", "1212")
 	for version, behind := range map[string]bool{"1199": true, "1207": true, "1212": false, "1215": false} {

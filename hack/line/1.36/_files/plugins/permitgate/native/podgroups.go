@@ -20,12 +20,15 @@ const Feature = "GenericWorkloadV1beta1"
 type PodGroups struct{}
 
 // Watch is not called without the gate.
-func Watch(informers.SharedInformerFactory, func(*podgroup.Group), func(*podgroup.Group)) (*PodGroups, toolscache.InformerSynced, error) {
+func Watch(informers.SharedInformerFactory, bool, func(*podgroup.Group), func(*podgroup.Group)) (*PodGroups, toolscache.InformerSynced, error) {
 	return nil, nil, errors.New("native gangs are guarded from Kubernetes 1.37 on")
 }
 
 // Get returns nil.
 func (*PodGroups) Get(types.NamespacedName) *podgroup.Group { return nil }
+
+// PartsOf returns none.
+func (*PodGroups) PartsOf(string) []*podgroup.Group { return nil }
 
 // Conditions returns none.
 func Conditions(*podgroup.Group) []metav1.Condition { return nil }
