@@ -14,9 +14,12 @@ import (
 func createComposite(ctx context.Context, client kubernetes.Interface, parent, name string, minGroupCount int32) error {
 	group := &schedulingv1alpha3.CompositePodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-composite-" + name)},
-		Spec: schedulingv1alpha3.CompositePodGroupSpec{SchedulingPolicy: schedulingv1alpha3.CompositePodGroupSchedulingPolicy{
-			Gang: &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: minGroupCount},
-		}},
+		Spec: schedulingv1alpha3.CompositePodGroupSpec{
+			WorkloadRef: &schedulingv1alpha3.WorkloadReference{WorkloadName: "workload", TemplateName: name},
+			SchedulingPolicy: schedulingv1alpha3.CompositePodGroupSchedulingPolicy{
+				Gang: &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: minGroupCount},
+			},
+		},
 	}
 	if parent != "" {
 		group.Spec.ParentCompositePodGroupName = &parent

@@ -37,7 +37,10 @@ func (c *cluster) createPart(parent, name string, minCount int32) (names []strin
 	}
 	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec:       schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy, ParentCompositePodGroupName: &parent},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy: policy, ParentCompositePodGroupName: &parent,
+			WorkloadRef: &schedulingv1beta1.WorkloadReference{WorkloadName: "workload", TemplateName: name},
+		},
 	}, metav1.CreateOptions{})
 	require.NoError(c.t, err)
 	synctest.Wait()

@@ -14,9 +14,12 @@ import (
 func createComposite(ctx context.Context, client kubernetes.Interface, parent, name string, minGroupCount int32) error {
 	group := &schedulingv1beta1.CompositePodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-composite-" + name)},
-		Spec: schedulingv1beta1.CompositePodGroupSpec{SchedulingPolicy: schedulingv1beta1.CompositePodGroupSchedulingPolicy{
-			Gang: &schedulingv1beta1.CompositeGangSchedulingPolicy{MinGroupCount: minGroupCount},
-		}},
+		Spec: schedulingv1beta1.CompositePodGroupSpec{
+			WorkloadRef: &schedulingv1beta1.WorkloadReference{WorkloadName: "workload", TemplateName: name},
+			SchedulingPolicy: schedulingv1beta1.CompositePodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.CompositeGangSchedulingPolicy{MinGroupCount: minGroupCount},
+			},
+		},
 	}
 	if parent != "" {
 		group.Spec.ParentCompositePodGroupName = &parent
