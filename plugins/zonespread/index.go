@@ -16,6 +16,8 @@ type sharedIndex struct {
 	index       *counts.Index
 	reported    counts.Stats // the values of the metrics
 	generations []int64      // of the snapshot's nodes; only used while the index learns them
+
+	differ func(difference string) // set by CompareCounts, and never changes later; nil otherwise
 }
 
 func newSharedIndex() *sharedIndex {
@@ -88,6 +90,7 @@ func (pl *ZoneSpread) count(
 	tables := ix.Count(queries, func(n int, do func(int)) {
 		pl.parallelize.Until(context.WithoutCancel(ctx), n, do, Name)
 	})
+	pl.shared.index.compareLocked(nodes, queries, tables)
 	stats := ix.Stats()
 	reportStats(pl.shared.index.reported, stats)
 	pl.shared.index.reported = stats

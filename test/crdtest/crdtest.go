@@ -129,6 +129,18 @@ func Get[T client.Object](s *Source, like T) (T, bool) {
 	return obj.DeepCopyObject().(T), true //nolint:forcetypeassert // the key has the type
 }
 
+// All returns copies of all objects of the kind of like, in no particular order.
+func All[T client.Object](s *Source, like T) (all []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, obj := range s.objects {
+		if k.kind == reflect.TypeOf(like) {
+			all = append(all, obj.DeepCopyObject().(T)) //nolint:forcetypeassert // the key has the type
+		}
+	}
+	return all
+}
+
 // Watch implements crd.Source.
 func (s *Source) Watch(_ context.Context, obj client.Object, handler toolscache.ResourceEventHandler, onChange func(available bool)) (crd.Kind, error) {
 	s.mu.Lock()

@@ -6,12 +6,14 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 )
 
 // Answers is what the server says to a scheduler. The zero value accepts everything.
@@ -22,7 +24,8 @@ type Answers struct {
 	DryRunBind func(*v1.Binding) error
 	// Delete is asked before a pod is deleted.
 	Delete func(pod string) error
-	// Write is asked before each bind, deletion, patch and update of a status of a pod.
+	// Write is asked before each bind, deletion, patch and update of a status of a pod, and before each patch and update
+	// of a ResourceClaim.
 	Write func() error
 	// Jobs can be listed when it is closed; nil for at once.
 	Jobs <-chan struct{}
@@ -58,31 +61,31 @@ type schedulerPods struct {
 	answers Answers
 }
 
-func (p schedulerPods) mayWrite() error {
-	if p.answers.Write == nil {
+func (a *Answers) mayWrite() error {
+	if a.Write == nil {
 		return nil
 	}
-	return p.answers.Write()
+	return a.Write()
 }
 
 func (p schedulerPods) Patch(
 	ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string,
 ) (*v1.Pod, error) {
-	if err := p.mayWrite(); err != nil {
+	if err := p.answers.mayWrite(); err != nil {
 		return nil, err
 	}
 	return p.PodInterface.Patch(ctx, name, kind, data, opts, subresources...)
 }
 
 func (p schedulerPods) UpdateStatus(ctx context.Context, pod *v1.Pod, opts metav1.UpdateOptions) (*v1.Pod, error) {
-	if err := p.mayWrite(); err != nil {
+	if err := p.answers.mayWrite(); err != nil {
 		return nil, err
 	}
 	return p.PodInterface.UpdateStatus(ctx, pod, opts)
 }
 
 func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav1.CreateOptions) error {
-	if err := p.mayWrite(); err != nil {
+	if err := p.answers.mayWrite(); err != nil {
 		return err
 	}
 	if slices.Contains(opts.DryRun, metav1.DryRunAll) {
@@ -100,7 +103,7 @@ func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav
 }
 
 func (p schedulerPods) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
-	if err := p.mayWrite(); err != nil {
+	if err := p.answers.mayWrite(); err != nil {
 		return err
 	}
 	if p.answers.Delete != nil {
@@ -109,6 +112,47 @@ func (p schedulerPods) Delete(ctx context.Context, name string, opts metav1.Dele
 		}
 	}
 	return p.PodInterface.Delete(ctx, name, opts)
+}
+
+func (c schedulerClient) ResourceV1() resourceclient.ResourceV1Interface {
+	return schedulerResources{c.Clientset.ResourceV1(), c.answers}
+}
+
+type schedulerResources struct {
+	resourceclient.ResourceV1Interface
+	answers Answers
+}
+
+func (r schedulerResources) ResourceClaims(namespace string) resourceclient.ResourceClaimInterface {
+	return schedulerClaims{r.ResourceV1Interface.ResourceClaims(namespace), r.answers}
+}
+
+type schedulerClaims struct {
+	resourceclient.ResourceClaimInterface
+	answers Answers
+}
+
+func (c schedulerClaims) Update(ctx context.Context, claim *resourcev1.ResourceClaim, opts metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
+	if err := c.answers.mayWrite(); err != nil {
+		return nil, err
+	}
+	return c.ResourceClaimInterface.Update(ctx, claim, opts)
+}
+
+func (c schedulerClaims) UpdateStatus(ctx context.Context, claim *resourcev1.ResourceClaim, opts metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
+	if err := c.answers.mayWrite(); err != nil {
+		return nil, err
+	}
+	return c.ResourceClaimInterface.UpdateStatus(ctx, claim, opts)
+}
+
+func (c schedulerClaims) Patch(
+	ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string,
+) (*resourcev1.ResourceClaim, error) {
+	if err := c.answers.mayWrite(); err != nil {
+		return nil, err
+	}
+	return c.ResourceClaimInterface.Patch(ctx, name, kind, data, opts, subresources...)
 }
 
 func (c schedulerClient) BatchV1() batchclient.BatchV1Interface {

@@ -2,6 +2,7 @@ package fakeapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +23,10 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-var pods = v1.SchemeGroupVersion.WithResource("pods")
+var (
+	pods   = v1.SchemeGroupVersion.WithResource("pods")
+	claims = resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+)
 
 // Server is an API server. Make one with New. Its methods may be called from several goroutines.
 type Server struct {
@@ -35,7 +41,10 @@ type Server struct {
 	EventDelay atomic.Int64
 	// RepeatEvents has watches say twice that an object was changed.
 	RepeatEvents atomic.Bool
+	// Conflicts has an update of a ResourceClaim refused that is not of its last version.
+	Conflicts atomic.Bool
 
+	claims     sync.Mutex // is held while a ResourceClaim is read and written
 	mu         sync.Mutex // guards everything below
 	binds      []string
 	beforeBind func(pod string) error
@@ -126,7 +135,15 @@ func (s *Server) serve() {
 		})
 	})
 	react := clienttesting.ObjectReaction(s.Client.Tracker())
-	s.Client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	s.Client.PrependReactor("update", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a := action.(clienttesting.UpdateActionImpl)
+		return true, a.Object, s.updateClaim(a.Object.(*resourcev1.ResourceClaim))
+	})
+	s.Client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		resource := action.GetResource().Resource
+		if resource != "pods" && resource != "resourceclaims" {
+			return false, nil, nil
+		}
 		patch := action.(clienttesting.PatchActionImpl)
 		var fields map[string]any
 		if err := json.Unmarshal(patch.Patch, &fields); err != nil {
@@ -142,7 +159,11 @@ func (s *Server) serve() {
 		if patch.Patch, err = json.Marshal(fields); err != nil {
 			return true, nil, err
 		}
-		s.Patches.Add(1)
+		if resource == "pods" {
+			s.Patches.Add(1)
+		}
+		s.claims.Lock() // so that no update of a claim comes in between
+		defer s.claims.Unlock()
 		return react(patch)
 	})
 }
@@ -152,6 +173,21 @@ func (s *Server) SetVersion(o runtime.Object) {
 	if accessor, err := meta.Accessor(o); err == nil {
 		accessor.SetResourceVersion(strconv.FormatInt(s.versions.Add(1), 10))
 	}
+}
+
+// updateClaim stores a ResourceClaim, with Conflicts unless it has been changed since it was read.
+func (s *Server) updateClaim(claim *resourcev1.ResourceClaim) error {
+	s.claims.Lock()
+	defer s.claims.Unlock()
+	o, err := s.Client.Tracker().Get(claims, claim.Namespace, claim.Name)
+	if err != nil {
+		return err
+	}
+	if current := o.(*resourcev1.ResourceClaim); s.Conflicts.Load() && (current.UID != claim.UID || current.ResourceVersion != claim.ResourceVersion) {
+		return apierrors.NewConflict(claims.GroupResource(), claim.Name, errors.New("the object has been modified"))
+	}
+	s.SetVersion(claim)
+	return s.Client.Tracker().Update(claims, claim, claim.Namespace)
 }
 
 func (s *Server) bindPod(binding *v1.Binding) error {

@@ -150,6 +150,7 @@ func (c *cluster) start(opts ...option) {
 	c.pack = plugins.NewPack(
 		plugins.WithSource(source), plugins.WithPodBackoff(time.Second, time.Duration(c.maxBackoff)*time.Second), plugins.WithComparisons(),
 	)
+	c.pack.ZoneSpread().CompareCounts(func(difference string) { c.t.Error(difference) })
 	c.shared = c.pack.ReserveCache()
 	registry := frameworkruntime.Registry{mishapName: c.mishap.new}
 	maps.Copy(registry, c.pack.Factories())

@@ -236,6 +236,7 @@ func (p *player) finishPod(pod *v1.Pod) {
 
 // actAsControllers brings the pods of workloads in line with their specs. It reports whether it has done anything.
 func (p *player) actAsControllers() (acted bool) {
+	acted = p.keepClaims()
 	pods := map[string][]v1.Pod{}
 	for _, pod := range p.listPods() {
 		pods[pod.Labels[workloadLabel]] = append(pods[pod.Labels[workloadLabel]], pod)
@@ -254,6 +255,7 @@ func (p *player) actAsControllers() (acted bool) {
 
 func (p *player) createPod(w *workload, name string) {
 	p.changed()
+	p.addClaimsFor(w, name)
 	pod := w.pod(name)
 	p.created++
 	pod.UID = types.UID(fmt.Sprintf("%s-uid%d", name, p.created))

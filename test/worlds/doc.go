@@ -10,7 +10,7 @@
 //	Shrink    takes steps and amounts away as long as the same invariant fails
 //
 // The checks know the API alone: where pods are, and what the statuses of reservations say is held. They do not know how room is held, so that they
-// stay when that changes. A verdict on what fits is simple arithmetic and says "fits" only where nothing that it does not know could refuse: pods that a
+// stay when that changes. What is checked of a decision is checked in its cycle, with the NodeInfos that the scheduler has seen (checkDecision). A verdict on what fits is simple arithmetic and says "fits" only where nothing that it does not know could refuse: pods that a
 // policy spreads, gangs with constraints of their own and gangs that have lost members are left out.
 //
 // # Seeds

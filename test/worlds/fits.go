@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -20,6 +21,8 @@ type view struct {
 	byName map[string]*viewNode
 	pods   []v1.Pod
 	zones  map[string][2]int // CPUs, and how many of them are held
+	claims map[string]*resourcev1.ResourceClaim
+	given  map[types.UID]decision
 }
 
 type viewNode struct {
@@ -27,6 +30,7 @@ type viewNode struct {
 	lost, cordoned bool
 	pods           []*v1.Pod // that take room: bound, or nominated
 	used           int       // by pods that are bound
+	devices        int       // that no claim has, and no pod that is being prepared will have
 	nominated      int       // for others
 	held           []heldRoom
 	// covered are the owners in slots that are held again when these leave.
@@ -46,6 +50,8 @@ func (p *player) view() *view {
 		c.nodes, c.byName[n.Name] = append(c.nodes, vn), vn
 	}
 	decisions := p.decisionsSoFar()
+	c.given = decisions
+	p.addClaims(c)
 	for i := range c.pods {
 		pod := &c.pods[i]
 		if finished(pod) {
@@ -59,6 +65,9 @@ func (p *player) view() *view {
 			n.used += requestOf(pod)
 			n.pods = append(n.pods, pod)
 		} else if n := c.byName[nominated]; n != nil && pod.Spec.NodeName == "" {
+			if claim := c.claims[claimName(pod)]; claim != nil && claim.Status.Allocation == nil {
+				n.devices--
+			}
 			n.nominated += requestOf(pod)
 			n.pods = append(n.pods, pod)
 		}
@@ -69,6 +78,29 @@ func (p *player) view() *view {
 		c.zones[n.Zone] = [2]int{sum[0] + n.CPU, sum[1] + n.heldFrom(minPriority, "")}
 	}
 	return c
+}
+
+// addClaims adds the ResourceClaims, and takes what they have been allocated off the nodes.
+func (p *player) addClaims(c *view) {
+	c.claims = map[string]*resourcev1.ResourceClaim{}
+	for _, n := range c.nodes {
+		n.devices = n.Devices
+	}
+	for _, claim := range p.listClaims() {
+		c.claims[claim.Name] = &claim
+		if node, _ := deviceOf(&claim); c.byName[node] != nil {
+			c.byName[node].devices--
+		}
+	}
+}
+
+// mayHaveDevice reports whether a pod of the workload needs no device, or its own claim is there and has none yet.
+func (c *view) mayHaveDevice(w *workload, pod *v1.Pod) bool {
+	if w.Device == "" {
+		return true
+	}
+	claim := c.claims[claimName(pod)]
+	return claim != nil && w.Device != SharedClaim && claim.Status.Allocation == nil
 }
 
 // addHeld adds what the statuses say is held, slots of an earlier spec among it. Where slots that owners use count as held, what the
@@ -176,7 +208,7 @@ func (c *view) waiting(p *player) (units []unit) {
 			continue
 		}
 		switch {
-		case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil:
+		case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || !c.mayHaveDevice(w, pod):
 			continue
 		case w.gang():
 			if members[w.Name] == 0 {
@@ -271,6 +303,9 @@ func (u unit) fits(c *view, above *int32) bool {
 			continue
 		}
 		room := n.roomFor(u, above) / requestOf(pod)
+		if u.workload.Device != "" {
+			room = min(room, max(n.devices, 0)) // a victim's device is not free before the victim has gone
+		}
 		byZone[n.Zone] += room
 		total += room
 	}

@@ -21,6 +21,7 @@ func New(seed uint64) World {
 		g.step(Wait{g.drawPause()})
 	}
 	g.addMishaps(seed)
+	g.addDevices(seed)
 	return g.world
 }
 
@@ -47,6 +48,55 @@ func (g *generator) addMishaps(seed uint64) {
 	}
 	if own.chance(25) {
 		g.addVolume(own)
+	}
+}
+
+// addDevices has pods of some worlds ask for devices, which some of their nodes have. It draws from numbers of its own, as addMishaps does.
+func (g *generator) addDevices(seed uint64) {
+	own := &generator{Rand: rand.New(rand.NewPCG(seed, 2))}
+	if !own.chance(20) {
+		return
+	}
+	var gangs, all []string
+	for i, step := range g.world.Steps {
+		switch s := step.(type) {
+		case Add:
+			if own.chance(70) {
+				s.Node.Devices = 1 + own.IntN(2)
+			}
+			g.world.Steps[i] = s
+		case Run:
+			all = append(all, s.Workload.Name)
+			if s.Workload.gang() {
+				gangs = append(gangs, s.Workload.Name)
+			}
+		}
+	}
+	for _, from := range [][]string{gangs, all, all} {
+		if name, some := among(own, from); some {
+			g.askForDevices(own, name)
+		}
+	}
+}
+
+// askForDevices has the pods of a workload ask for a device each. Of some the claim is deleted, or the preparation fails.
+func (g *generator) askForDevices(own *generator, name string) {
+	for i, step := range g.world.Steps {
+		run, starts := step.(Run)
+		if !starts || run.Workload.Name != name {
+			continue
+		}
+		run.Workload.Device = pick(own, OwnClaim, OwnClaim, OwnClaim, TemplateClaim, TemplateClaim, TemplateClaim, SharedClaim, AbsentClaim)
+		g.world.Steps[i] = run
+		if own.chance(40) {
+			at := i + 1 + own.IntN(len(g.world.Steps)-i)
+			g.world.Steps = slices.Insert(g.world.Steps, at, Step(DropClaim{name, own.IntN(6)}))
+		}
+		if own.chance(30) { // others of its gang have their devices by then
+			fails := FailPreBind{name, own.IntN(run.Workload.Replicas), pick(own, time.Second, time.Minute)}
+			g.world.Steps = slices.Insert(g.world.Steps, i, Step(fails))
+		}
+		return
 	}
 }
 

@@ -19,20 +19,24 @@ import (
 
 // The invariants, by the names of which failures speak.
 const (
-	NoPanic            = "NoPanic"            // no object and no order of events ends the process
-	NoOvercommit       = "NoOvercommit"       // allocated never exceeds allocatable through this scheduler
-	HeldRoomIsThere    = "HeldRoomIsThere"    // what a status says is held fits beside the pods of its node
-	FreedRoomIsSlots   = "FreedRoomIsSlots"   // room of which a reservation is short goes to no other pod
-	RoomIsHeld         = "RoomIsHeld"         // a reservation is not short of slots while there is room for one
-	GangsBindWhole     = "GangsBindWhole"     // a gang is bound whole or not at all
-	GangsHoldNothing   = "GangsHoldNothing"   // a gang that waits holds nothing for more than a tenth of the time
-	WhatFitsIsBound    = "WhatFitsIsBound"    // a pod or a gang that fits does not wait
-	VictimsGo          = "VictimsGo"          // a pod or a gang that would fit without pods of a lower priority does not wait
-	EvictionsEnd       = "EvictionsEnd"       // a cluster at rest stays as it is: what has found its place is not evicted
-	LedgerIsCluster    = "LedgerIsCluster"    // once events have settled, the ledger has the pods and the sums of the scheduler's own cache
-	SpreadHolds        = "SpreadHolds"        // a pod is bound only where its own hard constraint admits it
-	RestChangesNothing = "RestChangesNothing" // a restart at rest changes no decision
-	AttemptsAreBounded = "AttemptsAreBounded" // a cluster at rest causes few scheduling cycles
+	NoPanic             = "NoPanic"             // no object and no order of events ends the process
+	NoOvercommit        = "NoOvercommit"        // allocated never exceeds allocatable through this scheduler
+	HeldRoomIsThere     = "HeldRoomIsThere"     // what a status says is held fits beside the pods of its node
+	HeldRoomIsKept      = "HeldRoomIsKept"      // a pod that may not use slots leaves room for as many as are held
+	FreedRoomIsSlots    = "FreedRoomIsSlots"    // room of which a reservation is short goes to no other pod
+	RoomIsHeld          = "RoomIsHeld"          // a reservation is not short of slots while there is room for one
+	GangsBindWhole      = "GangsBindWhole"      // a gang is bound whole or not at all
+	GangsHoldNothing    = "GangsHoldNothing"    // a gang that waits holds nothing for more than a tenth of the time
+	WhatFitsIsBound     = "WhatFitsIsBound"     // a pod or a gang that fits does not wait
+	VictimsGo           = "VictimsGo"           // a pod or a gang that would fit without pods of a lower priority does not wait
+	EvictionsEnd        = "EvictionsEnd"        // a cluster at rest stays as it is: what has found its place is not evicted
+	LedgerIsCluster     = "LedgerIsCluster"     // once events have settled, the ledger has the pods and the sums of the scheduler's own cache
+	SpreadHolds         = "SpreadHolds"         // a pod is given a node only where its own hard constraint admits it
+	CountsAreRecounts   = "CountsAreRecounts"   // what ZoneSpread counts in a cycle is what a recount of the cycle's pods says
+	RestChangesNothing  = "RestChangesNothing"  // a restart at rest changes no decision
+	DevicesAreUsedOnce  = "DevicesAreUsedOnce"  // a device is allocated to one ResourceClaim, whose pods are bound to the device's node
+	DevicesAreGivenBack = "DevicesAreGivenBack" // a gang that waits leaves no device allocated
+	AttemptsAreBounded  = "AttemptsAreBounded"  // a cluster at rest causes few scheduling cycles
 )
 
 // Limits of how long something that should happen may take.
@@ -62,8 +66,8 @@ type invariants struct {
 	collects     *atomic.Bool         // some gang has begun to collect room
 	made         map[string]time.Time // when reservations were made
 	debts        []debt
+	leftDevices  map[string]time.Time            // since when ResourceClaims of gangs that wait have a device
 	nominated    map[string]bool                 // nodes to which pods were nominated at the last look
-	spread       spreadLook                      // at the last look
 	short        map[string]map[string]time.Time // since when a reservation is short, by zone
 	overheld     map[string]time.Time            // since when nodes have less room than the statuses say
 	idle         map[string]time.Time            // since when it is short although there is room, by reservation and zone
@@ -87,6 +91,7 @@ func (p *player) check() {
 	p.checkGangs(c)
 	p.checkFits(c)
 	p.checkHoldings(c)
+	p.checkDevices(c)
 	p.checkDebts()
 	if p.atRest {
 		p.checkHeld(c)

@@ -51,3 +51,37 @@ func TestLeaderWithLateEvents(t *testing.T) {
 		FailOver{},
 	}}).Failures)
 }
+
+// TestDevices: pods that ask for devices get one each, those that cannot have one wait, and what a gang has been given before it fails it gives back.
+func TestDevices(t *testing.T) {
+	gang := Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1, Device: OwnClaim}
+	web := Run{Workload{Name: "web", Kind: Deployment, Replicas: 2, CPU: 1, Device: TemplateClaim}}
+	native := gang
+	native.Kind = NativeGang
+	absent := gang
+	absent.Device = AbsentClaim
+	cluster := []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4, Devices: 2}},
+		Add{Node{Name: "b1", Zone: "b", CPU: 4, Devices: 2}},
+		Wait{time.Second},
+	}
+	for name, tt := range map[string]struct {
+		steps  []Step
+		native bool
+		bound  int
+	}{
+		"of a gang, and one is left":             {steps: []Step{Run{gang}, Wait{time.Second}, web}, bound: 4},
+		"of a native gang, and one is left":      {steps: []Step{Run{native}, Wait{time.Second}, web}, native: true, bound: 4},
+		"a member is never prepared":             {steps: []Step{FailPreBind{"gang", 0, time.Second}, Run{gang}, Wait{time.Minute}, web}, bound: 2},
+		"the claims of a gang do not exist":      {steps: []Step{Run{absent}, Wait{time.Minute}, web}, bound: 2},
+		"a claim is deleted while its pod waits": {steps: []Step{SlowPreBinds{"web", 20 * time.Second}, web, Wait{time.Second}, DropClaim{"web", 0}}, bound: 2},
+		"binds hang, and the scheduler ends":     {steps: []Step{SlowBinds{"gang", 20 * time.Second}, Run{gang}, Wait{time.Second}, Restart{}, web}, bound: 4},
+		"events are late":                        {steps: []Step{Watches{Late: 3 * time.Second}, Run{gang}, Wait{time.Minute}, web, Wait{time.Minute}}, bound: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := Play(t, World{Native: tt.native, Steps: slices.Concat(cluster, tt.steps)})
+			require.Empty(t, report.Failures)
+			require.Equal(t, tt.bound, report.Bound)
+		})
+	}
+}

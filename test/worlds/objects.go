@@ -130,6 +130,7 @@ func (w *workload) pod(name string) *v1.Pod {
 			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: w.Name},
 		}}}
 	}
+	w.askForDevice(pod)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.app()}}
 	switch w.Spread {
 	case OverZones:

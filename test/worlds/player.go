@@ -137,6 +137,8 @@ type player struct {
 	bindsTake, preBindsTake map[string]time.Duration
 	victims                 []victim // pods that the scheduler has deleted
 	decisions               map[types.UID]decision
+	unreservedAt            time.Time                // when a pod last lost the node that it had been given
+	stirred                 time.Time                // when a node or a reservation last changed
 	breaks                  map[string]time.Duration // pods that fail to be prepared, and after which time
 	found                   []Failure
 }
@@ -164,6 +166,8 @@ func newPlayer(t *testing.T, w World) *player {
 	}
 	p.invariants = newInvariants()
 	p.server.Graceful.Store(true)
+	p.server.Conflicts.Store(true)
+	p.addDeviceClass()
 	p.server.BeforeBind(p.refusesBind)
 	p.server.AfterBind(func(pod string) error { p.checkBind(pod); return nil })
 	return p
@@ -288,6 +292,14 @@ func (p *player) fails(w *workload) bool {
 
 func (p *player) changed() { p.changedAt = time.Now() }
 
+// stir notes that a node or a reservation changes.
+func (p *player) stir() {
+	p.changed()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stirred = time.Now()
+}
+
 // put stores an object of a built-in kind.
 func (p *player) put(o runtime.Object, exists bool) {
 	p.server.SetVersion(o)
@@ -307,17 +319,19 @@ func (p *player) addNode(n Node) {
 	if p.nodes[n.Name] != nil {
 		return
 	}
-	p.changed()
+	p.stir()
 	object := n.build()
 	p.nodes[n.Name] = &node{Node: n, object: object}
 	p.put(object.DeepCopy(), false)
+	p.addDevices(&n)
 }
 
 func (p *player) removeNode(name string) {
 	if p.nodes[name] == nil {
 		return
 	}
-	p.changed()
+	p.stir()
+	p.removeDevices(&p.nodes[name].Node)
 	delete(p.nodes, name)
 	if err := p.server.Client.Tracker().Delete(nodeResource, "", name); err != nil {
 		panic(fmt.Sprintf("worlds: %v", err))
@@ -326,7 +340,7 @@ func (p *player) removeNode(name string) {
 
 // writeNode stores what a node is like now.
 func (p *player) writeNode(n *node) {
-	p.changed()
+	p.stir()
 	object := n.build()
 	object.Spec.Unschedulable = n.cordoned
 	if n.lost {
@@ -374,7 +388,7 @@ func (p *player) nodesOf(zone, name string) (nodes []*node) {
 }
 
 func (p *player) reserve(r Reservation) {
-	p.changed()
+	p.stir()
 	object := r.build()
 	if known, exists := crdtest.Get(p.custom, object); exists {
 		known.Spec = object.Spec
@@ -389,7 +403,7 @@ func (p *player) reserve(r Reservation) {
 }
 
 func (p *player) unreserve(name string) {
-	p.changed()
+	p.stir()
 	p.custom.Delete(&v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	delete(p.reservations, name)
 }

@@ -62,6 +62,7 @@ func (p *player) newScheduling() *scheduling {
 	}
 	dead := &atomic.Bool{}
 	s := &scheduling{pack: plugins.NewPack(plugins.WithSource(mortalSource{p.custom, dead})), dead: dead, cycles: cycles}
+	s.pack.ZoneSpread().CompareCounts(func(difference string) { p.fail(CountsAreRecounts, "%s", difference) })
 	s.probe = &probe{cycles: cycles, player: p, held: map[string]*holding{}}
 	registry := frameworkruntime.Registry{probeName: s.probe.new}
 	maps.Copy(registry, s.pack.Factories())
@@ -271,7 +272,10 @@ func gangOf(pod *v1.Pod) string {
 	return ""
 }
 
-func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+func (m *probe) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if nodes, err := m.handle.SnapshotSharedLister().NodeInfos().List(); err == nil && !state.IsPodGroupSchedulingCycle() {
+		m.player.checkDecision(nodes, pod, node)
+	}
 	m.player.noteDecision(pod.UID, &decision{at: time.Now(), pod: pod, node: node, free: m.freeOn(node, pod)})
 	gang := gangOf(pod)
 	if gang == "" {
@@ -292,11 +296,16 @@ func (m *probe) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node s
 }
 
 // freeOn returns how many CPUs pods leave of a node in this cycle, without one of them.
-func (m *probe) freeOn(node string, but *v1.Pod) int {
+func (m *probe) freeOn(node string, pod *v1.Pod) int {
 	info, err := m.handle.SnapshotSharedLister().NodeInfos().Get(node)
 	if err != nil {
 		return 0 // it has just gone
 	}
+	return freeOf(info, pod)
+}
+
+// freeOf returns how many CPUs pods leave of a node, without one of them.
+func freeOf(info fwk.NodeInfo, but *v1.Pod) int {
 	free := info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU()
 	for _, there := range info.GetPods() {
 		if there.GetPod().UID == but.UID {
@@ -371,6 +380,7 @@ func (p *player) noteDecision(pod types.UID, d *decision) {
 	defer p.mu.Unlock()
 	if d == nil {
 		delete(p.decisions, pod)
+		p.unreservedAt = time.Now()
 	} else {
 		p.decisions[pod] = *d
 	}

@@ -73,6 +73,12 @@ type Stick struct {
 	Pod      int
 }
 
+// DropClaim deletes the ResourceClaim of a pod of a workload that waits, unless it has a device.
+type DropClaim struct {
+	Workload string
+	Pod      int
+}
+
 // RefuseBinds has the API server refuse binds of a workload's pods: so many, or without end if Times is 0. Rehearsals pass.
 type RefuseBinds struct {
 	Workload string
@@ -123,6 +129,7 @@ func (s Apply) apply(p *player)     { p.applyPolicy(s.Policy) }
 func (s Revoke) apply(p *player)    { p.deletePolicy(s.Name) }
 func (s Run) apply(p *player)       { p.run(s.Workload) }
 func (s Stop) apply(p *player)      { p.stopWorkload(s.Workload) }
+func (s DropClaim) apply(p *player) { p.dropClaim(p.podAt(s.Workload, s.Pod)) }
 func (Restart) apply(p *player)     { p.restart() }
 func (StandBy) apply(p *player)     { p.startStandby() }
 func (FailOver) apply(p *player)    { p.failOver() }

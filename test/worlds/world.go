@@ -26,6 +26,8 @@ type Node struct {
 	// Pool is a label that workloads may select, and the value of a taint that they then tolerate; "" for neither.
 	Pool string
 	CPU  int
+	// Devices is how many devices its driver publishes.
+	Devices int
 }
 
 // Kind is the kind of a workload.
@@ -76,6 +78,8 @@ type Workload struct {
 	NeverPreempts bool
 	// Volume is where the volume of the pods' claim is, a zone or a node; Unprovisioned if there will be none, "" for no claim.
 	Volume string
+	// Device is how the pods ask for a device; "" for none.
+	Device Device
 	// Runs is after which time the pods of a Job or a gang succeed; 0 for never.
 	Runs time.Duration
 
