@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
@@ -56,9 +57,10 @@ func large(nodes int) (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 	return c, asked
 }
 
-// decoded returns the objects as a reader of an API server has them: each with its own memory, and a version.
+// decoded returns the objects as the controller has them: read one by one, with a version, and trimmed.
 func decoded(b *testing.B, objects []client.Object) []client.Object {
 	b.Helper()
+	var sharing snapshot.Sharing
 	out := make([]client.Object, len(objects))
 	for i, obj := range objects {
 		content, err := json.Marshal(obj)
@@ -67,6 +69,7 @@ func decoded(b *testing.B, objects []client.Object) []client.Object {
 		require.True(b, ok)
 		require.NoError(b, json.Unmarshal(content, read))
 		read.SetResourceVersion("1")
+		sharing.Trim(read)
 		out[i] = read
 	}
 	return out

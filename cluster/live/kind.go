@@ -30,8 +30,9 @@ func (l *Live) newKind(c client.WithWatch, described snapshot.Kind) *kind {
 		DeleteFunc: func(any) { l.signalChange() },
 	}
 	k := &kind{resource: described.Resource, needed: described.Needed}
+	var sharing snapshot.Sharing // lives as long as the informer
 	k.Observed = informer.New(informer.Config{
-		Client: c, Example: described.Example(), List: described.List(), Trim: snapshot.Trim, Handler: tell,
+		Client: c, Example: described.Example(), List: described.List(), Trim: sharing.Trim, Handler: tell,
 		StateChanged: func() {
 			if k.State().Refused != informer.NotInstalled {
 				k.otherVersions.Store(nil)

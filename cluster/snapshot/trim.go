@@ -33,7 +33,7 @@ func Trim(obj client.Object) {
 			o.Status.ContainerStatuses, o.Status.InitContainerStatuses = nil, nil
 		}
 		o.Status = v1.PodStatus{
-			Phase: o.Status.Phase, Conditions: o.Status.Conditions, Reason: o.Status.Reason,
+			Phase: o.Status.Phase, Conditions: readConditions(o.Status.Conditions), Reason: o.Status.Reason,
 			QOSClass:          o.Status.QOSClass,
 			NominatedNodeName: o.Status.NominatedNodeName, StartTime: o.Status.StartTime, Resize: o.Status.Resize,
 			AllocatedResources: o.Status.AllocatedResources, Resources: o.Status.Resources,
@@ -82,6 +82,19 @@ func Trim(obj client.Object) {
 			o.Status.Allocation.Devices.Config = nil
 		}
 	}
+}
+
+// readConditions leaves out the conditions that kubelets write on their way to Ready.
+func readConditions(conditions []v1.PodCondition) []v1.PodCondition {
+	var out []v1.PodCondition
+	for i := range conditions {
+		switch c := &conditions[i]; c.Type {
+		case v1.PodInitialized, v1.ContainersReady, v1.PodReadyToStartContainers:
+		default:
+			out = append(out, *c)
+		}
+	}
+	return slices.Clip(out)
 }
 
 // costField is the deletion cost of a pod in managed fields.
@@ -158,18 +171,23 @@ func trimTemplate(t *v1.PodTemplateSpec) {
 	trimPod(&t.Spec)
 }
 
-func trimPod(spec *v1.PodSpec) {
-	trim := func(list []v1.Container) {
-		for i := range list {
-			c := &list[i]
-			list[i] = v1.Container{
-				Name: c.Name, Image: hashedImage(c.Image), Resources: c.Resources, Ports: c.Ports,
-				RestartPolicy: c.RestartPolicy,
-			}
+// trimmedContainers returns others: an informer may trim a pod again that shares its containers with others.
+func trimmedContainers(containers []v1.Container) []v1.Container {
+	if containers == nil {
+		return nil
+	}
+	out := make([]v1.Container, len(containers))
+	for i := range containers {
+		c := &containers[i]
+		out[i] = v1.Container{
+			Name: c.Name, Image: hashedImage(c.Image), Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
 		}
 	}
-	trim(spec.Containers)
-	trim(spec.InitContainers)
+	return out
+}
+
+func trimPod(spec *v1.PodSpec) {
+	spec.Containers, spec.InitContainers = trimmedContainers(spec.Containers), trimmedContainers(spec.InitContainers)
 	spec.EphemeralContainers, spec.ImagePullSecrets, spec.HostAliases, spec.DNSConfig, spec.SecurityContext = nil, nil, nil, nil, nil
 	var volumes []v1.Volume
 	for _, v := range spec.Volumes {
