@@ -13,9 +13,9 @@ import (
 // maxShared is how many parts a Sharing knows. It bounds what is kept although its pods are gone.
 const maxShared = 4096
 
-// Sharing has pods that are alike share memory. Most pods come from few templates, and what the pods of a template have in
-// common is most of what they take: containers with their resources, tolerations, constraints, labels, owners. The zero
-// value is ready. Its method may be called from several goroutines.
+// Sharing has pods that are alike share memory. Most pods come from few templates, and what the pods of a template have
+// in common is most of what they take: containers with their resources, tolerations, constraints, labels, owners. The
+// zero value is ready. Its method may be called from several goroutines.
 type Sharing struct {
 	mu    sync.Mutex // guards parts
 	parts map[[sha256.Size]byte]any
@@ -39,9 +39,11 @@ func (s *Sharing) Trim(obj client.Object) {
 	}
 	pod.Spec = spec
 	origin := shared(s, &metav1.ObjectMeta{
-		Namespace: pod.Namespace, GenerateName: pod.GenerateName, Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences,
+		Namespace: pod.Namespace, GenerateName: pod.GenerateName,
+		Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences,
 	})
-	pod.Namespace, pod.GenerateName, pod.Annotations, pod.OwnerReferences = origin.Namespace, origin.GenerateName, origin.Annotations, origin.OwnerReferences
+	pod.Namespace, pod.GenerateName = origin.Namespace, origin.GenerateName
+	pod.Annotations, pod.OwnerReferences = origin.Annotations, origin.OwnerReferences
 	pod.Labels = shared(s, &metav1.ObjectMeta{Labels: pod.Labels}).Labels
 	pod.Status.Phase, pod.Status.QOSClass = unique.Make(pod.Status.Phase).Value(), unique.Make(pod.Status.QOSClass).Value()
 	for i := range pod.Status.Conditions {
