@@ -22,7 +22,8 @@ type Model struct {
 	frequency  int
 }
 
-// Models returns the kinds of nodes that may be bought: of each zone the most frequent kinds of its usable nodes, the smallest first.
+// Models returns the kinds of nodes that may be bought: of each zone the most frequent kinds of its usable nodes, the
+// smallest first.
 func Models(all []*v1.Node) []Model {
 	kinds := map[string]*Model{}
 	for _, node := range slices.SortedFunc(slices.Values(all), func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) }) {

@@ -78,9 +78,9 @@ func TestNoOscillation(t *testing.T) {
 	})
 }
 
-// TestNeverMoreThanPromised: owners come to use what is held and leave it, zones are lost meanwhile, and the whole may be
-// frozen. What is asked for and what is used in a zone are never more together than what was promised there, neither at
-// once nor, after a promise was lowered, for longer than FallAfter and a look. While no zone is lost, all that is
+// TestNeverMoreThanPromised: owners come to use what is held and leave it, zones are lost meanwhile, and the whole may
+// be frozen. What is asked for and what is used in a zone are never more together than what was promised there, neither
+// at once nor, after a promise was lowered, for longer than FallAfter and a look. While no zone is lost, all that is
 // promised and not used is asked for.
 func TestNeverMoreThanPromised(t *testing.T) {
 	zones := []string{"a", "b", "c"}

@@ -203,7 +203,8 @@ func TestBoundHoldsWhateverOthersHaveWritten(t *testing.T) {
 	require.LessOrEqual(t, total, int64(5))
 }
 
-// TestAZoneFollowsFromTheName: the label that says in which zone a buffer asks is read from objects that others may have edited, too.
+// TestAZoneFollowsFromTheName: the label that says in which zone a buffer asks is read from objects that others may
+// have edited, too.
 func TestAZoneFollowsFromTheName(t *testing.T) {
 	d := demand(5, want("a", "1", 2))
 	asked, _ := d.Plan(nil, start)

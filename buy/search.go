@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// Search finds the least that has to be bought, as numbers of nodes like the models, by their names. enough says whether a
-// purchase is enough; more must never be worse for it. most is how many of one model are tried.
+// Search finds the least that has to be bought, as numbers of nodes like the models, by their names. enough says
+// whether a purchase is enough; more must never be worse for it. most is how many of one model are tried.
 //
-// If one model is enough alone, the result has the least number of nodes with which one is, of the first such model: enough has said yes to it, and no to
-// one node fewer. Else it takes as many of each, and then gives up what it can: enough has said yes to the result, and no to one node fewer like any
-// of its models. It returns nil if that is not enough either.
+// If one model is enough alone, the result has the least number of nodes with which one is, of the first such model:
+// enough has said yes to it, and no to one node fewer. Else it takes as many of each, and then gives up what it can:
+// enough has said yes to the result, and no to one node fewer like any of its models. It returns nil if that is not
+// enough either.
 func Search(models []Model, most int, enough func(bought map[string]int) (bool, error)) (map[string]int, error) {
 	s := search{models: models, most: most, enough: enough}
 	if bought, err := s.ofOneModel(); bought != nil || err != nil || len(models) < 2 {

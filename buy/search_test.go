@@ -51,8 +51,9 @@ func TestSearch(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// TestSearchFindsTheLeast: the result is what brute force finds. If one model is enough alone, no smaller number of any model is, nor as
-// many of a model before it. Else one node less of what it finds is not enough, and if it finds nothing, nothing is.
+// TestSearchFindsTheLeast: the result is what brute force finds. If one model is enough alone, no smaller number of any
+// model is, nor as many of a model before it. Else one node less of what it finds is not enough, and if it finds
+// nothing, nothing is.
 func TestSearchFindsTheLeast(t *testing.T) {
 	const most = 9
 	models := []Model{{Zone: "a", Node: "a"}, {Zone: "b", Node: "b"}, {Zone: "c", Node: "c"}}

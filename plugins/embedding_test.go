@@ -16,10 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frameworkPaths are those of the scheduler's framework, whose objects plugins hand to each other by way of the framework.
+// frameworkPaths are those of the scheduler's framework, whose objects plugins hand to each other by way of the
+// framework.
 var frameworkPaths = []string{"k8s.io/kube-scheduler/framework", "k8s.io/kubernetes/pkg/scheduler"}
 
-// readsRequests are the methods of a PodInfo beside GetPod. The framework calls them, and so does the package that makes copies of nodes.
+// readsRequests are the methods of a PodInfo beside GetPod. The framework calls them, and so does the package that
+// makes copies of nodes.
 var readsRequests = []string{
 	"CalculateResource", "GetRequiredAffinityTerms", "GetRequiredAntiAffinityTerms", "GetPreferredAffinityTerms", "GetPreferredAntiAffinityTerms",
 }
@@ -27,8 +29,8 @@ var readsRequests = []string{
 // copiesNodes is the package that hands PodInfos of its own to other plugins.
 const copiesNodes = "permitgate/preempt"
 
-// TestNoStandInIsIncomplete: a type that embeds an interface of the framework compiles without its methods, and the first plugin that calls
-// one of them ends the scheduler.
+// TestNoStandInIsIncomplete: a type that embeds an interface of the framework compiles without its methods, and the
+// first plugin that calls one of them ends the scheduler.
 func TestNoStandInIsIncomplete(t *testing.T) {
 	for _, folder := range []string{".", "../internal"} {
 		for path, file := range parseFolder(t, folder) {

@@ -23,18 +23,19 @@ type options struct {
 	alone        bool
 }
 
-// WithoutElection says that the scheduler takes part in no leader election: its plugins lead as soon as its informers have
-// synced. It is for a program that runs the scheduler as a library.
+// WithoutElection says that the scheduler takes part in no leader election: its plugins lead as soon as its informers
+// have synced. It is for a program that runs the scheduler as a library.
 func WithoutElection() Option { return func(o *options) { o.alone = true } }
 
-// WithFence has the scheduler write to the API server only while it can show that it holds the lease of its leader election, of
-// which Pack.ObserveElection tells: one that was stopped for longer than the lease, and goes on when another one leads already,
-// changes nothing. It changes the scheduler's clientset and client configuration, which therefore must be its own and not in
-// use when the plugins are made; those of app.Setup are.
+// WithFence has the scheduler write to the API server only while it can show that it holds the lease of its leader
+// election, of which Pack.ObserveElection tells: one that was stopped for longer than the lease, and goes on when
+// another one leads already, changes nothing. It changes the scheduler's clientset and client configuration, which
+// therefore must be its own and not in use when the plugins are made; those of app.Setup are.
 func WithFence() Option { return func(o *options) { o.fence = true } }
 
-// WithRetriedWatches has the scheduler's watches wait for an API server that cannot be reached, so that the scheduler sees the cluster as it is
-// soon after the API server is back, and not only after its informers' pauses of up to a minute. Its conditions are those of WithFence.
+// WithRetriedWatches has the scheduler's watches wait for an API server that cannot be reached, so that the scheduler
+// sees the cluster as it is soon after the API server is back, and not only after its informers' pauses of up to a
+// minute. Its conditions are those of WithFence.
 func WithRetriedWatches() Option { return func(o *options) { o.retryWatches = true } }
 
 // WithClock makes the plugins use c instead of the machine's clock.

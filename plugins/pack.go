@@ -70,9 +70,9 @@ func (p *Pack) prepared(factory Factory) Factory {
 }
 
 // ObserveElection tells the plugins of the scheduler's leader election; nil is none. It changes the lock of the
-// configuration, so it is called before an elector is made of it: once, between app.Setup and app.Run of kube-scheduler, as
-// zonewise.dev/cmd/scheduler/app does. Without it the plugins learn that their process leads from its first scheduling cycle,
-// and nothing that it writes is held back.
+// configuration, so it is called before an elector is made of it: once, between app.Setup and app.Run of
+// kube-scheduler, as zonewise.dev/cmd/scheduler/app does. Without it the plugins learn that their process leads from
+// its first scheduling cycle, and nothing that it writes is held back.
 func (p *Pack) ObserveElection(config *leaderelection.LeaderElectionConfig) {
 	p.election.Observe(config)
 }

@@ -89,8 +89,8 @@ func (c *controllers) count(of *controller, pod *census.Pod) {
 	}
 }
 
-// addReplicaSets finds rollouts, too: an owner of any kind with two ReplicaSets that want pods is in one, such as an Argo
-// Rollout with a canary.
+// addReplicaSets finds rollouts, too: an owner of any kind with two ReplicaSets that want pods is in one, such as an
+// Argo Rollout with a canary.
 func (c *controllers) addReplicaSets(all *census.Census) {
 	deployments := map[types.UID]*appsv1.Deployment{}
 	for _, d := range snapshot.List[*appsv1.Deployment](all.Snapshot) {
@@ -135,8 +135,8 @@ func unobserved(generation int64, obj metav1.Object) bool {
 	return generation > 0 && generation < obj.GetGeneration()
 }
 
-// whyStays returns what of the other pods of its workload keeps a pod where it is. A workload that is not settled is left
-// alone as a whole: with a second pod away, more would be missing than a move may cost.
+// whyStays returns what of the other pods of its workload keeps a pod where it is. A workload that is not settled is
+// left alone as a whole: with a second pod away, more would be missing than a move may cost.
 func (c *controllers) whyStays(of *controller) string {
 	switch {
 	case of.rollout != "":

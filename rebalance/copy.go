@@ -55,8 +55,8 @@ func (v *verdict) ok() bool {
 // why is the reason against a move.
 func (v *verdict) why(number int) string { return cmp.Or(v.faults[number], v.common) }
 
-// move evicts pods together, lets the scheduler place their replacements, and says what has come of it. seed is added to
-// that of the copy.
+// move evicts pods together, lets the scheduler place their replacements, and says what has come of it. seed is added
+// to that of the copy.
 func (c *copyState) move(ctx context.Context, batch []candidate, seed int64) (*verdict, error) {
 	c.sim.SetSeed(c.seed + seed)
 	v := &verdict{faults: make([]string, len(batch)), to: make([]string, len(batch))}
@@ -157,8 +157,8 @@ func (c *copyState) accept() {
 	c.sim.Mark()
 }
 
-// takeBack makes the copy what it was before the moves that were tried. If a plugin remembers them in a status, or gangs
-// wait, which starve with the time that passes, another copy takes its place.
+// takeBack makes the copy what it was before the moves that were tried. If a plugin remembers them in a status, or
+// gangs wait, which starve with the time that passes, another copy takes its place.
 func (c *copyState) takeBack(ctx context.Context) error {
 	c.sim.Rewind()
 	if err := c.sim.Run(ctx); err != nil {

@@ -72,8 +72,8 @@ func (o *Options) now() time.Time {
 // Plan is a sequence of moves.
 type Plan struct {
 	Moves []Move `json:"moves"`
-	// Batches is in how many steps they are made. Before each step the replacements of the one before run. No batch
-	// has two pods that one rule counts, nor two of a workload, nor a replacement on a node that another move of it leaves.
+	// Batches is in how many steps they are made. Before each step the replacements of the one before run. No batch has
+	// two pods that one rule counts, nor two of a workload, nor a replacement on a node that another move of it leaves.
 	Batches int `json:"batches"`
 	// Before and After are how the pods stand to their rules, without the moves and with them.
 	Before Standing `json:"before"`
@@ -113,8 +113,8 @@ type Refused struct {
 	Why      string `json:"why"`
 }
 
-// Make plans all moves, on a fork of a copy that is at rest (Run), which stays as it is. An error is that of ctx or of a
-// copy.
+// Make plans all moves, on a fork of a copy that is at rest (Run), which stays as it is. An error is that of ctx or of
+// a copy.
 func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 	s, err := NewSearch(ctx, from, options)
 	if err != nil {

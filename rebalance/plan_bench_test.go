@@ -39,8 +39,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkFirst searches up to the first batch of such a cluster, as the controller does before pods are evicted. cpu-s
-// is what that takes, with the copy.
+// BenchmarkFirst searches up to the first batch of such a cluster, as the controller does before pods are evicted.
+// cpu-s is what that takes, with the copy.
 func BenchmarkFirst(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		b.Run(fmt.Sprintf("%dNodes", nodes), func(b *testing.B) {

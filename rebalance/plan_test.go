@@ -373,8 +373,8 @@ func TestSelects(t *testing.T) {
 	require.Zero(t, standing.ExcessOf("Deployment shop/db"), "its rule is none of these")
 }
 
-// TestUnreadySibling: of a workload of which a pod is not ready or waits, no pod is moved: neither one that is ready, since
-// two would be away then, nor that which is starting.
+// TestUnreadySibling: of a workload of which a pod is not ready or waits, no pod is moved: neither one that is ready,
+// since two would be away then, nor that which is starting.
 func TestUnreadySibling(t *testing.T) {
 	c := threeZones()
 	deployed := deploy(c, "web", "1", spread("web", 1), "a", "a", "a")
@@ -389,7 +389,8 @@ func TestUnreadySibling(t *testing.T) {
 	require.Empty(t, p.Moves)
 	require.Equal(t, map[string]int{"is of a workload with a pod that is not ready": 2}, p.Before.Stay)
 
-	// Of a StatefulSet there is no other pod until the one that is being deleted has ended, and of any kind none beyond a quota.
+	// Of a StatefulSet there is no other pod until the one that is being deleted has ended, and of any kind none beyond
+	// a quota.
 	c = threeZones()
 	deployed = deploy(c, "db", "1", spread("db", 1), "a", "a", "a")
 	for _, pod := range deployed {
@@ -413,7 +414,8 @@ func TestUnreadySibling(t *testing.T) {
 	require.Equal(t, map[string]int{"is of a workload with fewer pods than it wants": 2}, p.Before.Stay)
 }
 
-// TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that move.
+// TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that
+// move.
 func TestSelectedPodsShareARule(t *testing.T) {
 	c := threeZones()
 	tier := func(t *v1.PodTemplateSpec) {
@@ -478,8 +480,8 @@ func TestZoneThatHasLostItsNodes(t *testing.T) {
 	}
 }
 
-// TestFirstIsOneBatch: a search for the controller ends with the first batch, of no more moves than may be made, and tries
-// last what was refused a moment ago.
+// TestFirstIsOneBatch: a search for the controller ends with the first batch, of no more moves than may be made, and
+// tries last what was refused a moment ago.
 func TestFirstIsOneBatch(t *testing.T) {
 	c := threeZones()
 	for i := range 3 {

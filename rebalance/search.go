@@ -26,8 +26,8 @@ type Search struct {
 	// first: the search ends with the first batch.
 	first bool
 	// refused has why moves were given up, alone why they are tried together with others no more. They are forgotten
-	// when the search has come to its end and has found moves since, which were movesBefore then: what was refused may be
-	// accepted now.
+	// when the search has come to its end and has found moves since, which were movesBefore then: what was refused may
+	// be accepted now.
 	refused, alone map[target]string
 	movesBefore    int
 	// skipTryLast: what TryLast names waits until nothing else is left.
@@ -37,8 +37,8 @@ type Search struct {
 // target is what a candidate stands for: pods of one workload in one zone.
 type target struct{ workload, from string }
 
-// NewSearch begins a search on a fork of a copy that is at rest. Pods that have become ready a moment ago may be moved: they
-// will have been for longer by the time. Close it.
+// NewSearch begins a search on a fork of a copy that is at rest. Pods that have become ready a moment ago may be moved:
+// they will have been for longer by the time. Close it.
 func NewSearch(ctx context.Context, from *sim.Sim, options Options) (*Search, error) {
 	fork, err := from.Fork(ctx, func(o *sim.Options) { o.Progress = nil })
 	if err != nil {
@@ -113,8 +113,8 @@ type candidate struct {
 	set   string
 }
 
-// candidates returns one pod of each set of rules, of different workloads, or a single one that is tried alone: from the
-// zone that a rule asks to leave first, the one that costs least to move.
+// candidates returns one pod of each set of rules, of different workloads, or a single one that is tried alone: from
+// the zone that a rule asks to leave first, the one that costs least to move.
 func (s *Search) candidates() []candidate {
 	var out []candidate
 	var single *candidate

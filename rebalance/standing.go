@@ -135,8 +135,8 @@ func (s *Standing) WhyNotMoved(moves []Move) string {
 	return ""
 }
 
-// MayMove reports whether there is a pod to try to move: one too many in its zone that nothing keeps there, neither Stays
-// of the options nor, if it is to be tried now, TryLast.
+// MayMove reports whether there is a pod to try to move: one too many in its zone that nothing keeps there, neither
+// Stays of the options nor, if it is to be tried now, TryLast.
 func (s *Standing) MayMove(options Options) bool {
 	for _, r := range s.rules {
 		for zone, pods := range r.zones {

@@ -120,8 +120,8 @@ func (s *stayers) whyByItself(pod *v1.Pod) string {
 	return ""
 }
 
-// asksNotToBeDisrupted reads the annotation as Karpenter does (pkg/utils/pod IsDoNotDisruptActive): true, or for how long
-// after the start of the pod. A value that is neither is taken for true.
+// asksNotToBeDisrupted reads the annotation as Karpenter does (pkg/utils/pod IsDoNotDisruptActive): true, or for how
+// long after the start of the pod. A value that is neither is taken for true.
 func (s *stayers) asksNotToBeDisrupted(pod *v1.Pod) bool {
 	value := strings.TrimSpace(pod.Annotations[doNotDisrupt])
 	if value == "" || value == "false" {
@@ -181,8 +181,8 @@ var goingTaints = map[string]bool{
 	"karpenter.sh/disrupted": true, "ToBeDeletedByClusterAutoscaler": true, "DeletionCandidateOfClusterAutoscaler": true,
 }
 
-// firstToMove orders pods of a zone: first those on a node that is going, which have to leave it anyway, then those that
-// cost least to delete, by their own word, then the youngest.
+// firstToMove orders pods of a zone: first those on a node that is going, which have to leave it anyway, then those
+// that cost least to delete, by their own word, then the youngest.
 func (s *Standing) firstToMove(a, b *v1.Pod) int {
 	return cmp.Or(
 		cmp.Compare(s.staysOnNode(a), s.staysOnNode(b)), cmp.Compare(deletionCost(a), deletionCost(b)),

@@ -96,8 +96,8 @@ func TestJustReady(t *testing.T) {
 	require.Len(t, plan(t, rest(t, c)).Moves, 1, "in a plan it will have been")
 }
 
-// TestAgeOfTheReading: in a search, time passes in the copy, for a pod that waits there until its patience ends. The pods of the cluster are
-// no older by it: what Read would refuse a moment later is not moved.
+// TestAgeOfTheReading: in a search, time passes in the copy, for a pod that waits there until its patience ends. The
+// pods of the cluster are no older by it: what Read would refuse a moment later is not moved.
 func TestAgeOfTheReading(t *testing.T) {
 	for name, change := range map[string]func(pod *v1.Pod){
 		"just ready": func(pod *v1.Pod) {
@@ -129,7 +129,8 @@ func TestAgeOfTheReading(t *testing.T) {
 	}
 }
 
-// TestOnlyReplica: workloads of one pod each share a rule. A move is an outage of one, unless a budget says what it may cost.
+// TestOnlyReplica: workloads of one pod each share a rule. A move is an outage of one, unless a budget says what it may
+// cost.
 func TestOnlyReplica(t *testing.T) {
 	for _, covered := range []bool{false, true} {
 		c := threeZones()
@@ -152,8 +153,8 @@ func TestOnlyReplica(t *testing.T) {
 	}
 }
 
-// TestTheNodeThatIsGoing: of the pods of a zone that on a node which is cordoned, or about to be removed, is moved: it has to
-// leave anyway.
+// TestTheNodeThatIsGoing: of the pods of a zone that on a node which is cordoned, or about to be removed, is moved: it
+// has to leave anyway.
 func TestTheNodeThatIsGoing(t *testing.T) {
 	for name, change := range map[string]func(node *v1.Node){
 		"cordoned": func(node *v1.Node) { node.Spec.Unschedulable = true },

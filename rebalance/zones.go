@@ -28,8 +28,9 @@ const (
 	Down      ZoneState = "Down"      // none is
 )
 
-// A zone is Disrupted from so many nodes on that are not usable, if they are so many percent. They are those of the node
-// lifecycle controller (Controller.ComputeZoneState, --unhealthy-zone-threshold), which evicts more slowly from then on.
+// A zone is Disrupted from so many nodes on that are not usable, if they are so many percent. They are those of the
+// node lifecycle controller (Controller.ComputeZoneState, --unhealthy-zone-threshold), which evicts more slowly from
+// then on.
 const (
 	disruptedNodes   = 3
 	disruptedPercent = 55
@@ -61,8 +62,8 @@ func zoneStates(c *census.Census) map[string]ZoneState {
 	return out
 }
 
-// ZonesDigest returns a digest of the states of the zones and of the policies that select selected pods. While it changes,
-// where pods belong is not settled.
+// ZonesDigest returns a digest of the states of the zones and of the policies that select selected pods. While it
+// changes, where pods belong is not settled.
 func ZonesDigest(c *census.Census, selects func(*v1.Pod) bool) string {
 	h := fnv.New64a()
 	states := zoneStates(c)

@@ -21,8 +21,9 @@ func DefaultConfig() (*config.KubeSchedulerConfiguration, error) {
 	return shippedConfig("zonewise.yaml")
 }
 
-// configFor returns the shipped configuration that the cluster seems to run with. If a pod names the scheduler of second-scheduler.yaml, Zonewise
-// is beside the cluster's own scheduler, which knows neither policies nor holds nor gangs. Otherwise Zonewise replaces it.
+// configFor returns the shipped configuration that the cluster seems to run with. If a pod names the scheduler of
+// second-scheduler.yaml, Zonewise is beside the cluster's own scheduler, which knows neither policies nor holds nor
+// gangs. Otherwise Zonewise replaces it.
 func configFor(objects []client.Object, schedulerNames []string) (*config.KubeSchedulerConfiguration, error) {
 	second, err := shippedConfig("second-scheduler.yaml")
 	if err != nil {
@@ -67,8 +68,8 @@ func checkPlugins(cfg *config.KubeSchedulerConfiguration, registry frameworkrunt
 	return nil
 }
 
-// ParseConfig reads a KubeSchedulerConfiguration, and refuses what the scheduler refuses at its start: what upstream's validation does, and
-// what [profiles.Check] does. An error names the field that is wrong.
+// ParseConfig reads a KubeSchedulerConfiguration, and refuses what the scheduler refuses at its start: what upstream's
+// validation does, and what [profiles.Check] does. An error names the field that is wrong.
 func ParseConfig(data []byte) (*config.KubeSchedulerConfiguration, error) {
 	obj, gvk, err := configscheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
 	if err != nil {

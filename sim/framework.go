@@ -206,8 +206,8 @@ func (s *Sim) onSchedulingFailure(
 	context.AfterFunc(ctx, func() { s.inFlight.endBinding(uid) })
 }
 
-// GetNodeHint implements framework.Framework. It gives the hint of the options and none of the framework's, so that pods
-// are not batched.
+// GetNodeHint implements framework.Framework. It gives the hint of the options and none of the framework's, so that
+// pods are not batched.
 func (p *profile) GetNodeHint(_ context.Context, pod *v1.Pod, _ fwk.PodSignature, _ fwk.CycleState, _ int64) string {
 	return p.sim.hintFor(pod)
 }

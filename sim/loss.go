@@ -47,8 +47,8 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 }
 
 // Fail has nodes stop working while their objects stay, as in an outage until somebody deletes them: they are marked as
-// node-lifecycle-controller marks nodes whose kubelets are silent, and pods that do not tolerate that are deleted, as by
-// taint-eviction-controller. No kubelet ends these, so they terminate for as long as the nodes are there; their
+// node-lifecycle-controller marks nodes whose kubelets are silent, and pods that do not tolerate that are deleted, as
+// by taint-eviction-controller. No kubelet ends these, so they terminate for as long as the nodes are there; their
 // controllers make others, which Run schedules. A controller that waits for the end of a pod, as a StatefulSet's does,
 // replaces it as it does once an operator has given the nodes the taint node.kubernetes.io/out-of-service.
 func (s *Sim) Fail(failed func(node *v1.Node) bool) *Loss {

@@ -36,8 +36,8 @@ import (
 
 // Options say how to run a copy. The zero value is valid.
 type Options struct {
-	// Config is the configuration of the scheduler, see ParseConfig. Nil is a shipped one with all three plugins: that of the second scheduler
-	// if a pod names it, and otherwise that which replaces kube-scheduler.
+	// Config is the configuration of the scheduler, see ParseConfig. Nil is a shipped one with all three plugins: that
+	// of the second scheduler if a pod names it, and otherwise that which replaces kube-scheduler.
 	Config *config.KubeSchedulerConfiguration
 	// Now is the time at which the copy begins; zero is the time of the call.
 	Now time.Time
@@ -60,8 +60,8 @@ type Options struct {
 	SchedulerNames []string
 	// Bare means that no controller replaces evicted pods.
 	Bare bool
-	// Hint, if not nil, names the node that the scheduler tries first for the pod by which a controller has replaced one:
-	// if the filters admit that node, no other is looked at. Empty names none. Members of gangs have no hint.
+	// Hint, if not nil, names the node that the scheduler tries first for the pod by which a controller has replaced
+	// one: if the filters admit that node, no other is looked at. Empty names none. Members of gangs have no hint.
 	Hint func(replaced *v1.Pod) string
 	// Controllers are the kinds of controllers, beside those of Kubernetes, that replace their pods, such as
 	// "RayCluster.ray.io".
@@ -69,7 +69,8 @@ type Options struct {
 	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is
 	// longer than the grace periods of all ZoneSpreadPolicies, up to LongestGrace, and the backoff of gangs.
 	Patience time.Duration
-	// EndWithin is how long after Now a terminating pod of the cluster may take to end: one that takes longer stays. Zero is however long.
+	// EndWithin is how long after Now a terminating pod of the cluster may take to end: one that takes longer stays.
+	// Zero is however long.
 	EndWithin time.Duration
 	// NotInstalled are the custom resources that the cluster does not have, such as "podgroups.scheduling.x-k8s.io".
 	NotInstalled []string

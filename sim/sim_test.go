@@ -49,8 +49,8 @@ func web(pods int) []client.Object {
 	return objects
 }
 
-// run has a copy place its pods. Whatever the test does with the copy then, the objects that it was made of and those that
-// it has now, which forks share, stay as they are.
+// run has a copy place its pods. Whatever the test does with the copy then, the objects that it was made of and those
+// that it has now, which forks share, stay as they are.
 func run(t *testing.T, objects []client.Object, options sim.Options) *sim.Sim {
 	t.Helper()
 	options.Now = now

@@ -45,8 +45,8 @@ type Options struct {
 	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has
 	// another seed, from Seed on, and its own Rank.
 	Sim sim.Options
-	// Replays is how many times each loss is replayed in each of its two forms. 0 is DefaultReplays, 1 for losses of more
-	// than 15,000 pods, and more for losses of fewer than 600, up to 6.
+	// Replays is how many times each loss is replayed in each of its two forms. 0 is DefaultReplays, 1 for losses of
+	// more than 15,000 pods, and more for losses of fewer than 600, up to 6.
 	Replays int
 	// Fingerprint is that of the objects, for a caller that has computed it; empty for others.
 	Fingerprint string
@@ -66,9 +66,9 @@ func (o *Options) replaysOf(displaced int) int {
 }
 
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival,
-// in their order: what a replay finds out. What is held, what serves and what is bought is not in it, and the conditions
-// about that stay as they were. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified.
-// An error is that of ctx; everything else that goes wrong is in the statuses.
+// in their order: what a replay finds out. What is held, what serves and what is bought is not in it, and the
+// conditions about that stay as they were. All of them share the replays. The objects are those of the kinds of
+// kinds.All, and are not modified. An error is that of ctx; everything else that goes wrong is in the statuses.
 func Certify(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
 ) ([]v1alpha1.ZoneSurvivalStatus, error) {

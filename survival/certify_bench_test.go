@@ -75,7 +75,8 @@ func decoded(b *testing.B, objects []client.Object) []client.Object {
 	return out
 }
 
-// readLarge returns the objects of a large cluster, those of a workload of 150 pods that comes later, and the ZoneSurvival.
+// readLarge returns the objects of a large cluster, those of a workload of 150 pods that comes later, and the
+// ZoneSurvival.
 func readLarge(b *testing.B) (objects, later []client.Object, asked *v1alpha1.ZoneSurvival) {
 	b.Helper()
 	c, asked := large(*certifyNodes)
@@ -94,11 +95,11 @@ func readLarge(b *testing.B) (objects, later []client.Object, asked *v1alpha1.Zo
 	return objects, later, asked
 }
 
-// BenchmarkCertify is a round of the controller on a large cluster: each zone is lost in both forms, by the default number
-// of replays, and with "nodes" each node. Then another workload of 150 pods comes, and the answer follows. cpu-s is what
-// the process used of all cores. snapshot-MB is the heap with the cluster alone, peak-MB the most that was live during the
-// round, by a look every 5 seconds, and peak/snapshot the ratio; resident-MB is the most that the process had from the
-// system, which says something of one benchmark alone.
+// BenchmarkCertify is a round of the controller on a large cluster: each zone is lost in both forms, by the default
+// number of replays, and with "nodes" each node. Then another workload of 150 pods comes, and the answer follows. cpu-s
+// is what the process used of all cores. snapshot-MB is the heap with the cluster alone, peak-MB the most that was live
+// during the round, by a look every 5 seconds, and peak/snapshot the ratio; resident-MB is the most that the process
+// had from the system, which says something of one benchmark alone.
 func BenchmarkCertify(b *testing.B) {
 	for _, losses := range []string{"zones", "nodes"} {
 		b.Run(losses, func(b *testing.B) {

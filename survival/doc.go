@@ -18,14 +18,14 @@
 // first, then small ones before large ones), then in random orders. One replay in which a pod waits is enough to break
 // the certificate.
 //
-// A [Certifier] keeps where displaced pods went. When only pods and their controllers have changed, an answer follows the
-// cluster: each loss of a zone is replayed once, and the scheduler tries these nodes first. That may break an answer that
-// is True or keep it, and only a replay of all losses makes an answer True.
+// A [Certifier] keeps where displaced pods went. When only pods and their controllers have changed, an answer follows
+// the cluster: each loss of a zone is replayed once, and the scheduler tries these nodes first. That may break an
+// answer that is True or keep it, and only a replay of all losses makes an answer True.
 //
 // # Memory
 //
-// Beside the objects, which all copies share, there is one copy with a scheduler at a time. A copy changes no object: what
-// changes is another object, which shares with the one before what is the same.
+// Beside the objects, which all copies share, there is one copy with a scheduler at a time. A copy changes no object:
+// what changes is another object, which shares with the one before what is the same.
 //
 // [Hold] computes which reservations a ZoneSurvival with hold should have, so that the displaced pods of any one loss
 // find room although other pods take all other room. It is arithmetic over where pods are: nothing is replayed, and a

@@ -21,8 +21,8 @@ import (
 // the displaced pods went: when nothing but pods and their controllers has changed, one replay of each loss tries these
 // nodes first, which is cheap. The zero value is ready. Its methods are not safe for concurrent use.
 type Certifier struct {
-	// followed are the generations, by UID, of the ZoneSurvivals whose answers can follow: they were True when all losses
-	// were replayed, and in all replays since.
+	// followed are the generations, by UID, of the ZoneSurvivals whose answers can follow: they were True when all
+	// losses were replayed, and in all replays since.
 	followed map[types.UID]int64
 	// steady is the digest of what has to be the same for an answer to follow.
 	steady string
@@ -70,11 +70,11 @@ func survives(status *v1alpha1.ZoneSurvivalStatus) bool {
 }
 
 // Follow answers for a cluster in which nothing but pods and their controllers has changed. Each loss of a zone is
-// replayed once, in the worst order and while the Node objects stay, and the scheduler tries for each pod first the node
-// that it came to before. If a protected pod then waits, the loss is replayed as Certify does first, and that decides.
-// So Follow may break an answer that was True, or keep it. All others have no answer by their UIDs: those that were not
-// True, those for the loss of nodes, and those that are new or have another spec. It returns false if no answer can
-// follow. An error is that of ctx.
+// replayed once, in the worst order and while the Node objects stay, and the scheduler tries for each pod first the
+// node that it came to before. If a protected pod then waits, the loss is replayed as Certify does first, and that
+// decides. So Follow may break an answer that was True, or keep it. All others have no answer by their UIDs: those that
+// were not True, those for the loss of nodes, and those that are new or have another spec. It returns false if no
+// answer can follow. An error is that of ctx.
 func (k *Certifier) Follow(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
 ) (answers map[types.UID]v1alpha1.ZoneSurvivalStatus, followed bool, err error) {

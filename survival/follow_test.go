@@ -163,8 +163,9 @@ func TestWhatCannotBeFollowed(t *testing.T) {
 }
 
 // TestFollowedAnswers follows random clusters through random changes of their pods. The counts are those of a
-// certificate of the changed cluster, and no answer that is not True becomes True. Where no packing of the displaced pods
-// exists, the answer says that one waits, and where every order finds one, that none does. In between the order decides.
+// certificate of the changed cluster, and no answer that is not True becomes True. Where no packing of the displaced
+// pods exists, the answer says that one waits, and where every order finds one, that none does. In between the order
+// decides.
 func TestFollowedAnswers(t *testing.T) {
 	impossible, certain := 0, 0
 	for i := range *clusters {

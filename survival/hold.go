@@ -48,10 +48,10 @@ type Room struct {
 	Zones map[string][]string
 }
 
-// Hold finds out which reservations a ZoneSurvival with spec.hold should have: one for each protected workload, of slots
-// as large as its pods. In each zone there are as many slots as pods of the workload may be there after any one loss,
-// those that run there now among them (mode Guarantee): what is unused of them is the room that a loss needs. So the
-// slots stay the same while pods move, and those of a zone that is lost are there again as soon as it is back.
+// Hold finds out which reservations a ZoneSurvival with spec.hold should have: one for each protected workload, of
+// slots as large as its pods. In each zone there are as many slots as pods of the workload may be there after any one
+// loss, those that run there now among them (mode Guarantee): what is unused of them is the room that a loss needs. So
+// the slots stay the same while pods move, and those of a zone that is lost are there again as soon as it is back.
 //
 // Hold puts what there is to be said of the room into the status. The objects are not modified.
 func Hold(

@@ -20,8 +20,8 @@ import (
 )
 
 // TestHeldRoomIsEnough: slots are held for random clusters, other pods of the same priority take all other room, and a
-// zone is lost, with its nodes or while they stay. Where all slots have room and the certificate of the full cluster is True, every displaced pod runs
-// again, in other orders than the certificate's.
+// zone is lost, with its nodes or while they stay. Where all slots have room and the certificate of the full cluster is
+// True, every displaced pod runs again, in other orders than the certificate's.
 func TestHeldRoomIsEnough(t *testing.T) {
 	whole, survives := 0, 0
 	for i := range (*clusters + 3) / 4 { // each costs as much as several certificates

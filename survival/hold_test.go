@@ -241,8 +241,8 @@ func TestHeldRoomFollowsTheWorkload(t *testing.T) {
 	require.Len(t, hold(c, asked).Unwanted, 1, "nothing is to be held")
 }
 
-// TestHeldZoneReturns: a zone keeps its slots while its nodes are deleted and come back, those of other pods first, for as
-// long as it counts. One that the pods may not have any more has none, whatever counts.
+// TestHeldZoneReturns: a zone keeps its slots while its nodes are deleted and come back, those of other pods first, for
+// as long as it counts. One that the pods may not have any more has none, whatever counts.
 func TestHeldZoneReturns(t *testing.T) {
 	inPool := func(pool string) func(*v1.PodTemplateSpec) {
 		return func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"pool": pool} }

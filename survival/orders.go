@@ -17,8 +17,8 @@ func latecomers(policies []*v1alpha1.ZoneSpreadPolicy) selection {
 }
 
 // worstRank ranks lost pods so that they are replaced in the order that leaves protected pods the least room: pods that
-// are not protected come first, latecomers last, and small pods, which leave room for large ones scattered, before large
-// ones.
+// are not protected come first, latecomers last, and small pods, which leave room for large ones scattered, before
+// large ones.
 func worstRank(late selection, protects func(pod *v1.Pod) bool) func(pod *v1.Pod) []int64 {
 	return func(pod *v1.Pod) []int64 {
 		requests := requestsOf(pod)

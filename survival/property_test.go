@@ -26,8 +26,8 @@ var (
 
 // TestCertificatesHold checks certificates of random clusters in two ways. Where no pod waits by the certificate, none
 // waits in other replays of the same loss, with seeds that the certificate does not know, whether the Node objects are
-// deleted or stay. And where no packing of the displaced pods exists at all, by a search of all of them, the certificate
-// says that one waits.
+// deleted or stay. And where no packing of the displaced pods exists at all, by a search of all of them, the
+// certificate says that one waits.
 func TestCertificatesHold(t *testing.T) {
 	certificatesHold(t, 7, 2, protecting("web", "api"), func(loss *v1alpha1.SurvivalLoss) func(*v1.Node) bool { return inZone(loss.Zone) })
 }

@@ -22,8 +22,8 @@ import (
 	"zonewise.dev/sim/kinds"
 )
 
-// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one form of losses and
-// one order of lost pods.
+// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one form of losses
+// and one order of lost pods.
 type replayer struct {
 	start  *baseline
 	form   form

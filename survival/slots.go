@@ -25,8 +25,8 @@ import (
 // maxSlots is how many slots one reservation may have.
 const maxSlots = 5000
 
-// slotPlanner finds out how many slots each protected workload needs in each zone. It is arithmetic over where pods are;
-// whether what is held is enough is for the certificate to say.
+// slotPlanner finds out how many slots each protected workload needs in each zone. It is arithmetic over where pods
+// are; whether what is held is enough is for the certificate to say.
 type slotPlanner struct {
 	asked *v1alpha1.ZoneSurvival
 	nodes map[string]*v1.Node
@@ -327,8 +327,8 @@ func (w *heldWorkload) sharesOf(pods int, lost string) map[string]int {
 
 // planForNodes plans for the loss of any one node: as many free slots as the node with most pods has, so divided over
 // nodes that what is lost with a node is not needed. With at most n slots and pods on each node, a node with k of the
-// pods has n-k free slots at most, so that n in all leave k elsewhere. Where a hard constraint keeps pods in their zone,
-// that is so for each zone by itself.
+// pods has n-k free slots at most, so that n in all leave k elsewhere. Where a hard constraint keeps pods in their
+// zone, that is so for each zone by itself.
 func (p *slotPlanner) planForNodes(w *heldWorkload) {
 	onNode, most := map[string]int{}, map[string]int{}
 	largest := 0

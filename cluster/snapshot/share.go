@@ -21,8 +21,8 @@ type Sharing struct {
 	parts map[[sha256.Size]byte]any
 }
 
-// Trim trims an object, and has a pod share with others what is equal. Objects that share must not be modified, as those
-// of a snapshot never are.
+// Trim trims an object, and has a pod share with others what is equal. Objects that share must not be modified, as
+// those of a snapshot never are.
 func (s *Sharing) Trim(obj client.Object) {
 	Trim(obj)
 	pod, ok := obj.(*v1.Pod)

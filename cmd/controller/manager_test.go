@@ -90,7 +90,8 @@ func run(t *testing.T, change func(l *leader), all ...*fakePart) {
 	})
 }
 
-// TestPartsLook: a part looks once the cluster is known, after the time that it asked for, and when a change has settled.
+// TestPartsLook: a part looks once the cluster is known, after the time that it asked for, and when a change has
+// settled.
 func TestPartsLook(t *testing.T) {
 	p := &fakePart{next: 20 * time.Second}
 	run(t, func(l *leader) {

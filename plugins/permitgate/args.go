@@ -42,10 +42,10 @@ type PermitGateArgs struct {
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
 	// RecoveryTimeout is how long a gang may stay bound in part before it is reported. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
-	// StarvationAfter is how long a gang whose quorum exists is refused for lack of room before it keeps nodes from other
-	// pods, if it would fit there beside the pods of higher priority and those of DaemonSets. One gang at a time does so,
-	// as long as more of its members fit there within the same time (at least a minute) than before. More than 0; 5m by
-	// default.
+	// StarvationAfter is how long a gang whose quorum exists is refused for lack of room before it keeps nodes from
+	// other pods, if it would fit there beside the pods of higher priority and those of DaemonSets. One gang at a time
+	// does so, as long as more of its members fit there within the same time (at least a minute) than before. More than
+	// 0; 5m by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
 	// PreemptionDelay is how long a gang waits, from the time that its quorum exists, before it preempts, so that an
 	// autoscaler can bring room first. At least 0, the default.

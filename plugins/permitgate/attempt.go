@@ -134,8 +134,8 @@ func (e *gangEntry) confineMember(infos fwk.NodeInfoLister) domain {
 	return e.confined
 }
 
-// siblingsOn returns the members without a node but one for which the gang's preemption keeps nodes among some (nil means all), which the
-// API may not show yet.
+// siblingsOn returns the members without a node but one for which the gang's preemption keeps nodes among some (nil
+// means all), which the API may not show yet.
 func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
 	if e.preempting == nil {
 		return nil

@@ -58,8 +58,8 @@ type gangEntry struct {
 	// standing is the gang's as the others of its hierarchy have heard of it.
 	standing gang.Standing
 
-	// The rest is of a native gang: the cycle from its first PreFilter until the group is placed or back in the queue, the
-	// last one, which is zero if members have been placed since, and when the PodGroup was changed last.
+	// The rest is of a native gang: the cycle from its first PreFilter until the group is placed or back in the queue,
+	// the last one, which is zero if members have been placed since, and when the PodGroup was changed last.
 	cycle     groupCycle
 	lastCycle vainCycle
 	changedAt time.Time
@@ -68,8 +68,8 @@ type gangEntry struct {
 // member is a live pod of a gang.
 type member struct {
 	pod *v1.Pod // as the scheduler's informer last showed it; each change makes a new member
-	// signature identifies what the member asks of a node (see proposal.Signature), also without the node selector, which may
-	// give each member a host of its own. amounts is what it takes from its node.
+	// signature identifies what the member asks of a node (see proposal.Signature), also without the node selector,
+	// which may give each member a host of its own. amounts is what it takes from its node.
 	signature, onAnyNode string
 	amounts              []proposal.Amount
 	// absent is a claim of the pod that does not exist; zero without one.
@@ -87,7 +87,8 @@ func (m *member) read() {
 	}
 }
 
-// template tells which members are its copies: those of the same controller that ask for the same, but for node selectors.
+// template tells which members are its copies: those of the same controller that ask for the same, but for node
+// selectors.
 func (m *member) template() gang.Template {
 	return gang.Template{Controller: pods.ControllerUID(m.pod), Needs: m.onAnyNode}
 }
@@ -240,8 +241,8 @@ func (e *gangEntry) awaitsReplacement() bool {
 	return e.gang.Phase() == gang.Gathering && e.gang.RoundNumber() == 0 && e.gang.AnyPlaced()
 }
 
-// schedulesAlone reports whether a member without a node is scheduled like any pod: the quorum is complete, or lacks one
-// member.
+// schedulesAlone reports whether a member without a node is scheduled like any pod: the quorum is complete, or lacks
+// one member.
 func (e *gangEntry) schedulesAlone() bool {
 	phase := e.gang.Phase()
 	return phase == gang.Releasing || phase == gang.Whole || e.awaitsReplacement()
@@ -280,8 +281,9 @@ func (e *gangEntry) endPreemption() {
 	e.preempting = nil
 }
 
-// noteRelease takes in what has become of a release. Pods were perhaps evicted for one that fails: the gang evicts no more
-// for evictPause after the first since it was whole, and for twice as long after each further one, up to searchAtMost.
+// noteRelease takes in what has become of a release. Pods were perhaps evicted for one that fails: the gang evicts no
+// more for evictPause after the first since it was whole, and for twice as long after each further one, up to
+// searchAtMost.
 func (e *gangEntry) noteRelease(actions *gang.Actions, now time.Time) {
 	switch r := actions.Rollback; {
 	case actions.BecameWhole:

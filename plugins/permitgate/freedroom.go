@@ -73,8 +73,8 @@ func (r *freedRoom) notePreemptors() {
 	r.gangs.agenda.AddAt(noGang, r.preemptAt)
 }
 
-// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again; zero
-// means not by time.
+// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again;
+// zero means not by time.
 func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,8 +29,8 @@ type gangRequest struct {
 	running    bool
 	// victims are those of its preemption, with their nodes, which may still be there.
 	victims map[types.UID]string
-	// boundOn are the nodes of members that are bound or have a node, or are to have one whose victims are gone; lostNodes those
-	// of members that a running gang has lost.
+	// boundOn are the nodes of members that are bound or have a node, or are to have one whose victims are gone;
+	// lostNodes those of members that a running gang has lost.
 	boundOn, lostNodes []string
 	members            map[types.UID]bool // all of them
 	// awaited is what spec.minResources asks for beyond the members' requests.
@@ -83,8 +83,8 @@ func (p *proposer) requestOf(id gangID, scout *v1.Pod) *gangRequest {
 	return req
 }
 
-// setClasses takes the missing members by signature. scout is the first of its class, and those for which last reports true come last:
-// the quorum may do without members that would not be bound.
+// setClasses takes the missing members by signature. scout is the first of its class, and those for which last reports
+// true come last: the quorum may do without members that would not be bound.
 func (req *gangRequest) setClasses(classes map[string][]*v1.Pod, scout *v1.Pod, last func(uid types.UID) bool) {
 	for _, signature := range slices.Sorted(maps.Keys(classes)) {
 		pods := classes[signature]

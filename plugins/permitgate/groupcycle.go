@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/plugins/permitgate/native"
 )
 
-// Native gangs are placed by kube-scheduler, in one cycle of the whole group. A group that it could not place backs off,
-// with the defaults for up to ten seconds times the square root of its members, and no event reaches it there. An
+// Native gangs are placed by kube-scheduler, in one cycle of the whole group. A group that it could not place backs
+// off, with the defaults for up to ten seconds times the square root of its members, and no event reaches it there. An
 // activation does, so a group that was refused is activated when room becomes free. It is still tried whenever its
 // backoff is over, and preempts then, as without this plugin.
 
@@ -26,9 +26,9 @@ const cycleGrace = 100 * time.Millisecond
 
 // groupCycle is a pod-group cycle of a native gang.
 //
-// kube-scheduler runs it twice: on the cluster as it is, and, if the group does not fit, on one without the pods that it
-// may preempt. Both runs begin with the first member's PreFilter. There the group may be refused by a proof, or confined
-// to a domain; that holds for this run alone.
+// kube-scheduler runs it twice: on the cluster as it is, and, if the group does not fit, on one without the pods that
+// it may preempt. Both runs begin with the first member's PreFilter. There the group may be refused by a proof, or
+// confined to a domain; that holds for this run alone.
 type groupCycle struct {
 	began, ended time.Time // the first PreFilter, and the last so far; zero without a cycle
 	runs         int
@@ -39,8 +39,8 @@ type groupCycle struct {
 type groupPlan struct {
 	// refusal is why the gang is refused; its Cause is empty when it is not.
 	refusal gang.Rollback
-	// domain is the value of the topology's label to which the run is confined, or empty. exhausted is true if there was
-	// no other.
+	// domain is the value of the topology's label to which the run is confined, or empty. exhausted is true if there
+	// was no other.
 	domain    string
 	exhausted bool
 }
@@ -89,8 +89,8 @@ func (g *gangs) step(pod *v1.Pod, f func(e *gangEntry, now time.Time)) (id gangI
 	return id, guarded
 }
 
-// catchUpLocked takes in what kube-scheduler may have seen of a native gang before this plugin has: objects that are not
-// known yet, or pods with scheduling gates that are gone. Their events are on the way, those of their ends too.
+// catchUpLocked takes in what kube-scheduler may have seen of a native gang before this plugin has: objects that are
+// not known yet, or pods with scheduling gates that are gone. Their events are on the way, those of their ends too.
 func (g *gangs) catchUpLocked(e *gangEntry, pod *v1.Pod, now time.Time) {
 	if e.group == nil {
 		if group := g.natives.groups.Get(e.id.NamespacedName); group != nil {
@@ -126,8 +126,8 @@ func (g *gangs) noteTried(pod *v1.Pod) (guarded bool) {
 	return guarded
 }
 
-// endCycleLocked is called when a member of a native gang is about to enter the queue. If its group has been in a cycle,
-// that has placed no member. A gang that was confined to a domain is tried in the next one.
+// endCycleLocked is called when a member of a native gang is about to enter the queue. If its group has been in a
+// cycle, that has placed no member. A gang that was confined to a domain is tried in the next one.
 func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	if e.cycle.began.IsZero() {
 		return
@@ -163,8 +163,8 @@ func (e *gangEntry) notePlaced() {
 	e.lastCycle, e.cycle = vainCycle{}, groupCycle{}
 }
 
-// settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker look
-// again.
+// settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker
+// look again.
 func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
 	if freed, _ := g.freed.last(); e.cycle.began.IsZero() || freed.Before(e.cycle.began) {
 		return
@@ -176,8 +176,8 @@ func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
 	g.endCycleLocked(e, now)
 }
 
-// takeWokenLocked returns the member by which a native gang is to be activated now that has been woken; nil for none. An
-// activation is lost if the group is not back in the queue: it can be woken again until its next cycle.
+// takeWokenLocked returns the member by which a native gang is to be activated now that has been woken; nil for none.
+// An activation is lost if the group is not back in the queue: it can be woken again until its next cycle.
 func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
 	v := &e.lastCycle
 	switch {

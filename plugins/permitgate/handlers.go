@@ -154,8 +154,8 @@ func (f *eventHandlers) updateMember(e *gangEntry, pod *v1.Pod, now time.Time) {
 	e.updateMember(m, keptOut, now)
 }
 
-// updateMember takes the current state of a live pod. One without a node cannot be awaited if it has scheduling gates, or
-// is kept out of its gang's cycles.
+// updateMember takes the current state of a live pod. One without a node cannot be awaited if it has scheduling gates,
+// or is kept out of its gang's cycles.
 func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 	pod := m.pod
 	held := (keptOut || len(pod.Spec.SchedulingGates) > 0) && pod.Spec.NodeName == ""

@@ -12,10 +12,10 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// spec.minResources of a PodGroup is written by operators (KubeRay, Kubeflow Trainer, spark-operator). Where it is what the
-// members ask for, it says nothing new. Where it is more, members are to come that do not exist yet, as the executors of
-// a driver: the gang waits until the whole cluster has room for these too, and once it has been let in, other gangs leave
-// them that room, until they exist or the gang's timeout is over. It names no nodes.
+// spec.minResources of a PodGroup is written by operators (KubeRay, Kubeflow Trainer, spark-operator). Where it is what
+// the members ask for, it says nothing new. Where it is more, members are to come that do not exist yet, as the
+// executors of a driver: the gang waits until the whole cluster has room for these too, and once it has been let in,
+// other gangs leave them that room, until they exist or the gang's timeout is over. It names no nodes.
 
 // awaited returns what a gang's PodGroup asks for beyond what the members ask for that exist.
 func (e *gangEntry) awaited() []proposal.Amount {
@@ -60,8 +60,8 @@ func (g *gangs) awaitedBy(id gangID, priority int32) (awaited []proposal.Amount)
 	return awaited
 }
 
-// lackingResource describes the resource of which the cluster has too little for a gang and the members that it and other
-// gangs await; empty if there is none, or no members are awaited.
+// lackingResource describes the resource of which the cluster has too little for a gang and the members that it and
+// other gangs await; empty if there is none, or no members are awaited.
 func (p *proposer) lackingResource(req *gangRequest, v *clusterView) string {
 	others := p.gangs.awaitedBy(req.gangID, req.rank.Priority)
 	if len(req.awaited)+len(others) == 0 {

@@ -53,11 +53,11 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 
 // groupRun is a run of a pod-group cycle.
 type groupRun struct {
-	// proposes is true if nodes are to be proposed: for a gang that is packed, or is refused if it provably does not fit,
-	// because its last cycle has placed no member, or some run.
+	// proposes is true if nodes are to be proposed: for a gang that is packed, or is refused if it provably does not
+	// fit, because its last cycle has placed no member, or some run.
 	proposes bool
-	// preempting is true on a cluster without the pods that the group may preempt. movesOn is true if that is not to be,
-	// because the run before was for one domain only, and the next one is tried first.
+	// preempting is true on a cluster without the pods that the group may preempt. movesOn is true if that is not to
+	// be, because the run before was for one domain only, and the next one is tried first.
 	preempting, movesOn bool
 }
 

@@ -26,8 +26,8 @@ type nodeClaim struct {
 	gang  gangID
 	rank  podgroup.Rank
 	nodes sets.Set[string]
-	// known are all nodes when a gang that runs was looked at last, nil for other gangs. It keeps a node that comes later
-	// until then: that may stand for one that its members have lost.
+	// known are all nodes when a gang that runs was looked at last, nil for other gangs. It keeps a node that comes
+	// later until then: that may stand for one that its members have lost.
 	known sets.Set[string]
 	// since is when the gang began to keep nodes, fit the most members that have fitted on them at once since then, and
 	// until is when it keeps them no longer unless more do.
@@ -49,14 +49,15 @@ func (c *nodeClaim) concerns(pod *v1.Pod) bool {
 	return !ok || gang != c.gang
 }
 
-// keepsOff reports whether a pod must not come to a node because a gang keeps it. Pods that are nominated there may, and
-// owners of what ReserveCache holds there.
+// keepsOff reports whether a pod must not come to a node because a gang keeps it. Pods that are nominated there may,
+// and owners of what ReserveCache holds there.
 func (p *PermitGate) keepsOff(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool {
 	name := info.Node().Name
 	return c.keeps(name) && c.concerns(pod) && !p.isNominated(pod, name) && !p.ownsHold(pod, info)
 }
 
-// ownsHold reports whether as much is held for a pod on a node as the pod takes, also where it is held for the gang too.
+// ownsHold reports whether as much is held for a pod on a node as the pod takes, also where it is held for the gang
+// too.
 func (p *PermitGate) ownsHold(pod *v1.Pod, info fwk.NodeInfo) bool {
 	holds := p.proposer.holds
 	if holds == nil {
@@ -179,8 +180,8 @@ func (k *keeping) noteRefused(pod *v1.Pod, claim *nodeClaim) {
 // ownersPause is how often owners of holds are tried again that were kept off: some may be on a kept node since.
 const ownersPause = 30 * time.Second
 
-// takeOwners returns the pods that were kept off and own holds, in the form of the handle's argument, each time that ownersPause
-// has passed while a gang keeps nodes. again is when to ask again; zero means not by time.
+// takeOwners returns the pods that were kept off and own holds, in the form of the handle's argument, each time that
+// ownersPause has passed while a gang keeps nodes. again is when to ask again; zero means not by time.
 func (k *keeping) takeOwners(owns func(pod *v1.Pod) bool, now time.Time) (owners map[string]*v1.Pod, again time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -231,8 +232,8 @@ func (k *keeping) takeEnded(now time.Time) (ended bool, refused map[string]*v1.P
 	return true, refused, again
 }
 
-// comesBack reports whether another pod comes to the node when this one is deleted: it is the mirror of a static pod, or
-// belongs to a DaemonSet. Its owner reference says so, which anyone can write, and its node affinity names one node.
+// comesBack reports whether another pod comes to the node when this one is deleted: it is the mirror of a static pod,
+// or belongs to a DaemonSet. Its owner reference says so, which anyone can write, and its node affinity names one node.
 func comesBack(pod *v1.Pod) bool {
 	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
 		return true

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Looks at gangs that are refused take at most a share of the scheduler's time, those at all gangs of a priority together:
-// after a refusal, a gang is looked at again after so many times as long as the look took, times the number of gangs of
-// its priority and of higher ones that are refused. So it is for the cycles of members that find no nodes.
+// Looks at gangs that are refused take at most a share of the scheduler's time, those at all gangs of a priority
+// together: after a refusal, a gang is looked at again after so many times as long as the look took, times the number
+// of gangs of its priority and of higher ones that are refused. So it is for the cycles of members that find no nodes.
 const (
 	// lookShare makes it a tenth. A look costs lookCost at least, for what the rest of the cycle takes.
 	lookShare = 10
@@ -37,8 +37,8 @@ func searchPause(took time.Duration, refused int) time.Duration {
 	return max(searchShare*took, min(searchShare*took*time.Duration(refused), searchAtMost))
 }
 
-// pauseLocked returns how long a gang is not looked at after a look that took a time and was refused. For as long again it
-// leaves what becomes free to gangs of a higher priority.
+// pauseLocked returns how long a gang is not looked at after a look that took a time and was refused. For as long again
+// it leaves what becomes free to gangs of a higher priority.
 func (g *gangs) pauseLocked(e *gangEntry, took time.Duration, now time.Time) time.Duration {
 	pause := lookPause(took, g.rivalsLocked(e))
 	e.yieldLimit = now.Add(2 * pause)
@@ -83,8 +83,8 @@ func (g *gangs) wokenLocked() (due []dueTime) {
 	return due
 }
 
-// yieldsUntil returns until when a gang waits because another of a higher priority is looked at first that has been woken;
-// zero if it does not. woken lists the due times, see wokenLocked; it is called if the gang may have to wait.
+// yieldsUntil returns until when a gang waits because another of a higher priority is looked at first that has been
+// woken; zero if it does not. woken lists the due times, see wokenLocked; it is called if the gang may have to wait.
 func (e *gangEntry) yieldsUntil(woken func() []dueTime, now time.Time) (until time.Time) {
 	if !now.Before(e.yieldLimit) {
 		return until

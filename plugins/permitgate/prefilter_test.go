@@ -11,7 +11,8 @@ import (
 	"zonewise.dev/internal/leader"
 )
 
-// TestFirstCycleTakesTheLead: what the first cycle leads to has somebody to report it, however late the goroutine is that waits for the lead.
+// TestFirstCycleTakesTheLead: what the first cycle leads to has somebody to report it, however late the goroutine is
+// that waits for the lead.
 func TestFirstCycleTakesTheLead(t *testing.T) {
 	taken := false
 	shared := NewShared()

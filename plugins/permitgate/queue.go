@@ -11,8 +11,8 @@ import (
 // scout.
 const admitLimit = 250 * time.Millisecond
 
-// gangQueue decides which gang is admitted next: one at a time, in the order of their ranks, but none waits for one of a
-// lower priority. The lock of gangs guards it.
+// gangQueue decides which gang is admitted next: one at a time, in the order of their ranks, but none waits for one of
+// a lower priority. The lock of gangs guards it.
 type gangQueue struct {
 	ready    []podgroup.Rank // those that wait, in order
 	admitted map[gangID]admission

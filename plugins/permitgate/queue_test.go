@@ -19,8 +19,8 @@ func gangNamed(name string) gangID {
 	return gangID{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
 }
 
-// TestGangsTakeTurns: one gang at a time by priority and age, but none waits for one of a lower priority; one whose scout
-// does not come holds up the others for a moment only, and one that yields holds up none.
+// TestGangsTakeTurns: one gang at a time by priority and age, but none waits for one of a lower priority; one whose
+// scout does not come holds up the others for a moment only, and one that yields holds up none.
 func TestGangsTakeTurns(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
@@ -75,8 +75,8 @@ func TestGangsTakeTurns(t *testing.T) {
 	require.Empty(t, queue.admitted)
 }
 
-// TestPauses: looks at gangs of a priority that are refused take a tenth of the time at most, however many there are, and so do
-// gathers without success. Searches for victims take a fiftieth.
+// TestPauses: looks at gangs of a priority that are refused take a tenth of the time at most, however many there are,
+// and so do gathers without success. Searches for victims take a fiftieth.
 func TestPauses(t *testing.T) {
 	for _, tt := range []struct {
 		took            time.Duration
@@ -94,8 +94,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestRoomWakesOthers, and not the gang that has given it back. Pods that preempt alone follow when kube-scheduler has heard
-// of it, too.
+// TestRoomWakesOthers, and not the gang that has given it back. Pods that preempt alone follow when kube-scheduler has
+// heard of it, too.
 func TestRoomWakesOthers(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	a, b := gangNamed("a"), gangNamed("b")
@@ -146,8 +146,8 @@ func refusedGangs(b *testing.B, clock *clocktesting.FakeClock, n int) *gangs {
 	return g
 }
 
-// BenchmarkRefusedGangs is what it takes to decide which gang is looked at next, of many that lack room, where some becomes
-// free all the time. An operation is one decision, a millisecond after the one before.
+// BenchmarkRefusedGangs is what it takes to decide which gang is looked at next, of many that lack room, where some
+// becomes free all the time. An operation is one decision, a millisecond after the one before.
 func BenchmarkRefusedGangs(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

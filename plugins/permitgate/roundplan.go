@@ -23,8 +23,8 @@ type roundPlan struct {
 
 // hint is on which nodes to try members that ask for the same.
 type hint struct {
-	// nodes are the first members ones, one for each member that has none, and then some with room to spare, and those that
-	// members have taken.
+	// nodes are the first members ones, one for each member that has none, and then some with room to spare, and those
+	// that members have taken.
 	nodes   []string
 	members int
 	promise promise // of each member

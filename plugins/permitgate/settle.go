@@ -4,9 +4,9 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// afterChangeLocked does what cannot wait for the worker after a gang's state has changed, in this order: members at the
-// barrier get their answers; what the gang's state does not justify any more ends (its plan, its preemption, the nodes that
-// it keeps); and it is noted what the gang waits for.
+// afterChangeLocked does what cannot wait for the worker after a gang's state has changed, in this order: members at
+// the barrier get their answers; what the gang's state does not justify any more ends (its plan, its preemption, the
+// nodes that it keeps); and it is noted what the gang waits for.
 func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.tellRelativesLocked(e)
@@ -48,8 +48,8 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	}
 }
 
-// usesPreemption reports whether a gang goes on with its preemption: until victims have gone it waits, and then it has one
-// round on their room.
+// usesPreemption reports whether a gang goes on with its preemption: until victims have gone it waits, and then it has
+// one round on their room.
 func (e *gangEntry) usesPreemption(roundFailed bool) bool {
 	switch e.gang.Phase() {
 	case gang.Backoff, gang.Queued:
@@ -61,8 +61,8 @@ func (e *gangEntry) usesPreemption(roundFailed bool) bool {
 	return false
 }
 
-// lacksRoom reports whether room that becomes free may help a gang: it was refused for lack of it, or the last cycle of a
-// native gang has placed no member.
+// lacksRoom reports whether room that becomes free may help a gang: it was refused for lack of it, or the last cycle of
+// a native gang has placed no member.
 func (e *gangEntry) lacksRoom() bool {
 	if e.id.Native {
 		return e.lastCycle.happened && e.cycle.began.IsZero()

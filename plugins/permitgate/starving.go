@@ -44,9 +44,9 @@ type keeper struct {
 // limit is how long a gang keeps nodes on which no more of its members fit than before.
 func (k *keeper) limit() time.Duration { return max(k.after, keepAtLeast) }
 
-// keepForStarving lets a gang keep nodes that was refused for lack of room and has waited for long enough, or goes on with
-// it. One that runs has waited before. filtered is true if the filters of the cycle have refused all nodes, also those
-// that have room.
+// keepForStarving lets a gang keep nodes that was refused for lack of room and has waited for long enough, or goes on
+// with it. One that runs has waited before. filtered is true if the filters of the cycle have refused all nodes, also
+// those that have room.
 func (k *keeper) keepForStarving(ctx context.Context, req *gangRequest, result *proposalResult, filtered bool) {
 	if result.refusal.Cause != gang.CauseNoRoom || result.view == nil || len(req.proposal.Classes) == 0 {
 		return
@@ -83,8 +83,8 @@ func (k *keeper) keepForStarving(ctx context.Context, req *gangRequest, result *
 }
 
 // choose returns the nodes that a gang is to keep, nil for none: enough for its quorum without the pods that may leave,
-// first those that have room now, then those that it keeps already. A gang that runs keeps those too that its members have
-// lost. holds is false if none of them is of use now, so that nothing is kept from others.
+// first those that have room now, then those that it keeps already. A gang that runs keeps those too that its members
+// have lost. holds is false if none of them is of use now, so that nothing is kept from others.
 func (k *keeper) choose(req *gangRequest, view *clusterView, before *nodeClaim, filtered bool) (claim *nodeClaim, holds bool) {
 	claim = &nodeClaim{gang: req.gangID, rank: req.rank, nodes: sets.New(req.lostNodes...)}
 	if req.running {

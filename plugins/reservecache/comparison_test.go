@@ -71,8 +71,8 @@ func onNode(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// TestComparison finds every difference between the ledger and a cycle's snapshot, but for pods of which the ledger hears
-// later.
+// TestComparison finds every difference between the ledger and a cycle's snapshot, but for pods of which the ledger
+// hears later.
 func TestComparison(t *testing.T) {
 	bigger := makeNode("n1")
 	bigger.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("9")

@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
-// cycleFloor is the floor as scheduling cycles see it. Only they change it, one at a time, in PreFilter: so Filter reads
-// it without a lock, and others, between cycles, with it.
+// cycleFloor is the floor as scheduling cycles see it. Only they change it, one at a time, in PreFilter: so Filter
+// reads it without a lock, and others, between cycles, with it.
 type cycleFloor struct {
 	ledger    *ledger.Ledger
 	nominated func(node string) ledger.Resources
@@ -47,8 +47,8 @@ type knownNode struct {
 
 func newKnownNode(info fwk.NodeInfo) knownNode { return knownNode{info.Node().Name, info, info.Node()} }
 
-// copied reports whether nodes are not those of the snapshot but copies, as in the run of a pod group's preemption, which
-// takes its victims off them. The snapshot keeps a NodeInfo for as long as the node is there (UpdateSnapshot); a
+// copied reports whether nodes are not those of the snapshot but copies, as in the run of a pod group's preemption,
+// which takes its victims off them. The snapshot keeps a NodeInfo for as long as the node is there (UpdateSnapshot); a
 // preemption has others of the same nodes (StartMutations).
 func (c *cycleFloor) copied(nodes []fwk.NodeInfo) bool {
 	for _, info := range nodes {
@@ -80,9 +80,9 @@ func (c *cycleFloor) noteNomination(node string) {
 	c.noted[node] = true
 }
 
-// update brings the floor up to date with the claims and the nodes of a cycle, before its pod is filtered: room that has
-// become free is first a claim's that lacks slots. It reports whether something else may be held now. all is false if
-// nodes are not all of the cluster's.
+// update brings the floor up to date with the claims and the nodes of a cycle, before its pod is filtered: room that
+// has become free is first a claim's that lacks slots. It reports whether something else may be held now. all is false
+// if nodes are not all of the cluster's.
 func (c *cycleFloor) update(claims *serve.Claims, nodes []fwk.NodeInfo, all bool, now time.Time) (changed bool) {
 	before := c.settled.Claims
 	if len(claims.List) == 0 && (before == nil || len(before.List) == 0) {
@@ -139,9 +139,9 @@ func (c *cycleFloor) differences(claims *serve.Claims, nodes []fwk.NodeInfo, all
 	return updates, gone
 }
 
-// takeNodes makes the nodes of a cycle the known ones, and returns the names of those that are gone. Where these are not
-// all of the cluster's, none is. For each it calls look with its place, and whether it is new or its generation another
-// one.
+// takeNodes makes the nodes of a cycle the known ones, and returns the names of those that are gone. Where these are
+// not all of the cluster's, none is. For each it calls look with its place, and whether it is new or its generation
+// another one.
 func (c *cycleFloor) takeNodes(nodes []fwk.NodeInfo, all bool, look func(at int, changed bool)) (gone []string) {
 	before, known, generations := c.index, c.known, c.generations
 	if all {

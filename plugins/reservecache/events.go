@@ -33,8 +33,8 @@ func (p *ReserveCache) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 	}, nil
 }
 
-// podLeft queues a pod if it fits where another has left, or if the ledger has not heard of that yet: then earlier events
-// may be missing too.
+// podLeft queues a pod if it fits where another has left, or if the ledger has not heard of that yet: then earlier
+// events may be missing too.
 func (p *ReserveCache) podLeft(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	left, _ := oldObj.(*v1.Pod)
 	now, _ := newObj.(*v1.Pod)

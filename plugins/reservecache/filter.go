@@ -20,11 +20,11 @@ const (
 	ErrReasonNoSlot = "node(s) had no unused slot of "
 )
 
-// Filter keeps a pod off a node that has room for it only in slots that it may not use, and with ownerPolicy Required off
-// those where it does not lie in unused slots of its own. It looks at this node alone.
+// Filter keeps a pod off a node that has room for it only in slots that it may not use, and with ownerPolicy Required
+// off those where it does not lie in unused slots of its own. It looks at this node alone.
 //
-// For a pod of no reservation it neither locks nor allocates, unless it refuses, extended resources are held, or the node
-// is not as the cycle's snapshot has it.
+// For a pod of no reservation it neither locks nor allocates, unless it refuses, extended resources are held, or the
+// node is not as the cycle's snapshot has it.
 func (p *ReserveCache) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	d, r := cycleDataOf(state), p.running
 	if d == nil {
@@ -49,8 +49,8 @@ func (p *ReserveCache) Filter(_ context.Context, state fwk.CycleState, pod *v1.P
 	return fwk.NewStatus(p.refusalCode(d, info), reason)
 }
 
-// refusalCode is UnschedulableAndUnresolvable if slots would keep the pod off even without all pods of a lower priority,
-// so that preemption skips the node.
+// refusalCode is UnschedulableAndUnresolvable if slots would keep the pod off even without all pods of a lower
+// priority, so that preemption skips the node.
 func (p *ReserveCache) refusalCode(d *cycleData, info fwk.NodeInfo) fwk.Code {
 	r := p.running
 	var lower ledger.Resources

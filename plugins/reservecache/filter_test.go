@@ -105,8 +105,8 @@ func TestFilterTellsPreemptionWhereToLook(t *testing.T) {
 	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high, victim).Code())
 }
 
-// TestFilterReadsTheNodeThatItIsGiven, whatever the cycle began with: in a dry run of preemption an owner of a Guarantee
-// that is a victim counts as held again, and one that has come to the node takes up a slot.
+// TestFilterReadsTheNodeThatItIsGiven, whatever the cycle began with: in a dry run of preemption an owner of a
+// Guarantee that is a victim counts as held again, and one that has come to the node takes up a slot.
 func TestFilterReadsTheNodeThatItIsGiven(t *testing.T) {
 	f := reserving(t, 2, guarantee)
 	on := append(onN1(6, 0), onNode(owner("one")))

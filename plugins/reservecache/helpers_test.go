@@ -24,7 +24,8 @@ import (
 )
 
 func init() {
-	// The plugin listens for a signal. The first one to do so starts the runtime's listener, which must not be in a bubble.
+	// The plugin listens for a signal. The first one to do so starts the runtime's listener, which must not be in a
+	// bubble.
 	signal.Notify(make(chan os.Signal, 1), dumpSignals...)
 }
 

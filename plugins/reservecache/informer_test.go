@@ -42,7 +42,8 @@ func TestHandlersFeedTheLedger(t *testing.T) {
 	eventually(t, func() bool { return l.Stats() == ledger.Stats{Nodes: 1} })
 }
 
-// newHandlers returns handlers of their own for the plugin of a fixture, as the pod informer calls them, and what they log.
+// newHandlers returns handlers of their own for the plugin of a fixture, as the pod informer calls them, and what they
+// log.
 func newHandlers(t testing.TB) (f *fixture, pods informer.Funcs[*v1.Pod], nodes informer.Funcs[*v1.Node], lines *[]string) {
 	f = newFixture(t, nil)
 	lines = &[]string{}

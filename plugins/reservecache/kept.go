@@ -8,9 +8,9 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Kept adds to kept[i] the amount of names[i] that slots on a node keep from a pod, given the pods in the NodeInfo: of CPU
-// in thousandths, of v1.ResourcePods in pods, of all else in units of its own. Of a pod that has to run in slots that is
-// all room but its own slots. It does nothing as long as no profile has enabled the plugin.
+// Kept adds to kept[i] the amount of names[i] that slots on a node keep from a pod, given the pods in the NodeInfo: of
+// CPU in thousandths, of v1.ResourcePods in pods, of all else in units of its own. Of a pod that has to run in slots
+// that is all room but its own slots. It does nothing as long as no profile has enabled the plugin.
 //
 // It may be called in a scheduling cycle only, between PreFilter and Reserve. Without reservations it costs some
 // nanoseconds.

@@ -190,8 +190,8 @@ func (s *Shared) Ledger() *ledger.Ledger {
 	return nil
 }
 
-// Held returns what is held unused on each node as of the last scheduling cycle; nil as long as no profile has enabled the
-// plugin.
+// Held returns what is held unused on each node as of the last scheduling cycle; nil as long as no profile has enabled
+// the plugin.
 func (s *Shared) Held() (held map[string]ledger.Resources) {
 	if r := s.get(); r != nil {
 		r.floor.Read(func(f *floor.Floor, _ serve.Settled) { held = f.HeldOn() })

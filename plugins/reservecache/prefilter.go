@@ -13,9 +13,9 @@ import (
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
-// PreFilter brings the floor up to date with the nodes of the cycle, and finds out which slots the pod may use. It rejects
-// no pod and no node, and has Filter skipped for pods that no slots can touch. It fails with an error, so that the pod is
-// retried, when the handlers have not synced in time.
+// PreFilter brings the floor up to date with the nodes of the cycle, and finds out which slots the pod may use. It
+// rejects no pod and no node, and has Filter skipped for pods that no slots can touch. It fails with an error, so that
+// the pod is retried, when the handlers have not synced in time.
 //
 // A pod's way:
 //

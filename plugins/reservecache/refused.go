@@ -13,11 +13,12 @@ import (
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
-// refusedPods are the pods that slots have kept off some node, until they are reserved or gone. Freed room wakes them by
-// queueing hints; what changes without an event of the framework, which is what is held, wakes them by Activate.
+// refusedPods are the pods that slots have kept off some node, until they are reserved or gone. Freed room wakes them
+// by queueing hints; what changes without an event of the framework, which is what is held, wakes them by Activate.
 type refusedPods struct {
 	handle activator
-	// podBackoff returns the initial and the longest backoff of pods in the scheduling queue. Activate would end a backoff.
+	// podBackoff returns the initial and the longest backoff of pods in the scheduling queue. Activate would end a
+	// backoff.
 	podBackoff func() (initial, longest time.Duration)
 
 	mu   sync.Mutex // guards pods

@@ -14,8 +14,9 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// TestRefusedPodsAreWokenAfterTheirBackoff: a pod that fits now is activated once the backoff of the configuration has passed since
-// its last attempt, which doubles with each attempt up to the longest; until then the answer says when to ask again.
+// TestRefusedPodsAreWokenAfterTheirBackoff: a pod that fits now is activated once the backoff of the configuration has
+// passed since its last attempt, which doubles with each attempt up to the longest; until then the answer says when to
+// ask again.
 func TestRefusedPodsAreWokenAfterTheirBackoff(t *testing.T) {
 	r := newRefusedPods(nil, func() (initial, longest time.Duration) { return 3 * time.Second, 10 * time.Second })
 	claims := reserving(t, 1, headroom).plugin.running.server.Claims()

@@ -9,8 +9,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Reserve assumes the pod on the node. It fails with an error, so that the pod is retried, if the ledger already has the
-// pod, which was bound while it was being scheduled.
+// Reserve assumes the pod on the node. It fails with an error, so that the pod is retried, if the ledger already has
+// the pod, which was bound while it was being scheduled.
 //
 // In a pod-group cycle Reserve is a rehearsal and does nothing: the framework calls it again for real.
 func (p *ReserveCache) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
@@ -25,8 +25,8 @@ func (p *ReserveCache) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 	return nil
 }
 
-// Unreserve forgets the pod if it is assumed on that node. It does nothing otherwise: the informer may have shown the pod
-// bound although the bind call failed, or gone.
+// Unreserve forgets the pod if it is assumed on that node. It does nothing otherwise: the informer may have shown the
+// pod bound although the bind call failed, or gone.
 func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return

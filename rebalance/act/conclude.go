@@ -10,8 +10,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// Conclude sets the conditions Balanced and Stopped by what the status says. waits is what the next move waits for, empty
-// if nothing.
+// Conclude sets the conditions Balanced and Stopped by what the status says. waits is what the next move waits for,
+// empty if nothing.
 func Conclude(r *v1alpha1.ZoneRebalance, waits string, now time.Time) {
 	s := &r.Status
 	balanced := func(status metav1.ConditionStatus, reason, format string, args ...any) {

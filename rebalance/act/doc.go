@@ -3,10 +3,10 @@
 //
 // # Contract
 //
-// All that is decided by is in the status, so another process goes on where one has ended. The caller calls [Follow] with
-// what it has read of the cluster, then [MayBegin]. Where moves may begin, and a copy of the cluster accepts some, it
-// enters them by [Begin], writes the status against the version that it has read, and only then evicts the pods, within
-// [AskWithin] and by their UIDs. What the API server has answered goes into the status by [Record].
+// All that is decided by is in the status, so another process goes on where one has ended. The caller calls [Follow]
+// with what it has read of the cluster, then [MayBegin]. Where moves may begin, and a copy of the cluster accepts some,
+// it enters them by [Begin], writes the status against the version that it has read, and only then evicts the pods,
+// within [AskWithin] and by their UIDs. What the API server has answered goes into the status by [Record].
 //
 //		                 ,-> NotEvicted | BudgetExhausted | Refused
 //		Begin -> Evicting --> Evicted --> Moved | NotNeeded | NotBound | NotReady | NotBetter

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// AskWithin is how long after a status is written the evictions are asked for that it says. Two controllers may work
-	// at a time, and one of them may have stood still: what it has written is no longer true then.
+	// AskWithin is how long after a status is written the evictions are asked for that it says. Two controllers may
+	// work at a time, and one of them may have stood still: what it has written is no longer true then.
 	AskWithin = 10 * time.Second
 	// answerWithin is how long an eviction may go without an answer. After that a pod that runs was not evicted.
 	answerWithin = 2 * AskWithin
@@ -28,8 +28,8 @@ type Replicas struct {
 	Gone bool
 	// Wanted is how many pods it wants; negative if its kind does not say.
 	Wanted int64
-	// Live are its pods that do not terminate, Bound those of them on a node that is seen, and Ready those that are ready
-	// there, too.
+	// Live are its pods that do not terminate, Bound those of them on a node that is seen, and Ready those that are
+	// ready there, too.
 	Live, Bound, Ready int64
 	// ReadyWithin is how long after its node a pod may take to be ready.
 	ReadyWithin time.Duration

@@ -252,8 +252,8 @@ func (w *world) check() {
 // steps is how many things happen in a history.
 const steps = 150
 
-// TestProcesses: whatever happens in which order, to any number of processes of which some read what is old, budgets are
-// kept, what fails rests, and each move is over in the end.
+// TestProcesses: whatever happens in which order, to any number of processes of which some read what is old, budgets
+// are kept, what fails rests, and each move is over in the end.
 func TestProcesses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)

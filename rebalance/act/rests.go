@@ -28,8 +28,8 @@ const (
 // countsFor is how long after it has begun a move counts for maxPerHour: from when its pod may have been evicted last.
 const countsFor = time.Hour + AskWithin + 2*time.Second
 
-// MayBegin returns how many moves may begin, and if there are none, why and from when on some may; zero is after a change
-// of the cluster.
+// MayBegin returns how many moves may begin, and if there are none, why and from when on some may; zero is after a
+// change of the cluster.
 func MayBegin(r *v1alpha1.ZoneRebalance, now time.Time) (moves int, why string, from time.Time) {
 	if len(UnderWay(r)) > 0 {
 		m := UnderWay(r)[0]
@@ -106,8 +106,8 @@ func doubled(length time.Duration, times int64) time.Duration {
 	return length
 }
 
-// StoppedUntil returns until when no move begins because moves of different workloads have failed in a row, and why; zero
-// if that is not so.
+// StoppedUntil returns until when no move begins because moves of different workloads have failed in a row, and why;
+// zero if that is not so.
 func StoppedUntil(r *v1alpha1.ZoneRebalance) (end time.Time, why string) {
 	over := slices.Clone(r.Status.Moves)
 	slices.SortStableFunc(over, func(a, b v1alpha1.RebalanceMove) int { return b.At.Compare(a.At.Time) })

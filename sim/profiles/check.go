@@ -20,11 +20,12 @@ var spreading = []string{names.PodTopologySpread, zonespread.Name}
 // granted are the filters with which PermitGate proves that a gang does not fit.
 var granted = []string{names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit, names.InterPodAffinity}
 
-// Check refuses profiles that the framework accepts but in which a plugin cannot keep its promise; the error names the profile, the
-// extension point and what to write. PermitGate must come before DefaultPreemption at PostFilter, or members of a gang preempt one by one, and
-// so must ZoneSpread, or it does not learn why the pods wait that preempt. PermitGate must be last at PreBind, or a later plugin can fail after
-// a part of the gang is bound; and it takes for granted that kube-scheduler's own filters refuse what they refuse. ZoneSpread replaces PodTopologySpread: with both, each refuses what the other allows where they differ, and
-// every pod costs what it cost before.
+// Check refuses profiles that the framework accepts but in which a plugin cannot keep its promise; the error names the
+// profile, the extension point and what to write. PermitGate must come before DefaultPreemption at PostFilter, or
+// members of a gang preempt one by one, and so must ZoneSpread, or it does not learn why the pods wait that preempt.
+// PermitGate must be last at PreBind, or a later plugin can fail after a part of the gang is bound; and it takes for
+// granted that kube-scheduler's own filters refuse what they refuse. ZoneSpread replaces PodTopologySpread: with both,
+// each refuses what the other allows where they differ, and every pod costs what it cost before.
 func Check(cfg *config.KubeSchedulerConfiguration) error {
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
@@ -79,9 +80,9 @@ func ahead(postFilter []string) string {
 	return list + "]"
 }
 
-// order returns the plugins of an extension point in the order in which the framework runs them: those of multiPoint that
-// the point names, the others of multiPoint, and those that only the point names. has reports which plugins of multiPoint
-// implement the point.
+// order returns the plugins of an extension point in the order in which the framework runs them: those of multiPoint
+// that the point names, the others of multiPoint, and those that only the point names. has reports which plugins of
+// multiPoint implement the point.
 func order(plugins *config.Plugins, point *config.PluginSet, has func(name string) bool) []string {
 	contains := func(list []config.Plugin, name string) bool {
 		return slices.ContainsFunc(list, func(p config.Plugin) bool { return p.Name == name })

@@ -2,8 +2,9 @@
 //
 // # Contract
 //
-// [Check] reads a configuration with its defaults and modifies nothing. The scheduler calls it at its start, and [zonewise.dev/sim.ParseConfig]
-// for the controller and the command line: what one of them refuses, all refuse with the same words.
+// [Check] reads a configuration with its defaults and modifies nothing. The scheduler calls it at its start, and
+// [zonewise.dev/sim.ParseConfig] for the controller and the command line: what one of them refuses, all refuse with the
+// same words.
 //
 // # Non-goals
 //

@@ -24,8 +24,8 @@ type Answers struct {
 	DryRunBind func(*v1.Binding) error
 	// Delete is asked before a pod is deleted.
 	Delete func(pod string) error
-	// Write is asked before each bind, deletion, patch and update of a status of a pod, and before each patch and update
-	// of a ResourceClaim.
+	// Write is asked before each bind, deletion, patch and update of a status of a pod, and before each patch and
+	// update of a ResourceClaim.
 	Write func() error
 	// Jobs can be listed when it is closed; nil for at once.
 	Jobs <-chan struct{}
@@ -36,8 +36,8 @@ func (s *Server) SchedulerClient(answers Answers) kubernetes.Interface {
 	return schedulerClient{s.Client, answers}
 }
 
-// schedulerClient is the scheduler's client of the API server. It serves what the fake clientset does not know, and what would have all
-// other requests wait there.
+// schedulerClient is the scheduler's client of the API server. It serves what the fake clientset does not know, and
+// what would have all other requests wait there.
 type schedulerClient struct {
 	*fake.Clientset
 	answers Answers

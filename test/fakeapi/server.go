@@ -53,7 +53,8 @@ type Server struct {
 
 // New returns a server without objects.
 func New() *Server {
-	// The clientset with managed fields makes a map of all kinds with each write, which takes 2 ms and garbage for the collector.
+	// The clientset with managed fields makes a map of all kinds with each write, which takes 2 ms and garbage for the
+	// collector.
 	s := &Server{Client: fake.NewSimpleClientset()}
 	s.serve()
 	return s

@@ -48,7 +48,8 @@ func init() {
 	watch.DefaultChanSize = 4096 // a watch of the fake clientset panics when its channel is full
 	// The first handler logs, the second slows errors down by a clock that all bubbles would share.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	// The scheduler listens for a signal. The first one to do so starts the runtime's listener, which must not be in a bubble.
+	// The scheduler listens for a signal. The first one to do so starts the runtime's listener, which must not be in a
+	// bubble.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 }
 
@@ -67,8 +68,9 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	inBubble(t, test)
 }
 
-// cluster is kube-scheduler on an API server in memory, with a profile that the project ships, twice: as default-scheduler and as batch.
-// Its methods belong to the test's goroutine. But for benchmarks, which must not wait by its methods, it lives in a bubble.
+// cluster is kube-scheduler on an API server in memory, with a profile that the project ships, twice: as
+// default-scheduler and as batch. Its methods belong to the test's goroutine. But for benchmarks, which must not wait
+// by its methods, it lives in a bubble.
 type cluster struct {
 	t            testing.TB
 	server       *fakeapi.Server
@@ -215,8 +217,8 @@ func (c *cluster) restart(opts ...option) {
 	c.start(opts...)
 }
 
-// loadProfile returns the profile, in which ZoneSpread has no default constraints, and with the plugin that makes mishaps: the last one
-// everywhere but at PreBind, where it is the first.
+// loadProfile returns the profile, in which ZoneSpread has no default constraints, and with the plugin that makes
+// mishaps: the last one everywhere but at PreBind, where it is the first.
 func (c *cluster) loadProfile(o *options) config.KubeSchedulerProfile {
 	c.t.Helper()
 	cfg, err := latest.Default()
@@ -258,7 +260,8 @@ func setArgs(p *config.KubeSchedulerProfile, plugin, args string) {
 }
 
 const (
-	// soonest is within what happens by itself, without a backoff (they last two minutes and more here) or the queue's flush (5 min).
+	// soonest is within what happens by itself, without a backoff (they last two minutes and more here) or the queue's
+	// flush (5 min).
 	soonest = time.Minute
 	// patience is how long a test waits for what is to happen at some time.
 	patience = 2 * time.Hour

@@ -90,8 +90,8 @@ func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
 	})
 }
 
-// TestMemberIsPreemptedOnItsWayToTheBarrier: what prepares it ends well all the same, so it comes to the barrier, as the last. It cannot be
-// marked as prepared any more, and nobody is bound.
+// TestMemberIsPreemptedOnItsWayToTheBarrier: what prepares it ends well all the same, so it comes to the barrier, as
+// the last. It cannot be marked as prepared any more, and nobody is bound.
 func TestMemberIsPreemptedOnItsWayToTheBarrier(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
@@ -112,8 +112,9 @@ func TestMemberIsPreemptedOnItsWayToTheBarrier(t *testing.T) {
 	})
 }
 
-// TestPreemptorLooksAgainTooEarly: kube-scheduler activates a preemptor when its victim is stopped, which may still have its room. It is
-// preempted again then, leaves its node while the preemptor may not be retried, and is deleted when it has none.
+// TestPreemptorLooksAgainTooEarly: kube-scheduler activates a preemptor when its victim is stopped, which may still
+// have its room. It is preempted again then, leaves its node while the preemptor may not be retried, and is deleted
+// when it has none.
 func TestPreemptorLooksAgainTooEarly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 3)

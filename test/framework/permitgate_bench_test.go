@@ -18,7 +18,8 @@ import (
 	"zonewise.dev/test/crdtest"
 )
 
-// BenchmarkPodWithoutGang is what the plugin costs a pod that is in no gang, over all its extension points, on 5,000 nodes.
+// BenchmarkPodWithoutGang is what the plugin costs a pod that is in no gang, over all its extension points, on 5,000
+// nodes.
 func BenchmarkPodWithoutGang(b *testing.B) {
 	client := fake.NewSimpleClientset()
 	nodes := make([]*v1.Node, 5000)

@@ -26,9 +26,10 @@ func (c *cluster) timeBind(name string) time.Duration {
 	return took
 }
 
-// BenchmarkPodsBesideHopelessGangs is what a plain pod waits for its bind on 1,000 nodes of nine pods: alone, beside 600 plain pods that a
-// filter refuses and for which there are no victims, and beside 30 gangs of 20 such pods. The three take turns of twenty pods, once each pod and
-// gang has been refused: first attempts are free. What kube-scheduler's queue does for every pod that waits is in the second already.
+// BenchmarkPodsBesideHopelessGangs is what a plain pod waits for its bind on 1,000 nodes of nine pods: alone, beside
+// 600 plain pods that a filter refuses and for which there are no victims, and beside 30 gangs of 20 such pods. The
+// three take turns of twenty pods, once each pod and gang has been refused: first attempts are free. What
+// kube-scheduler's queue does for every pod that waits is in the second already.
 //
 //	none-us, pods-us, gangs-us   medians
 //	pods-ratio, gangs-ratio      of the median beside them and alone
@@ -100,8 +101,8 @@ func BenchmarkPodsBesideHopelessGangs(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkPodsBesideAPreemption has a gang of 20 preempt on 2,000 nodes of 30 pods with 500 PodDisruptionBudgets, while plain pods are created
-// one after the other.
+// BenchmarkPodsBesideAPreemption has a gang of 20 preempt on 2,000 nodes of 30 pods with 500 PodDisruptionBudgets,
+// while plain pods are created one after the other.
 //
 //	longest-gap-ms   between two of their binds
 //	usual-gap-ms     the median

@@ -60,9 +60,9 @@ func (a *api) create(c *cluster, name string, size int, f func(p *st.PodWrapper)
 
 func unchanged(*st.PodWrapper) {}
 
-// TestBindIsRefusedForLong: the API server refuses the bind of one member by its name, which no rehearsal of a sibling shows. Its node is kept for
-// one more attempt and not for ever, other pods hear why they have to wait until then, and the gang is whole a second after the refusal has
-// ended, however long that has lasted.
+// TestBindIsRefusedForLong: the API server refuses the bind of one member by its name, which no rehearsal of a sibling
+// shows. Its node is kept for one more attempt and not for ever, other pods hear why they have to wait until then, and
+// the gang is whole a second after the refusal has ended, however long that has lasted.
 func TestBindIsRefusedForLong(t *testing.T) {
 	inBothAPIs(t, func(t *testing.T, a *api) {
 		c := startGangCluster(t, guarded, 3, 1)
@@ -90,7 +90,8 @@ func TestBindIsRefusedForLong(t *testing.T) {
 	})
 }
 
-// TestReleaseInVain: a member cannot be prepared for its bind, which shows after ten minutes each time. What the gang holds for it is a tenth of the time.
+// TestReleaseInVain: a member cannot be prepared for its bind, which shows after ten minutes each time. What the gang
+// holds for it is a tenth of the time.
 func TestReleaseInVain(t *testing.T) {
 	inBothAPIs(t, func(t *testing.T, a *api) {
 		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1)
@@ -117,8 +118,8 @@ func TestReleaseInVain(t *testing.T) {
 	})
 }
 
-// TestDevicesAreGivenBack: a gang that was rolled back after a member's claim had been allocated keeps no device, whether it backs off or waits for
-// another member.
+// TestDevicesAreGivenBack: a gang that was rolled back after a member's claim had been allocated keeps no device,
+// whether it backs off or waits for another member.
 func TestDevicesAreGivenBack(t *testing.T) {
 	for name, gone := range map[string]bool{"backoff": false, "a member is gone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +157,8 @@ func TestDevicesAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestNodeGoesWhileMembersWait for a sibling's volume, behind the release. No member is bound to a node that does not exist.
+// TestNodeGoesWhileMembersWait for a sibling's volume, behind the release. No member is bound to a node that does not
+// exist.
 func TestNodeGoesWhileMembersWait(t *testing.T) {
 	inBothAPIs(t, func(t *testing.T, a *api) {
 		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1, 1, 1)
@@ -203,7 +205,8 @@ func TestSlowCycles(t *testing.T) {
 	})
 }
 
-// TestPreemptedNodeIsLost: a gang waits for the end of pods on a node that is cordoned or deleted meanwhile. It preempts elsewhere at once.
+// TestPreemptedNodeIsLost: a gang waits for the end of pods on a node that is cordoned or deleted meanwhile. It
+// preempts elsewhere at once.
 func TestPreemptedNodeIsLost(t *testing.T) {
 	for name, lose := range map[string]func(c *cluster, node string){
 		"cordoned": func(c *cluster, node string) {
@@ -236,8 +239,8 @@ func TestPreemptedNodeIsLost(t *testing.T) {
 	}
 }
 
-// TestLowGangsHaveTheirTurn: gangs of a higher priority that pods which come and go wake again and again keep those of a lower priority
-// from what these can use for as long again as their pauses, and not for ever.
+// TestLowGangsHaveTheirTurn: gangs of a higher priority that pods which come and go wake again and again keep those of
+// a lower priority from what these can use for as long again as their pauses, and not for ever.
 func TestLowGangsHaveTheirTurn(t *testing.T) {
 	inBothAPIs(t, func(t *testing.T, a *api) {
 		const highs, most = 20, time.Second

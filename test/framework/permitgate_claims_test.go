@@ -18,7 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What the proposal does not count, devices, volumes and resources that the profile ignores, is for the filters to decide.
+// What the proposal does not count, devices, volumes and resources that the profile ignores, is for the filters to
+// decide.
 
 const (
 	gpu   = "example.com/gpu"
@@ -62,8 +63,8 @@ func (c *cluster) addClaim(name string) {
 	require.NoError(c.t, err)
 }
 
-// TestDevicesPerNode: 16 members with a claim each, on 8 nodes of two devices: no node takes more than two, which the proposal
-// does not know.
+// TestDevicesPerNode: 16 members with a claim each, on 8 nodes of two devices: no node takes more than two, which the
+// proposal does not know.
 func TestDevicesPerNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const nodes = 8
@@ -89,8 +90,8 @@ func TestDevicesPerNode(t *testing.T) {
 	})
 }
 
-// TestGangsThatLackDevicesComeToRest although every round that fails gives devices, nodes and nominations back, for which the
-// scheduler's queue and the other gang hope.
+// TestGangsThatLackDevicesComeToRest although every round that fails gives devices, nodes and nominations back, for
+// which the scheduler's queue and the other gang hope.
 func TestGangsThatLackDevicesComeToRest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 64, 64)
@@ -106,7 +107,8 @@ func TestGangsThatLackDevicesComeToRest(t *testing.T) {
 				c.create(pod)
 			}
 		}
-		// A gang has ten rounds and a few while its backoff grows, of three to six cycles, and then one each four minutes, or a fifth less.
+		// A gang has ten rounds and a few while its backoff grows, of three to six cycles, and then one each four
+		// minutes, or a fifth less.
 		c.pass(4 * time.Minute)
 		growing := c.cycles.Load()
 		require.Less(t, growing, int64(2*16*6))
@@ -116,8 +118,8 @@ func TestGangsThatLackDevicesComeToRest(t *testing.T) {
 	})
 }
 
-// TestMembersThatShareAClaim would wait for each other until their time is up: the claim is allocated when the first of them is bound. They are
-// told so and hold nothing.
+// TestMembersThatShareAClaim would wait for each other until their time is up: the claim is allocated when the first of
+// them is bound. They are told so and hold nothing.
 func TestMembersThatShareAClaim(t *testing.T) {
 	for name, tt := range map[string]struct {
 		share func(pod *v1.Pod)
@@ -166,8 +168,8 @@ func TestMembersThatShareAClaim(t *testing.T) {
 	}
 }
 
-// TestResourcesThatTheFiltersDoNotCount: a resource that no node lists may come from devices (DRAExtendedResource), and one that the profile
-// ignores from anywhere. The proposal does not call a gang short of it.
+// TestResourcesThatTheFiltersDoNotCount: a resource that no node lists may come from devices (DRAExtendedResource), and
+// one that the profile ignores from anywhere. The proposal does not call a gang short of it.
 func TestResourcesThatTheFiltersDoNotCount(t *testing.T) {
 	ask := func(p *st.PodWrapper, name v1.ResourceName) *st.PodWrapper {
 		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")

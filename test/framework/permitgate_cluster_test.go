@@ -35,8 +35,8 @@ func newGangCluster(t testing.TB, cpus ...int) *cluster {
 	return c
 }
 
-// holdFailure has the scheduler come to a halt, when a pod has failed for the first time, before it does anything about it: until the second
-// channel is closed. The first one is closed by then.
+// holdFailure has the scheduler come to a halt, when a pod has failed for the first time, before it does anything about
+// it: until the second channel is closed. The first one is closed by then.
 func (c *cluster) holdFailure(name string) (failed, handled chan struct{}) {
 	failed, handled = make(chan struct{}), make(chan struct{})
 	var once atomic.Bool // a sync.Once would have others wait for its lock

@@ -10,8 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// TestEventsBesideRefusedGangs: each pod that leaves may help each gang that was refused. The gangs are looked at as often as a tenth of the
-// time allows, with the least that a look costs, and not once for each pod.
+// TestEventsBesideRefusedGangs: each pod that leaves may help each gang that was refused. The gangs are looked at as
+// often as a tenth of the time allows, with the least that a look costs, and not once for each pod.
 func TestEventsBesideRefusedGangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const gangs, events, interval, look, share = 20, 500, 10 * time.Millisecond, time.Millisecond, 10
@@ -45,8 +45,9 @@ func TestEventsBesideRefusedGangs(t *testing.T) {
 	})
 }
 
-// TestWaitingMembersAreSentBackSeldom: each is dear in the scheduling queue, which keeps all events since the oldest of them began to wait, and
-// has them all looked at again when it is sent back. One member does not come, so the others wait for a tenth of the time.
+// TestWaitingMembersAreSentBackSeldom: each is dear in the scheduling queue, which keeps all events since the oldest of
+// them began to wait, and has them all looked at again when it is sent back. One member does not come, so the others
+// wait for a tenth of the time.
 func TestWaitingMembersAreSentBackSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const members, seconds, stall, share = 20, 300, 2, 10

@@ -14,8 +14,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
-// A member's cycle may end where PermitGate does not hear of it: an earlier PreFilter refuses the pod, and DynamicResources, which is
-// the first at PostFilter as shipped, then ends that extension point with an error.
+// A member's cycle may end where PermitGate does not hear of it: an earlier PreFilter refuses the pod, and
+// DynamicResources, which is the first at PostFilter as shipped, then ends that extension point with an error.
 
 func withVolume(p *st.PodWrapper, claim string) *st.PodWrapper {
 	p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
@@ -121,8 +121,8 @@ func (c *cluster) requireMessage(gang, words string) {
 	c.soon(func() bool { return c.recorder.count("PodGroup "+gang+" ", words) > 0 })
 }
 
-// TestRoundEndsWithoutProgress: a member that another plugin keeps out of the queue does not come; its gang does not hold its
-// nodes until the time is up.
+// TestRoundEndsWithoutProgress: a member that another plugin keeps out of the queue does not come; its gang does not
+// hold its nodes until the time is up.
 func TestRoundEndsWithoutProgress(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1, 1)

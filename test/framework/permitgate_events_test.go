@@ -95,7 +95,8 @@ func TestTooFewMembers(t *testing.T) {
 	})
 }
 
-// TestEachMemberSaysWhichClaimIsMissing: while a member names a claim that does not exist, no cycle of any member says why they wait.
+// TestEachMemberSaysWhichClaimIsMissing: while a member names a claim that does not exist, no cycle of any member says
+// why they wait.
 func TestEachMemberSaysWhichClaimIsMissing(t *testing.T) {
 	for claim, with := range map[string]func(p *st.PodWrapper, claim string) *st.PodWrapper{
 		"PersistentVolumeClaim": withVolume, "ResourceClaim": withDevice,

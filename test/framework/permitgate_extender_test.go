@@ -17,8 +17,8 @@ import (
 
 const fpga = "example.com/fpga"
 
-// TestResourceOfAnExtender: what an extender manages and kube-scheduler ignores, no gang is short of, whether nodes list it or not: the
-// extender says where it is.
+// TestResourceOfAnExtender: what an extender manages and kube-scheduler ignores, no gang is short of, whether nodes
+// list it or not: the extender says where it is.
 func TestResourceOfAnExtender(t *testing.T) {
 	for name, listed := range map[string]string{"no node lists it": "", "a node lists too little": "1"} {
 		t.Run(name, func(t *testing.T) {

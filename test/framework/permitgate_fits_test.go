@@ -17,7 +17,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// countCycles has the plugin that makes mishaps come first in PreFilter, so that it counts the cycles in which PermitGate refuses a pod, too.
+// countCycles has the plugin that makes mishaps come first in PreFilter, so that it counts the cycles in which
+// PermitGate refuses a pod, too.
 func (c *cluster) countCycles() {
 	c.edit = func(p *config.KubeSchedulerProfile) {
 		p.Plugins.PreFilter.Enabled = append(p.Plugins.PreFilter.Enabled, config.Plugin{Name: mishapName})
@@ -203,7 +204,8 @@ func TestNativePacking(t *testing.T) {
 	}
 }
 
-// TestPackedNativeGangPreempts in one domain: the only one that would have room for it, and only when the gang has been tried as it is.
+// TestPackedNativeGangPreempts in one domain: the only one that would have room for it, and only when the gang has been
+// tried as it is.
 func TestPackedNativeGangPreempts(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)

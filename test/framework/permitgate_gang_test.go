@@ -129,8 +129,8 @@ func TestTwoGangsThatEachTakeHalf(t *testing.T) {
 	})
 }
 
-// TestMemberThatComesDuringAProposal: it is not in the proposal that refuses its gang, and its arrival comes before the backoff
-// that it ends.
+// TestMemberThatComesDuringAProposal: it is not in the proposal that refuses its gang, and its arrival comes before the
+// backoff that it ends.
 func TestMemberThatComesDuringAProposal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 4)
@@ -201,8 +201,8 @@ func TestRestartWhileMembersWait(t *testing.T) {
 	})
 }
 
-// TestStarvingGangKeepsNodes: a gang that has been refused for long keeps what becomes free, piece by piece, and gives it back when its
-// time is over. One that would not fit beside pods of a higher priority keeps nothing.
+// TestStarvingGangKeepsNodes: a gang that has been refused for long keeps what becomes free, piece by piece, and gives
+// it back when its time is over. One that would not fit beside pods of a higher priority keeps nothing.
 func TestStarvingGangKeepsNodes(t *testing.T) {
 	const starving = `{"initialBackoff": "10s", "maxBackoff": "10s", "starvationAfter": "20s", "gangPreemption": false}`
 	for name, tt := range map[string]struct {
@@ -279,8 +279,9 @@ func (*looks) Own(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) {}
 // Owns implements permitgate.Holds.
 func (*looks) Owns(*v1.Pod) bool { return false }
 
-// TestStarvingGangCostsOtherPodsNothing: while a gang collects, cycles of other pods look at no node for its sake but those that their filters
-// look at, however many members it has and whatever it has collected. Pods of a higher priority take what they want.
+// TestStarvingGangCostsOtherPodsNothing: while a gang collects, cycles of other pods look at no node for its sake but
+// those that their filters look at, however many members it has and whatever it has collected. Pods of a higher
+// priority take what they want.
 func TestStarvingGangCostsOtherPodsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const free, members = 30, 50
@@ -313,8 +314,9 @@ func TestStarvingGangCostsOtherPodsNothing(t *testing.T) {
 	})
 }
 
-// TestGangThatWaitsForAnotherToLeave takes its place soon: from the deletion of the other's last pod no more time passes than the pause after a
-// look that is cheap, and the time after which it is woken once more. Backoffs and the queue's flush take longer.
+// TestGangThatWaitsForAnotherToLeave takes its place soon: from the deletion of the other's last pod no more time
+// passes than the pause after a look that is cheap, and the time after which it is woken once more. Backoffs and the
+// queue's flush take longer.
 func TestGangThatWaitsForAnotherToLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 2, 2)
@@ -332,8 +334,8 @@ func TestGangThatWaitsForAnotherToLeave(t *testing.T) {
 	})
 }
 
-// TestNoTimersInAGangsWay: what an idle cluster has room for is bound as soon as the API server and the scheduler have done their
-// parts, with the rehearsal of a bind, too.
+// TestNoTimersInAGangsWay: what an idle cluster has room for is bound as soon as the API server and the scheduler have
+// done their parts, with the rehearsal of a bind, too.
 func TestNoTimersInAGangsWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{}`, 10, 10)

@@ -10,8 +10,8 @@ import (
 	"zonewise.dev/plugins/permitgate/native"
 )
 
-// TestNativeMembersBeyondTheQuorum: those that are placed in the same cycle are bound with the others; those that are left over do not send the
-// gang back, and are bound when room appears.
+// TestNativeMembersBeyondTheQuorum: those that are placed in the same cycle are bound with the others; those that are
+// left over do not send the gang back, and are bound when room appears.
 func TestNativeMembersBeyondTheQuorum(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 3)

@@ -29,8 +29,9 @@ func (c *cluster) createFullNodes(nodes int) {
 	c.quiet()
 }
 
-// TestStarvingNativeGangKeepsNodes: a native gang that has waited for long keeps what becomes free, piece by piece, and gives it back when its time is over. With
-// GangScheduling alone small pods take each piece, and the gang waits as long as there are some.
+// TestStarvingNativeGangKeepsNodes: a native gang that has waited for long keeps what becomes free, piece by piece, and
+// gives it back when its time is over. With GangScheduling alone small pods take each piece, and the gang waits as long
+// as there are some.
 func TestStarvingNativeGangKeepsNodes(t *testing.T) {
 	const gang, waves = 3, 5
 	// churn has the pods that run end one after the other, while as many others wait as ever.
@@ -117,8 +118,8 @@ func TestNativeGangThatLostAMemberKeepsNodes(t *testing.T) {
 	})
 }
 
-// TestGangsOfBothAPIsKeepNodesInTurn: one at a time, the oldest first, and a gang keeps nothing from its own members, but from those of the gang of the other API that
-// has its name.
+// TestGangsOfBothAPIsKeepNodesInTurn: one at a time, the oldest first, and a gang keeps nothing from its own members,
+// but from those of the gang of the other API that has its name.
 func TestGangsOfBothAPIsKeepNodesInTurn(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)
@@ -138,7 +139,8 @@ func TestGangsOfBothAPIsKeepNodesInTurn(t *testing.T) {
 	})
 }
 
-// TestPreemptionOnKeptNodes is for the gang that keeps them, and for pods of a higher priority: others of its priority evict no pod there.
+// TestPreemptionOnKeptNodes is for the gang that keeps them, and for pods of a higher priority: others of its priority
+// evict no pod there.
 func TestPreemptionOnKeptNodes(t *testing.T) {
 	start := func(t *testing.T) (c *cluster, names []string) {
 		t.Helper()
@@ -206,7 +208,8 @@ func (c *cluster) createBasicGroup(name, pod string, priority int32) {
 	c.create(nativeMember(name, pod).Priority(priority))
 }
 
-// TestUnguardedGroupsAreKeptOff while a gang collects, also after the cycle of a group that saw less room, and are tried at once when it has ceased to.
+// TestUnguardedGroupsAreKeptOff while a gang collects, also after the cycle of a group that saw less room, and are
+// tried at once when it has ceased to.
 func TestUnguardedGroupsAreKeptOff(t *testing.T) {
 	nativeBubble(t, "and woken", func(t *testing.T) {
 		c := newGangCluster(t)

@@ -32,7 +32,8 @@ const (
 	alone   = `{"nativeGroups": "Ignore"}`
 )
 
-// nativeBubble runs a test with kube-scheduler's pod groups on, and other gates. The gates are those of the process, so nothing runs beside it.
+// nativeBubble runs a test with kube-scheduler's pod groups on, and other gates. The gates are those of the process, so
+// nothing runs beside it.
 func nativeBubble(t *testing.T, name string, test func(t *testing.T), gates ...featuregate.Feature) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -78,8 +79,8 @@ func (c *cluster) requireGroupCondition(name, kind string, status metav1.Conditi
 	})
 }
 
-// TestNativeBindsAreRefused by admission. Guarded, no member is bound, and the group backs off. GangScheduling alone lets each member try by
-// itself, and again at once.
+// TestNativeBindsAreRefused by admission. Guarded, no member is bound, and the group backs off. GangScheduling alone
+// lets each member try by itself, and again at once.
 func TestNativeBindsAreRefused(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 4)
@@ -120,8 +121,8 @@ func TestNativeBindsAreRefused(t *testing.T) {
 	})
 }
 
-// TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no barrier: a
-// member is bound as soon as it is prepared.
+// TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no
+// barrier: a member is bound as soon as it is prepared.
 func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -148,8 +149,8 @@ func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 	})
 }
 
-// TestAnotherPermitPluginRefusesTheLastNativeMember: guarded, no member is bound before all can be. GangScheduling alone has bound the others by
-// then.
+// TestAnotherPermitPluginRefusesTheLastNativeMember: guarded, no member is bound before all can be. GangScheduling
+// alone has bound the others by then.
 func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -193,7 +194,8 @@ func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
 	})
 }
 
-// TestNativeBindFails: its node is kept for the member's next attempt, a second later. GangScheduling alone lets another pod have it.
+// TestNativeBindFails: its node is kept for the member's next attempt, a second later. GangScheduling alone lets
+// another pod have it.
 func TestNativeBindFails(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -252,8 +254,8 @@ func TestNativeGangStaysBoundInPart(t *testing.T) {
 	})
 }
 
-// TestNativeGroupsThatAreNotGuarded: those with a basic policy are no gangs, and those of composite groups say that they
-// are not guarded if the scheduler does not know these.
+// TestNativeGroupsThatAreNotGuarded: those with a basic policy are no gangs, and those of composite groups say that
+// they are not guarded if the scheduler does not know these.
 func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 4)
@@ -278,8 +280,8 @@ func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
 	})
 }
 
-// TestPostFiltersKnowPodGroups: from Kubernetes 1.38 on the scheduler logs an error for each plugin with PostFilter that
-// does not.
+// TestPostFiltersKnowPodGroups: from Kubernetes 1.38 on the scheduler logs an error for each plugin with PostFilter
+// that does not.
 func TestPostFiltersKnowPodGroups(t *testing.T) {
 	nativeBubble(t, "all plugins", func(t *testing.T) {
 		c := newCluster(t, allPlugins)
@@ -294,7 +296,8 @@ func TestPostFiltersKnowPodGroups(t *testing.T) {
 	})
 }
 
-// TestGuardWithoutPodGroups: without kube-scheduler's gate the API is not asked for PodGroups, and pods are scheduled one by one.
+// TestGuardWithoutPodGroups: without kube-scheduler's gate the API is not asked for PodGroups, and pods are scheduled
+// one by one.
 func TestGuardWithoutPodGroups(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, false)
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +313,9 @@ func TestGuardWithoutPodGroups(t *testing.T) {
 	})
 }
 
-// TestNativeMembersGetTheCondition by which autoscalers size a cluster, from kube-scheduler itself: all of them, once the group has been tried in
-// vain, with PermitGate beside GangScheduling or not. Before there are enough members none has it.
+// TestNativeMembersGetTheCondition by which autoscalers size a cluster, from kube-scheduler itself: all of them, once
+// the group has been tried in vain, with PermitGate beside GangScheduling or not. Before there are enough members none
+// has it.
 func TestNativeMembersGetTheCondition(t *testing.T) {
 	for name, args := range map[string]string{"guarded": guarded, "alone": alone} {
 		nativeBubble(t, name, func(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 	"zonewise.dev/plugins/permitgate/native"
 )
 
-// TestNativeGangWaitsForLongerThanGangSchedulingDoes: GangScheduling's Permit times out after five minutes, but lets all go as soon as the last
-// has come. From then on only PermitGate's own time runs, here while a rehearsal takes longer than that.
+// TestNativeGangWaitsForLongerThanGangSchedulingDoes: GangScheduling's Permit times out after five minutes, but lets
+// all go as soon as the last has come. From then on only PermitGate's own time runs, here while a rehearsal takes
+// longer than that.
 func TestNativeGangWaitsForLongerThanGangSchedulingDoes(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -38,7 +39,8 @@ func TestNativeGangWaitsForLongerThanGangSchedulingDoes(t *testing.T) {
 	})
 }
 
-// newSharingCluster has room for three members of the native gang n, and the claim shared, which is not allocated. The preparation of n-1 is slow.
+// newSharingCluster has room for three members of the native gang n, and the claim shared, which is not allocated. The
+// preparation of n-1 is slow.
 func newSharingCluster(t *testing.T) (*cluster, *preparation) {
 	t.Helper()
 	c := newGangCluster(t, 3)
@@ -67,8 +69,9 @@ func (c *cluster) sharedClaim() (status resourcev1.ResourceClaimStatus, users []
 	return found.Status, users
 }
 
-// TestNativeMembersShareAClaim that none of them has allocated: kube-scheduler allocates it in their cycle, and DynamicResources writes that in
-// PreBind, before the barrier. When the gang is sent back from there, no member that is not bound keeps the claim.
+// TestNativeMembersShareAClaim that none of them has allocated: kube-scheduler allocates it in their cycle, and
+// DynamicResources writes that in PreBind, before the barrier. When the gang is sent back from there, no member that is
+// not bound keeps the claim.
 func TestNativeMembersShareAClaim(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c, p := newSharingCluster(t)
@@ -96,8 +99,9 @@ func TestNativeMembersShareAClaim(t *testing.T) {
 	})
 }
 
-// TestNativeGroupSharesAClaim that the PodGroup names: it is reserved for the group, and stays so when the gang is sent back from the barrier, since DynamicResources does not
-// take it from a group by Unreserve. The PodGroup says that. The gang is bound whole or not at all even so, and a cycle in vain gives the claim back.
+// TestNativeGroupSharesAClaim that the PodGroup names: it is reserved for the group, and stays so when the gang is sent
+// back from the barrier, since DynamicResources does not take it from a group by Unreserve. The PodGroup says that. The
+// gang is bound whole or not at all even so, and a cycle in vain gives the claim back.
 func TestNativeGroupSharesAClaim(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c, p := newSharingCluster(t)
@@ -131,7 +135,8 @@ func TestNativeGroupSharesAClaim(t *testing.T) {
 	}, features.DRAWorkloadResourceClaims)
 }
 
-// TestNativeMembersAreWrittenOnce: kube-scheduler nominates members that wait in Permit in the API, with a guard and without. A guard adds no write for each member.
+// TestNativeMembersAreWrittenOnce: kube-scheduler nominates members that wait in Permit in the API, with a guard and
+// without. A guard adds no write for each member.
 func TestNativeMembersAreWrittenOnce(t *testing.T) {
 	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
 		nativeBubble(t, name, func(t *testing.T) {
@@ -155,7 +160,8 @@ func TestNativeMembersAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestNativeMembersWithSchedulingGates count for minCount, and one of them keeps the whole group out of the queue, as kube-scheduler has it: also where the others would be enough.
+// TestNativeMembersWithSchedulingGates count for minCount, and one of them keeps the whole group out of the queue, as
+// kube-scheduler has it: also where the others would be enough.
 func TestNativeMembersWithSchedulingGates(t *testing.T) {
 	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
 		for _, minCount := range []int32{3, 2} {

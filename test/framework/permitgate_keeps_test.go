@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// TestReplacementKeepsNothingOfNoUse: a gang that runs in zone a has lost a member, and zone a is full. Pods that fit on the empty nodes of
-// zone b, where the member may not go, do not wait for it.
+// TestReplacementKeepsNothingOfNoUse: a gang that runs in zone a has lost a member, and zone a is full. Pods that fit
+// on the empty nodes of zone b, where the member may not go, do not wait for it.
 func TestReplacementKeepsNothingOfNoUse(t *testing.T) {
 	for name, packed := range map[string]bool{"packed": true, "by its volume": false} {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestReplacementKeepsNothingOfNoUse(t *testing.T) {
 	}
 }
 
-// TestKeptNodesAreNotThrownAway while more of the members fit from time to time: one of ten nodes becomes free each two minutes, and small pods
-// take what they get for twenty minutes each.
+// TestKeptNodesAreNotThrownAway while more of the members fit from time to time: one of ten nodes becomes free each two
+// minutes, and small pods take what they get for twenty minutes each.
 func TestKeptNodesAreNotThrownAway(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const nodes, lifetime = 10, 20 * time.Minute

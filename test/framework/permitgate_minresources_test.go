@@ -18,8 +18,8 @@ func (c *cluster) setResources(name string, minMember int32, cpu string) {
 	})
 }
 
-// TestMinResourcesOfTheMembers: KubeRay and Kubeflow Trainer write the sum of the members' requests into each PodGroup. Such a gang preempts, and
-// keeps nodes, like any other.
+// TestMinResourcesOfTheMembers: KubeRay and Kubeflow Trainer write the sum of the members' requests into each PodGroup.
+// Such a gang preempts, and keeps nodes, like any other.
 func TestMinResourcesOfTheMembers(t *testing.T) {
 	t.Run("preempts", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -44,9 +44,10 @@ func TestMinResourcesOfTheMembers(t *testing.T) {
 	})
 }
 
-// TestMinResourcesOfMembersToCome: spark-operator makes a PodGroup for a driver, with the resources of its executors too, which the driver creates. Of
-// two applications for which there is no room together, one is let in with all of its pods, and the other waits. A gang that asks for nothing of the
-// kind leaves them their room as well, but not for longer than the timeout of a gang.
+// TestMinResourcesOfMembersToCome: spark-operator makes a PodGroup for a driver, with the resources of its executors
+// too, which the driver creates. Of two applications for which there is no room together, one is let in with all of its
+// pods, and the other waits. A gang that asks for nothing of the kind leaves them their room as well, but not for
+// longer than the timeout of a gang.
 func TestMinResourcesOfMembersToCome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"bindRehearsal": "Never", "initialBackoff": "1s", "maxBackoff": "1s"}`, 4, 4)

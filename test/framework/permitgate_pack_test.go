@@ -30,8 +30,8 @@ func (c *cluster) reserve(name, app string, slots int32, change func(s *v1alpha1
 	c.requireSlots(name, int64(slots), 0)
 }
 
-// TestGangUsesItsReservation: in a cluster that is full otherwise, the proposal finds the slots that are held for the members,
-// no more of them than there are, and none for a gang of others. All members go into them together.
+// TestGangUsesItsReservation: in a cluster that is full otherwise, the proposal finds the slots that are held for the
+// members, no more of them than there are, and none for a gang of others. All members go into them together.
 func TestGangUsesItsReservation(t *testing.T) {
 	for name, change := range map[string]func(s *v1alpha1.ZoneReservationSpec){
 		"headroom":  func(*v1alpha1.ZoneReservationSpec) {},
@@ -87,8 +87,8 @@ func TestGangUsesItsReservation(t *testing.T) {
 	}
 }
 
-// TestGangsAreSpreadWhole: each of three gangs is to be within a zone of its choice, and a policy that counts gangs has them in three
-// zones, though one zone has room for all and is the one that each would pick.
+// TestGangsAreSpreadWhole: each of three gangs is to be within a zone of its choice, and a policy that counts gangs has
+// them in three zones, though one zone has room for all and is the one that each would pick.
 func TestGangsAreSpreadWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t)

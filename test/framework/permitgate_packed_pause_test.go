@@ -14,8 +14,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// TestPackedGangPausesBetweenDomains: all domains are refused by the filters only, pods come and go, and cycles of members take a second.
-// They take a tenth of the time, also when each domain has been tried.
+// TestPackedGangPausesBetweenDomains: all domains are refused by the filters only, pods come and go, and cycles of
+// members take a second. They take a tenth of the time, also when each domain has been tried.
 func TestPackedGangPausesBetweenDomains(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t)

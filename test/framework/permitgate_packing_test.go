@@ -44,8 +44,8 @@ func guard(node, key string) *st.PodWrapper {
 		PodAntiAffinity(key, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq)
 }
 
-// TestPacking: all members in one zone, the tightest that holds the gang; the next one where the filters refuse it; none where none
-// holds it, unless that is only preferred.
+// TestPacking: all members in one zone, the tightest that holds the gang; the next one where the filters refuse it;
+// none where none holds it, unless that is only preferred.
 func TestPacking(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotation string
@@ -107,7 +107,8 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// TestPackedGangPreemptsInItsDomainOnly: no pod is evicted elsewhere when the filters refuse the domain of a member that is bound.
+// TestPackedGangPreemptsInItsDomainOnly: no pod is evicted elsewhere when the filters refuse the domain of a member
+// that is bound.
 func TestPackedGangPreemptsInItsDomainOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t)
@@ -129,8 +130,8 @@ func TestPackedGangPreemptsInItsDomainOnly(t *testing.T) {
 	})
 }
 
-// TestPackedGangMovesOn: a gang of which no member is left may go to another domain, also if it never needs a round; one that is
-// there keeps its domain, which is another when the PodGroup names another label.
+// TestPackedGangMovesOn: a gang of which no member is left may go to another domain, also if it never needs a round;
+// one that is there keeps its domain, which is another when the PodGroup names another label.
 func TestPackedGangMovesOn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, c *cluster)

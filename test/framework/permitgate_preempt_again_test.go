@@ -24,8 +24,8 @@ func (c *cluster) leaving(names ...string) (leaving []string) {
 	return leaving
 }
 
-// TestFailedReleasesEvictLessAndLess: a gang that preempts and whose member is never prepared evicts the pods that come back at most every ten
-// minutes. When it can be prepared it preempts as any other.
+// TestFailedReleasesEvictLessAndLess: a gang that preempts and whose member is never prepared evicts the pods that come
+// back at most every ten minutes. When it can be prepared it preempts as any other.
 func TestFailedReleasesEvictLessAndLess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "30s", "bindRehearsal": "Never"}`, 2)
@@ -57,7 +57,8 @@ func TestFailedReleasesEvictLessAndLess(t *testing.T) {
 	})
 }
 
-// TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It preempts again.
+// TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It
+// preempts again.
 func TestPreemptedRoomIsNotEnough(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, c *cluster, node string)
@@ -104,8 +105,8 @@ func TestPreemptedRoomIsNotEnough(t *testing.T) {
 	}
 }
 
-// TestPreemptedRoomIsKeptFromAnotherPluginsError: a plugin ahead of this one ends the cycle of a member while victims end, and the
-// framework clears its nomination, which no extension point hears of.
+// TestPreemptedRoomIsKeptFromAnotherPluginsError: a plugin ahead of this one ends the cycle of a member while victims
+// end, and the framework clears its nomination, which no extension point hears of.
 func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 4)
@@ -135,8 +136,8 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 	})
 }
 
-// TestPreemptedRoomOutlivesAMember: a controller replaces a member while victims end. The gang starts all the same, if need be by the eviction of
-// a pod that has taken the room of the member meanwhile.
+// TestPreemptedRoomOutlivesAMember: a controller replaces a member while victims end. The gang starts all the same, if
+// need be by the eviction of a pod that has taken the room of the member meanwhile.
 func TestPreemptedRoomOutlivesAMember(t *testing.T) {
 	for _, deleted := range []string{"urgent-0", "urgent-1"} {
 		t.Run(deleted, func(t *testing.T) {

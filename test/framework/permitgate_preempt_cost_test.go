@@ -43,7 +43,8 @@ func (c *cluster) nominatedNode(name string) string {
 	return pod.Status.NominatedNodeName
 }
 
-// TestPreemptedRoomIsNominatedInTheAPI while the victims are on their way out, where autoscalers see it and a new leader finds it.
+// TestPreemptedRoomIsNominatedInTheAPI while the victims are on their way out, where autoscalers see it and a new
+// leader finds it.
 func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)
@@ -67,8 +68,8 @@ func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
 	})
 }
 
-// TestNoAutoscalerBuysForAPreemptingGang: kube-scheduler says of a pod that failed that it is unschedulable, also if its gang preempts. Autoscalers buy for
-// such a pod unless it is nominated, so it is nominated by the same write.
+// TestNoAutoscalerBuysForAPreemptingGang: kube-scheduler says of a pod that failed that it is unschedulable, also if
+// its gang preempts. Autoscalers buy for such a pod unless it is nominated, so it is nominated by the same write.
 func TestNoAutoscalerBuysForAPreemptingGang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)

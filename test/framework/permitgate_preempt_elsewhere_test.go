@@ -15,7 +15,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// TestPodThatTerminatesForEver (its finalizer, a volume that is not unmounted) costs nothing to wait for. But a gang does not wait for it for ever.
+// TestPodThatTerminatesForEver (its finalizer, a volume that is not unmounted) costs nothing to wait for. But a gang
+// does not wait for it for ever.
 func TestPodThatTerminatesForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 2, 2)
@@ -31,8 +32,8 @@ func TestPodThatTerminatesForEver(t *testing.T) {
 	})
 }
 
-// TestPreemptionInManyDomains: pods of the gang's priority keep a packed gang off all zones but the last, for a reason that the search's arithmetic
-// does not know. It looks at eight zones at a time, at others each time.
+// TestPreemptionInManyDomains: pods of the gang's priority keep a packed gang off all zones but the last, for a reason
+// that the search's arithmetic does not know. It looks at eight zones at a time, at others each time.
 func TestPreemptionInManyDomains(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const zones = 20
@@ -63,7 +64,8 @@ func TestPreemptionInManyDomains(t *testing.T) {
 	})
 }
 
-// TestTouchedPodGroup: a packed gang goes on with its domains when somebody else writes something into its PodGroup now and then.
+// TestTouchedPodGroup: a packed gang goes on with its domains when somebody else writes something into its PodGroup now
+// and then.
 func TestTouchedPodGroup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const zones = 60

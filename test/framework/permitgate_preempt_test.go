@@ -50,7 +50,8 @@ func (c *cluster) requireLeft(left, gone []string) {
 	}
 }
 
-// TestVictimThatMayNotBeDeleted: the API server is asked for all victims before any of them goes, and the gang looks for others.
+// TestVictimThatMayNotBeDeleted: the API server is asked for all victims before any of them goes, and the gang looks
+// for others.
 func TestVictimThatMayNotBeDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 1, 1, 1)
@@ -111,8 +112,8 @@ func (c *cluster) preemptTwo() {
 	c.requireKept("node-0", 2)
 }
 
-// TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as any pod that is
-// refused, but not its room.
+// TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as
+// any pod that is refused, but not its room.
 func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 4)
@@ -137,7 +138,8 @@ func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
 	})
 }
 
-// TestPreemptedRoomIsKeptWhenANominationEnds: kube-scheduler drops what is kept for a pod when the API no longer has a nomination of it.
+// TestPreemptedRoomIsKeptWhenANominationEnds: kube-scheduler drops what is kept for a pod when the API no longer has a
+// nomination of it.
 func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2)
@@ -181,7 +183,8 @@ func TestVictimsThatDoNotGo(t *testing.T) {
 	})
 }
 
-// TestVictimThatStaysIsNotCountedOn: while it is there no other pod is evicted for a room that would be complete without it.
+// TestVictimThatStaysIsNotCountedOn: while it is there no other pod is evicted for a room that would be complete
+// without it.
 func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"initialBackoff": "1m", "maxBackoff": "1m", "bindRehearsal": "Never"}`, 2)
@@ -211,7 +214,8 @@ func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 	})
 }
 
-// TestMemberThatIsBeingDeletedKeepsNoRoom, whether or not its nomination is in the API by then: a finalizer may keep it for long.
+// TestMemberThatIsBeingDeletedKeepsNoRoom, whether or not its nomination is in the API by then: a finalizer may keep it
+// for long.
 func TestMemberThatIsBeingDeletedKeepsNoRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		written time.Duration // how long the nomination may take to be written
@@ -262,7 +266,8 @@ func TestQuorumIsLostInAPreemption(t *testing.T) {
 	})
 }
 
-// TestPodsThatWaitBesideNominations are tried again when a gang gives up what was kept for it, which is no event for them.
+// TestPodsThatWaitBesideNominations are tried again when a gang gives up what was kept for it, which is no event for
+// them.
 func TestPodsThatWaitBesideNominations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 2, 2)

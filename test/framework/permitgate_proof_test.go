@@ -10,8 +10,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
-// TestMembersThatDifferInSelectedLabels: all members keep away from the leader's host, of which there is one. The others share hosts, whichever
-// of the pods comes first.
+// TestMembersThatDifferInSelectedLabels: all members keep away from the leader's host, of which there is one. The
+// others share hosts, whichever of the pods comes first.
 func TestMembersThatDifferInSelectedLabels(t *testing.T) {
 	for leader := range 4 {
 		t.Run(fmt.Sprint(leader), func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestMembersThatDifferInSelectedLabels(t *testing.T) {
 	}
 }
 
-// TestNominationBelowOneOfTheMembers: what is kept for a pod counts for a member only if that pod's priority is not lower than the member's,
-// whatever the priorities of the others are.
+// TestNominationBelowOneOfTheMembers: what is kept for a pod counts for a member only if that pod's priority is not
+// lower than the member's, whatever the priorities of the others are.
 func TestNominationBelowOneOfTheMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 2, 1)

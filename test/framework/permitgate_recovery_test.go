@@ -41,7 +41,8 @@ func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
 	})
 }
 
-// TestPodsOfAnEarlierJobDoNotCount towards the quorum of the next, neither where it is bound in part nor where it has lost a member.
+// TestPodsOfAnEarlierJobDoNotCount towards the quorum of the next, neither where it is bound in part nor where it has
+// lost a member.
 func TestPodsOfAnEarlierJobDoNotCount(t *testing.T) {
 	for name, waits := range map[string]bool{"stranded": true, "depleted": false} {
 		t.Run(name, func(t *testing.T) {

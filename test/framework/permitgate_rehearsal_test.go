@@ -87,8 +87,8 @@ func (c *cluster) condition(pod string) string {
 	return ""
 }
 
-// TestRefusedRehearsal: no member is bound, nothing is held, and an event says who refused which bind and why. Room does not
-// wake the gang, and the others of the template are not rehearsed.
+// TestRefusedRehearsal: no member is bound, nothing is held, and an event says who refused which bind and why. Room
+// does not wake the gang, and the others of the template are not rehearsed.
 func TestRefusedRehearsal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
@@ -131,8 +131,8 @@ func TestRefusedBindThatBecomesPossible(t *testing.T) {
 	})
 }
 
-// TestPolicyForOneMember: by its name. A gang that needs it stays unbound, whichever of its members waits first; one that does not need it goes
-// without it, also where there is room for no more than the quorum.
+// TestPolicyForOneMember: by its name. A gang that needs it stays unbound, whichever of its members waits first; one
+// that does not need it goes without it, also where there is room for no more than the quorum.
 func TestPolicyForOneMember(t *testing.T) {
 	for name, tt := range map[string]struct {
 		quorum int32
@@ -158,8 +158,8 @@ func TestPolicyForOneMember(t *testing.T) {
 	}
 }
 
-// TestEachTemplateIsRehearsed: members that ask for different things, or have different controllers, may be treated differently. Those that only
-// select different nodes are copies of each other.
+// TestEachTemplateIsRehearsed: members that ask for different things, or have different controllers, may be treated
+// differently. Those that only select different nodes are copies of each other.
 func TestEachTemplateIsRehearsed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 10, 10)

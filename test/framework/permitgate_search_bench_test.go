@@ -130,8 +130,8 @@ func (f *askedFilters) RunFilterPlugins(ctx context.Context, state fwk.CycleStat
 	return f.Framework.RunFilterPlugins(ctx, state, pod, info)
 }
 
-// BenchmarkSearchForVictims is how long the scheduler stands still while a gang of 20 looks for victims on 2,000 nodes of 30 pods that may
-// go, with 500 PodDisruptionBudgets; "blocked": host ports are what keeps the members off.
+// BenchmarkSearchForVictims is how long the scheduler stands still while a gang of 20 looks for victims on 2,000 nodes
+// of 30 pods that may go, with 500 PodDisruptionBudgets; "blocked": host ports are what keeps the members off.
 func BenchmarkSearchForVictims(b *testing.B) {
 	for name, change := range map[string]func(p *st.PodWrapper) *st.PodWrapper{
 		"full": plain,

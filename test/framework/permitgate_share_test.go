@@ -10,8 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// TestSearchesForVictimsAreFew: gangs that no eviction helps look for victims again as pods come and go, all of them together for a
-// fiftieth of the time, and each in its turn.
+// TestSearchesForVictimsAreFew: gangs that no eviction helps look for victims again as pods come and go, all of them
+// together for a fiftieth of the time, and each in its turn.
 func TestSearchesForVictimsAreFew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const gangs, took, share = 8, 50 * time.Millisecond, 50
@@ -124,8 +124,8 @@ func TestGathersInVainAreFew(t *testing.T) {
 	})
 }
 
-// TestFreedRoomIsTheHighestGangs: beside many gangs that were refused, and pods that come and go, room that becomes free is that of the gang
-// of the highest priority. (kube-scheduler tries native gangs by its own backoffs, too.)
+// TestFreedRoomIsTheHighestGangs: beside many gangs that were refused, and pods that come and go, room that becomes
+// free is that of the gang of the highest priority. (kube-scheduler tries native gangs by its own backoffs, too.)
 func TestFreedRoomIsTheHighestGangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const trials, lows = 8, 60

@@ -8,8 +8,8 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 )
 
-// TestNativeGangsAreVictimsAsAWhole, or as far as they do without members: of a guarded gang minCount stay, of a group with the disruption
-// mode All all do.
+// TestNativeGangsAreVictimsAsAWhole, or as far as they do without members: of a guarded gang minCount stay, of a group
+// with the disruption mode All all do.
 func TestNativeGangsAreVictimsAsAWhole(t *testing.T) {
 	all := func(group *schedulingv1beta1.PodGroup) {
 		group.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}

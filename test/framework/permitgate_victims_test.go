@@ -56,8 +56,8 @@ func (c *cluster) zonalNodes(names ...string) {
 	}
 }
 
-// TestGangPreempts: whichever pods of a lower priority are in the way go, the fewest and lowest, and no others. No other plugin is
-// needed for it.
+// TestGangPreempts: whichever pods of a lower priority are in the way go, the fewest and lowest, and no others. No
+// other plugin is needed for it.
 func TestGangPreempts(t *testing.T) {
 	for name, tt := range map[string]victimsCase{
 		"the lowest": {
@@ -123,7 +123,8 @@ func TestGangPreempts(t *testing.T) {
 			cpus: []int{3}, gone: []string{"g-1", "g-2"},
 			bound: func(c *cluster) {
 				c.groups.set("g", 3)
-				// The fake API server goes on showing finished pods to the scheduler: the one that has succeeded takes nothing.
+				// The fake API server goes on showing finished pods to the scheduler: the one that has succeeded takes
+				// nothing.
 				for name, cpu := range map[string]int{"g-0": 0, "g-1": 1, "g-2": 1} {
 					pod := member("g", name, cpu).Priority(1)
 					pod.OwnerReferences = []metav1.OwnerReference{job}
@@ -361,7 +362,8 @@ func TestPackedGangPreemptsInTheCheapestDomain(t *testing.T) {
 	})
 }
 
-// TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other gang goes.
+// TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other
+// gang goes.
 func TestGangThatIsGoneIsCheap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, preempting, 1, 1, 1, 1, 1, 1)
@@ -404,8 +406,8 @@ func TestPackedMembersAreTriedInTheirDomain(t *testing.T) {
 	})
 }
 
-// TestDevicesThatAreTooFew for the gang, of which the search for victims counts those of one member at a time: it evicts pods in vain, but not
-// again and again.
+// TestDevicesThatAreTooFew for the gang, of which the search for victims counts those of one member at a time: it
+// evicts pods in vain, but not again and again.
 func TestDevicesThatAreTooFew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 4)

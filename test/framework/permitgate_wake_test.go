@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestNativeGangStartsWhenRoomAppears: guarded, a gang of 100 is bound at once. GangScheduling alone lets it wait for the end of its backoff,
-// which no event ends.
+// TestNativeGangStartsWhenRoomAppears: guarded, a gang of 100 is bound at once. GangScheduling alone lets it wait for
+// the end of its backoff, which no event ends.
 func TestNativeGangStartsWhenRoomAppears(t *testing.T) {
 	// wait has a gang fail until it backs off for more than a minute, and then makes room.
 	wait := func(t *testing.T, args string) (c *cluster, names []string) {
@@ -45,7 +45,8 @@ func TestNativeGangStartsWhenRoomAppears(t *testing.T) {
 	})
 }
 
-// TestRoomThatComesDuringACycleWakesANativeGang: the cycle may have looked too early, and the room is no event for a group that is not in the queue.
+// TestRoomThatComesDuringACycleWakesANativeGang: the cycle may have looked too early, and the room is no event for a
+// group that is not in the queue.
 func TestRoomThatComesDuringACycleWakesANativeGang(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 3)
@@ -80,8 +81,8 @@ func TestNativeGangPreempts(t *testing.T) {
 	}
 }
 
-// TestNativeGangPreemptsWhenItsBackoffEnds: no event tells that a pod may be preempted from now on, here because its priority has changed, which no
-// API server allows. A guarded gang is tried at the end of its backoff all the same.
+// TestNativeGangPreemptsWhenItsBackoffEnds: no event tells that a pod may be preempted from now on, here because its
+// priority has changed, which no API server allows. A guarded gang is tried at the end of its backoff all the same.
 func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -96,7 +97,8 @@ func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
 	})
 }
 
-// TestNativeGangsCompete: of two gangs with room for one, one is whole and the other holds nothing, until the first is gone; with a guard and without.
+// TestNativeGangsCompete: of two gangs with room for one, one is whole and the other holds nothing, until the first is
+// gone; with a guard and without.
 func TestNativeGangsCompete(t *testing.T) {
 	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
 		testCompetition(t, name, args)
@@ -144,7 +146,8 @@ func (c *cluster) createPriorityGang(name string, size int, priority int32) {
 	}
 }
 
-// TestVainWakesOfNativeGangsArePaced: room that does not suffice, again and again, costs a gang one cycle for each pause.
+// TestVainWakesOfNativeGangsArePaced: room that does not suffice, again and again, costs a gang one cycle for each
+// pause.
 func TestVainWakesOfNativeGangsArePaced(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 2)

@@ -35,7 +35,8 @@ func (c *cluster) succeed(names ...string) {
 	}
 }
 
-// TestNextWaveOfAJob: a Job with more completions than parallelism keeps all-or-nothing after the first pods have succeeded.
+// TestNextWaveOfAJob: a Job with more completions than parallelism keeps all-or-nothing after the first pods have
+// succeeded.
 func TestNextWaveOfAJob(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 2)
@@ -58,8 +59,8 @@ func TestNextWaveOfAJob(t *testing.T) {
 	})
 }
 
-// TestReplacementBesideASucceededDriver: the only pod of one of the gang's Jobs has succeeded. A quorum that it is part of lacks it then, which
-// the event says; one of the workers alone does not.
+// TestReplacementBesideASucceededDriver: the only pod of one of the gang's Jobs has succeeded. A quorum that it is part
+// of lacks it then, which the event says; one of the workers alone does not.
 func TestReplacementBesideASucceededDriver(t *testing.T) {
 	for _, tt := range []struct {
 		minMember int32
@@ -93,8 +94,8 @@ func TestReplacementBesideASucceededDriver(t *testing.T) {
 	}
 }
 
-// TestRoomThatAnotherGangGivesUp: a member that is scheduled like any pod found no node because one was kept for another gang, and is tried
-// again when that gang gives it up.
+// TestRoomThatAnotherGangGivesUp: a member that is scheduled like any pod found no node because one was kept for
+// another gang, and is tried again when that gang gives it up.
 func TestRoomThatAnotherGangGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 1, 1, 1)
@@ -115,8 +116,8 @@ func TestRoomThatAnotherGangGivesUp(t *testing.T) {
 	})
 }
 
-// TestReplacementKeepsTheGangsPlace: pods of the same priority that have waited for longer do not take the room that comes back for members of a
-// running gang.
+// TestReplacementKeepsTheGangsPlace: pods of the same priority that have waited for longer do not take the room that
+// comes back for members of a running gang.
 func TestReplacementKeepsTheGangsPlace(t *testing.T) {
 	for lost := 1; lost <= 2; lost++ {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {

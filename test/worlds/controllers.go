@@ -36,7 +36,8 @@ type workload struct {
 	started  int // replicas at the start
 	created  int
 	done     int // pods that have succeeded
-	// disturbed means that members have been lost once they were bound, or that binds fail: the gang may be bound in part.
+	// disturbed means that members have been lost once they were bound, or that binds fail: the gang may be bound in
+	// part.
 	disturbed bool
 	// bindsFail means that some pods cannot be bound at all.
 	bindsFail bool

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/test/crdtest"
 )
 
-// checkDecision checks what must be true of a pod that has just been given a node, by the NodeInfos of its own cycle: so it counts what the scheduler
-// could see, however late events are, and however many pods are not bound yet.
+// checkDecision checks what must be true of a pod that has just been given a node, by the NodeInfos of its own cycle:
+// so it counts what the scheduler could see, however late events are, and however many pods are not bound yet.
 func (p *player) checkDecision(nodes []fwk.NodeInfo, pod *v1.Pod, node string) {
 	if pod.Spec.SchedulingGroup == nil { // the members of a native gang have been decided about together
 		p.checkSpread(nodes, pod, node)
@@ -71,11 +71,13 @@ type keptSlots struct {
 	on    map[string]int // CPUs by node
 }
 
-// reservationLag is how old what a status lists may be while owners and pods that outrank it come and go; changed nodes and reservations take longer.
+// reservationLag is how old what a status lists may be while owners and pods that outrank it come and go; changed nodes
+// and reservations take longer.
 const reservationLag = 3 * time.Second
 
-// checkKept: a pod that may not use the slots of some reservations leaves room for as many of them as are held. Which nodes have them is the scheduler's
-// choice: so this counts what the claim's zones have room for, and only where all lay where the statuses say before the pod came.
+// checkKept: a pod that may not use the slots of some reservations leaves room for as many of them as are held. Which
+// nodes have them is the scheduler's choice: so this counts what the claim's zones have room for, and only where all
+// lay where the statuses say before the pod came.
 func (p *player) checkKept(nodes []fwk.NodeInfo, pod *v1.Pod, node string) {
 	p.mu.Lock()
 	stirred := time.Since(p.stirred) < statusDelay+reservationLag
@@ -132,8 +134,9 @@ func mayHaveSlots(n *v1.Node) bool {
 	return ready && !n.Spec.Unschedulable && len(n.Spec.Taints) == 0
 }
 
-// keptFrom returns the slots that a pod may not use. Reservations whose slots may not be as their statuses say are left out: those that are being edited,
-// and those of which an owner, or a pod that outranks them, has got or lost a node just now.
+// keptFrom returns the slots that a pod may not use. Reservations whose slots may not be as their statuses say are left
+// out: those that are being edited, and those of which an owner, or a pod that outranks them, has got or lost a node
+// just now.
 func (p *player) keptFrom(nodes []fwk.NodeInfo, pod *v1.Pod) (kept []keptSlots) {
 	reservations := crdtest.All(p.custom, &v1alpha1.ZoneReservation{})
 	owner := ownerAmong(reservations, pod)
@@ -170,7 +173,8 @@ func (p *player) keptFrom(nodes []fwk.NodeInfo, pod *v1.Pod) (kept []keptSlots) 
 	return kept
 }
 
-// movedJustNow reports whether an owner of a reservation or a pod that outranks it has been given a node, or any pod has lost one, just now.
+// movedJustNow reports whether an owner of a reservation or a pod that outranks it has been given a node, or any pod
+// has lost one, just now.
 func (p *player) movedJustNow(reservations []*v1alpha1.ZoneReservation, r *v1alpha1.ZoneReservation) bool {
 	p.mu.Lock()
 	unreserved := p.unreservedAt

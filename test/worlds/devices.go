@@ -83,7 +83,8 @@ func (w *workload) askForDevice(pod *v1.Pod) {
 	pod.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "device"}}
 }
 
-// addClaim makes a ResourceClaim for one device, unless there is one of this name. One that is made for a pod belongs to it.
+// addClaim makes a ResourceClaim for one device, unless there is one of this name. One that is made for a pod belongs
+// to it.
 func (p *player) addClaim(name string, owner *v1.Pod) {
 	p.created++
 	claim := &resourcev1.ResourceClaim{
@@ -143,8 +144,8 @@ func deviceOf(claim *resourcev1.ResourceClaim) (node, device string) {
 	return result.Pool, result.Device
 }
 
-// keepClaims is the controller of ResourceClaims: it makes those of templates, releases devices whose pods are gone, and deletes claims whose owner is gone.
-// It reports whether it has done anything.
+// keepClaims is the controller of ResourceClaims: it makes those of templates, releases devices whose pods are gone,
+// and deletes claims whose owner is gone. It reports whether it has done anything.
 func (p *player) keepClaims() (acted bool) {
 	claims, pods := map[string]*resourcev1.ResourceClaim{}, map[types.UID]*v1.Pod{}
 	for _, claim := range p.listClaims() {
@@ -217,7 +218,8 @@ func (p *player) dropClaim(pod *v1.Pod) {
 // givenBackAfter is how long a gang that waits may leave devices allocated that no pod is to use.
 const givenBackAfter = time.Minute
 
-// checkDevices: no device is allocated twice, each pod that is bound has its device on its node, and a gang that waits keeps none from others.
+// checkDevices: no device is allocated twice, each pod that is bound has its device on its node, and a gang that waits
+// keeps none from others.
 func (p *player) checkDevices(c *view) {
 	users := map[string]string{}
 	for _, claim := range c.claims {

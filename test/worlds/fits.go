@@ -14,8 +14,8 @@ import (
 
 const minPriority = math.MinInt32
 
-// view is the cluster as its API server shows it, with the arithmetic that the checks need. It is simple on purpose, and knows nothing of how room is
-// held: only what the statuses say.
+// view is the cluster as its API server shows it, with the arithmetic that the checks need. It is simple on purpose,
+// and knows nothing of how room is held: only what the statuses say.
 type view struct {
 	nodes  []*viewNode
 	byName map[string]*viewNode
@@ -103,8 +103,8 @@ func (c *view) mayHaveDevice(w *workload, pod *v1.Pod) bool {
 	return claim != nil && w.Device != SharedClaim && claim.Status.Allocation == nil
 }
 
-// addHeld adds what the statuses say is held, slots of an earlier spec among it. Where slots that owners use count as held, what the
-// owners on the node ask for is taken off.
+// addHeld adds what the statuses say is held, slots of an earlier spec among it. Where slots that owners use count as
+// held, what the owners on the node ask for is taken off.
 func (p *player) addHeld(c *view) {
 	for name, r := range p.reservations {
 		status, held := p.status(name), map[string]heldRoom{}
@@ -176,7 +176,8 @@ func (c *view) fractionReached(zone string, cpu int) bool {
 	return 2*(sum[1]+cpu) > sum[0]
 }
 
-// roomForSlot returns a node of a zone with room for another slot of a reservation, nil without one or where that may be refused.
+// roomForSlot returns a node of a zone with room for another slot of a reservation, nil without one or where that may
+// be refused.
 func (c *view) roomForSlot(r Reservation, zone string) *viewNode {
 	if r.SlotsPerNode > 0 || c.fractionReached(zone, r.CPU) {
 		return nil
@@ -198,7 +199,8 @@ type unit struct {
 	owner     *Reservation // nil without one
 }
 
-// waiting returns what waits and can be understood here: no unit that has been told to fail, that a policy spreads, or that is gated.
+// waiting returns what waits and can be understood here: no unit that has been told to fail, that a policy spreads, or
+// that is gated.
 func (c *view) waiting(p *player) (units []unit) {
 	members := map[string]int{}
 	for i := range c.pods {
@@ -290,10 +292,12 @@ func (u unit) ownsSlot(c *view) bool {
 	})
 }
 
-// preempts reports whether victims are looked for. For native gangs kube-scheduler does that behind a feature gate of its own, which is off.
+// preempts reports whether victims are looked for. For native gangs kube-scheduler does that behind a feature gate of
+// its own, which is off.
 func (u unit) preempts() bool { return !u.workload.NeverPreempts && u.workload.Kind != NativeGang }
 
-// fits reports whether the unit fits now; with a priority, as if the pods of a lower one were gone that do not terminate.
+// fits reports whether the unit fits now; with a priority, as if the pods of a lower one were gone that do not
+// terminate.
 func (u unit) fits(c *view, above *int32) bool {
 	pod := u.pods[0]
 	byZone := map[string]int{}
@@ -342,8 +346,9 @@ func (n *viewNode) takes(pod *v1.Pod) bool {
 	return n.usable() && n.Pool == pod.Spec.NodeSelector[poolLabel]
 }
 
-// roomFor returns how many CPUs the unit may have on the node; with a priority, as if the pods of a lower one were gone that do not terminate. Those in
-// guaranteed slots leave it nothing. Owners that run in their slots alone may have what those have, and no victim makes that more.
+// roomFor returns how many CPUs the unit may have on the node; with a priority, as if the pods of a lower one were gone
+// that do not terminate. Those in guaranteed slots leave it nothing. Owners that run in their slots alone may have what
+// those have, and no victim makes that more.
 func (n *viewNode) roomFor(u unit, above *int32) int {
 	pod, own, reservation := u.pods[0], u.own(), ""
 	if u.owner != nil {

@@ -25,8 +25,8 @@ func New(seed uint64) World {
 	return g.world
 }
 
-// addMishaps adds what befalls the scheduler itself to some worlds: slow binds and preparations, late and repeated events, a fail-over, and volumes. It draws from numbers of its
-// own, so that a world is the same without it.
+// addMishaps adds what befalls the scheduler itself to some worlds: slow binds and preparations, late and repeated
+// events, a fail-over, and volumes. It draws from numbers of its own, so that a world is the same without it.
 func (g *generator) addMishaps(seed uint64) {
 	own := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
 	insert := func(after int, step Step) int {
@@ -51,7 +51,8 @@ func (g *generator) addMishaps(seed uint64) {
 	}
 }
 
-// addDevices has pods of some worlds ask for devices, which some of their nodes have. It draws from numbers of its own, as addMishaps does.
+// addDevices has pods of some worlds ask for devices, which some of their nodes have. It draws from numbers of its own,
+// as addMishaps does.
 func (g *generator) addDevices(seed uint64) {
 	own := &generator{Rand: rand.New(rand.NewPCG(seed, 2))}
 	if !own.chance(20) {
@@ -79,7 +80,8 @@ func (g *generator) addDevices(seed uint64) {
 	}
 }
 
-// askForDevices has the pods of a workload ask for a device each. Of some the claim is deleted, or the preparation fails.
+// askForDevices has the pods of a workload ask for a device each. Of some the claim is deleted, or the preparation
+// fails.
 func (g *generator) askForDevices(own *generator, name string) {
 	for i, step := range g.world.Steps {
 		run, starts := step.(Run)
@@ -185,7 +187,8 @@ func (g *generator) drawCluster() {
 	}
 }
 
-// drawFiller draws a workload that wants about all room that there is: few promises matter in a cluster with room for everything.
+// drawFiller draws a workload that wants about all room that there is: few promises matter in a cluster with room for
+// everything.
 func (g *generator) drawFiller() Step {
 	room := -g.IntN(3)
 	for _, n := range g.nodes {
@@ -201,7 +204,8 @@ func (g *generator) drawFiller() Step {
 	return Run{w}
 }
 
-// drawPlot draws a few steps that have to do with each other: the parts of a combination that single steps would hardly ever make.
+// drawPlot draws a few steps that have to do with each other: the parts of a combination that single steps would hardly
+// ever make.
 func (g *generator) drawPlot() {
 	kind := Gang
 	if g.world.Native && g.chance(70) {

@@ -123,8 +123,8 @@ func (p *player) heldByReservation() map[string]int64 {
 	return held
 }
 
-// checkHeld: at rest, all that is held on a node by what the statuses say fits beside its pods, but for what outranks it, as soon as the statuses
-// are written.
+// checkHeld: at rest, all that is held on a node by what the statuses say fits beside its pods, but for what outranks
+// it, as soon as the statuses are written.
 func (p *player) checkHeld(c *view) {
 	if time.Since(p.changedAt) < settling {
 		clear(p.overheld)
@@ -193,7 +193,8 @@ func (p *player) lacksSlots(reservation string) bool {
 	return held < desired
 }
 
-// checkBind is called when the API server has just bound a pod: it must not have taken room that a reservation was short of.
+// checkBind is called when the API server has just bound a pod: it must not have taken room that a reservation was
+// short of.
 func (p *player) checkBind(podName string) {
 	c := p.view()
 	pod := c.pod(podName)
@@ -208,8 +209,8 @@ func (p *player) checkBind(podName string) {
 	if !known {
 		return
 	}
-	// The oldest reservation that is short in the zone is to have a slot there now, or as soon as its status is written. What younger ones are
-	// owed depends on that, and is not asked.
+	// The oldest reservation that is short in the zone is to have a slot there now, or as soon as its status is
+	// written. What younger ones are owed depends on that, and is not asked.
 	for _, r := range p.byAge() {
 		since, short := p.short[r.Name][n.Zone]
 		status, known := zoneOf(p.status(r.Name), n.Zone)
@@ -278,8 +279,8 @@ type debt struct {
 // statusDelay is how old a status may be.
 const statusDelay = 12 * time.Second
 
-// takenSince returns how many slots of a reservation may have been taken since a time by pods that may use them, its owners and those that outrank it:
-// in any zone, since what one has no room for is held in others.
+// takenSince returns how many slots of a reservation may have been taken since a time by pods that may use them, its
+// owners and those that outrank it: in any zone, since what one has no room for is held in others.
 func (p *player) takenSince(d *debt) (slots int64) {
 	r := p.reservations[d.reservation]
 	for _, given := range p.decisionsSoFar() {
@@ -290,8 +291,8 @@ func (p *player) takenSince(d *debt) (slots int64) {
 	return slots
 }
 
-// checkDebts: a reservation that was short when a pod took room of its zone is less short soon after, but for the slots that pods have taken meanwhile
-// which may: slots come and go between two looks at a status.
+// checkDebts: a reservation that was short when a pod took room of its zone is less short soon after, but for the slots
+// that pods have taken meanwhile which may: slots come and go between two looks at a status.
 func (p *player) checkDebts() {
 	p.debts = slices.DeleteFunc(p.debts, func(d debt) bool {
 		status, ok := zoneOf(p.status(d.reservation), d.zone)
@@ -347,8 +348,9 @@ func (p *player) checkGangs(*view) {
 	}
 }
 
-// checkHoldings: what a gang that waits holds and does not use is at most a tenth of the time, but for one time that may be the last. Members beyond a
-// quorum that is bound are scheduled as other pods. A change of a gang's members has it tried again, so that begins the account again.
+// checkHoldings: what a gang that waits holds and does not use is at most a tenth of the time, but for one time that
+// may be the last. Members beyond a quorum that is bound are scheduled as other pods. A change of a gang's members has
+// it tried again, so that begins the account again.
 func (p *player) checkHoldings(c *view) {
 	p.probe.mu.Lock()
 	defer p.probe.mu.Unlock()
@@ -392,7 +394,8 @@ func (p *player) checkFits(c *view) {
 	}
 }
 
-// checkVictims: the scheduler evicts no pod of a cluster in which nothing has happened for long, but for what it evicts itself and what comes back.
+// checkVictims: the scheduler evicts no pod of a cluster in which nothing has happened for long, but for what it evicts
+// itself and what comes back.
 func (p *player) checkVictims() {
 	p.mu.Lock()
 	victims := p.victims
@@ -416,11 +419,13 @@ func (p *player) checkAttempts(before map[string]int, rest time.Duration) {
 	}
 	after := p.cyclesSoFar()
 	for _, pod := range p.listPods() {
-		// The queue's flush comes every five minutes. The backoff of a gang that waits for time and not for events is 15 s to 30 s, and a
-		// member that fits nowhere has three cycles then: on the nodes of its plan, on the others, and on all when the gang is admitted.
+		// The queue's flush comes every five minutes. The backoff of a gang that waits for time and not for events is
+		// 15 s to 30 s, and a member that fits nowhere has three cycles then: on the nodes of its plan, on the others,
+		// and on all when the gang is admitted.
 		limit := 3 * int(rest/(15*time.Second))
 		if pod.Spec.SchedulingGroup != nil {
-			// A native gang that failed is in kube-scheduler's backoff, of at most 10 s. Then its cycle runs twice: without some pods, too.
+			// A native gang that failed is in kube-scheduler's backoff, of at most 10 s. Then its cycle runs twice:
+			// without some pods, too.
 			limit = 2*int(rest/(10*time.Second)) + 10
 		}
 		if n := after[pod.Name] - before[pod.Name]; n > limit {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMishaps: slow preparations and binds, late and repeated events and a fail-over break no invariant, and everything is bound in the end.
+// TestMishaps: slow preparations and binds, late and repeated events and a fail-over break no invariant, and everything
+// is bound in the end.
 func TestMishaps(t *testing.T) {
 	gang := Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1}}
 	web := Run{Workload{Name: "web", Kind: Deployment, Replicas: 4, CPU: 1, Spread: OverZones}}
@@ -38,7 +39,8 @@ func TestMishaps(t *testing.T) {
 	}
 }
 
-// TestLeaderWithLateEvents: one that has been told late what its predecessor bound gives no room twice, as it has to wait for the lease.
+// TestLeaderWithLateEvents: one that has been told late what its predecessor bound gives no room twice, as it has to
+// wait for the lease.
 func TestLeaderWithLateEvents(t *testing.T) {
 	require.Empty(t, Play(t, World{Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
@@ -52,7 +54,8 @@ func TestLeaderWithLateEvents(t *testing.T) {
 	}}).Failures)
 }
 
-// TestDevices: pods that ask for devices get one each, those that cannot have one wait, and what a gang has been given before it fails it gives back.
+// TestDevices: pods that ask for devices get one each, those that cannot have one wait, and what a gang has been given
+// before it fails it gives back.
 func TestDevices(t *testing.T) {
 	gang := Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1, Device: OwnClaim}
 	web := Run{Workload{Name: "web", Kind: Deployment, Replicas: 2, CPU: 1, Device: TemplateClaim}}

@@ -156,7 +156,8 @@ func (w *workload) pod(name string) *v1.Pod {
 	return pod
 }
 
-// claim makes the claim of the workload's pods, and its volume, nil if there is none: all nodes of a zone, or a node by its host name, may use it.
+// claim makes the claim of the workload's pods, and its volume, nil if there is none: all nodes of a zone, or a node by
+// its host name, may use it.
 func (w *workload) claim() (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}

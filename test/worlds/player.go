@@ -64,8 +64,9 @@ func (r Report) Has(invariant string) (Failure, bool) {
 	return Failure{}, false
 }
 
-// Play carries out a world in a bubble of time, with the real scheduler in the shipped profile, and then lets it come to rest. It ends at the first
-// failure. No other world may be played meanwhile: feature gates and panic handlers are those of the process.
+// Play carries out a world in a bubble of time, with the real scheduler in the shipped profile, and then lets it come
+// to rest. It ends at the first failure. No other world may be played meanwhile: feature gates and panic handlers are
+// those of the process.
 func Play(t *testing.T, w World) (report Report) {
 	t.Helper()
 	if w.Native {
@@ -109,8 +110,8 @@ func placeOf(stack []byte) string {
 	return "an unknown place"
 }
 
-// player plays one world: it is the API server's users, the controllers and the kubelets. But for what mu guards it belongs to one goroutine, that
-// of the bubble.
+// player plays one world: it is the API server's users, the controllers and the kubelets. But for what mu guards it
+// belongs to one goroutine, that of the bubble.
 type player struct {
 	t      *testing.T
 	world  World

@@ -157,8 +157,8 @@ func (p *player) startStandby() {
 // leaseDuration is how long a scheduler that stands by waits for one that has ended without giving its lease back.
 const leaseDuration = 15 * time.Second
 
-// failOver ends the scheduler that leads and has the one that stands by lead, if there is one, when the lease has ended. By then it has the events of what
-// the other did.
+// failOver ends the scheduler that leads and has the one that stands by lead, if there is one, when the lease has
+// ended. By then it has the events of what the other did.
 func (p *player) failOver() {
 	if p.standby == nil {
 		return
@@ -197,12 +197,14 @@ type holding struct {
 	inVain  time.Duration // in all, of times that ended without a bind
 	longest time.Duration // the longest of these times
 	began   time.Time     // the first of all
-	// whole and members are what the gang was like at the last look: whether its quorum was bound, and which members it had.
+	// whole and members are what the gang was like at the last look: whether its quorum was bound, and which members it
+	// had.
 	whole   bool
 	members string
 }
 
-// note takes in what the gang is like now. A change of its members ends its pause, so what is held is counted from then on.
+// note takes in what the gang is like now. A change of its members ends its pause, so what is held is counted from then
+// on.
 func (h *holding) note(whole bool, members string) {
 	h.whole = whole
 	if h.members != "" && h.members != members {
@@ -211,7 +213,8 @@ func (h *holding) note(whole bool, members string) {
 	h.members = members
 }
 
-// probe is a plugin behind all others that counts cycles, measures how long gangs hold room, and fails pods as the history says.
+// probe is a plugin behind all others that counts cycles, measures how long gangs hold room, and fails pods as the
+// history says.
 type probe struct {
 	handle fwk.Handle
 	cycles *atomic.Int64

@@ -10,7 +10,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// checkSettled checks what is true at an instant at which the scheduler has done all that there is to do, before the kubelets and the controllers act.
+// checkSettled checks what is true at an instant at which the scheduler has done all that there is to do, before the
+// kubelets and the controllers act.
 func (p *player) checkSettled() {
 	if p.server.EventDelay.Load() == 0 {
 		p.checkLedger(p.scheduling)

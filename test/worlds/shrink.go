@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Shrink returns a smaller world of which fails still says true: with fewer steps, and with steps that ask for less. It plays worlds until no
-// smaller one is found or patience is over.
+// Shrink returns a smaller world of which fails still says true: with fewer steps, and with steps that ask for less. It
+// plays worlds until no smaller one is found or patience is over.
 func Shrink(w World, patience time.Duration, fails func(World) bool) World {
 	end, progress := time.Now().Add(patience), true
 	try := func(smaller World) bool {

@@ -15,8 +15,8 @@ type Add struct{ Node Node }
 // Remove takes a node away, as an autoscaler does that has lost it: its pods go a little later.
 type Remove struct{ Node string }
 
-// Lose has nodes stop answering: those of a zone, or the one that is named. The objects stay, not ready and tainted, and so do their pods, which are
-// marked for deletion after a while.
+// Lose has nodes stop answering: those of a zone, or the one that is named. The objects stay, not ready and tainted,
+// and so do their pods, which are marked for deletion after a while.
 type Lose struct{ Zone, Node string }
 
 // Recover has such nodes answer again.
@@ -79,26 +79,30 @@ type DropClaim struct {
 	Pod      int
 }
 
-// RefuseBinds has the API server refuse binds of a workload's pods: so many, or without end if Times is 0. Rehearsals pass.
+// RefuseBinds has the API server refuse binds of a workload's pods: so many, or without end if Times is 0. Rehearsals
+// pass.
 type RefuseBinds struct {
 	Workload string
 	Times    int
 }
 
-// FailPreBind has a pod of a workload, by the number in its name, fail to be prepared after a while, each time. The workload may come later.
+// FailPreBind has a pod of a workload, by the number in its name, fail to be prepared after a while, each time. The
+// workload may come later.
 type FailPreBind struct {
 	Workload string
 	Pod      int
 	After    time.Duration
 }
 
-// SlowPreBinds has each pod of a workload take so long to be prepared, as one whose volume is attached; 0 is at once. The workload may come later.
+// SlowPreBinds has each pod of a workload take so long to be prepared, as one whose volume is attached; 0 is at once.
+// The workload may come later.
 type SlowPreBinds struct {
 	Workload string
 	Take     time.Duration
 }
 
-// SlowBinds has each bind of a workload's pods take so long to reach the API server; 0 is at once. The workload may come later.
+// SlowBinds has each bind of a workload's pods take so long to reach the API server; 0 is at once. The workload may
+// come later.
 type SlowBinds struct {
 	Workload string
 	Take     time.Duration

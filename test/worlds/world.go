@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// World is a cluster and what happens to it. It is a value: the same World gives the same objects and the same steps, and it prints as Go source.
+// World is a cluster and what happens to it. It is a value: the same World gives the same objects and the same steps,
+// and it prints as Go source.
 type World struct {
 	// Native turns kube-scheduler's own pod groups on (feature gate GenericWorkload).
 	Native bool
@@ -15,7 +16,8 @@ type World struct {
 	Steps []Step
 }
 
-// Step is something that happens. A step that names an object which is not there does nothing, so that any part of a history is one.
+// Step is something that happens. A step that names an object which is not there does nothing, so that any part of a
+// history is one.
 type Step interface {
 	apply(p *player)
 }
@@ -33,8 +35,8 @@ type Node struct {
 // Kind is the kind of a workload.
 type Kind string
 
-// Kinds of workloads. A Gang is a PodGroup of scheduling.x-k8s.io, a NativeGang one of scheduling.k8s.io; their pods are replaced one by one, as by
-// the controller of a Job.
+// Kinds of workloads. A Gang is a PodGroup of scheduling.x-k8s.io, a NativeGang one of scheduling.k8s.io; their pods
+// are replaced one by one, as by the controller of a Job.
 const (
 	Deployment  Kind = "Deployment"
 	StatefulSet Kind = "StatefulSet"
@@ -65,7 +67,8 @@ const (
 	PreferredZone Packing = "preferred"
 )
 
-// Workload is a controller with pods that are alike. Its pods have the label app with its App, or its Name if that is empty.
+// Workload is a controller with pods that are alike. Its pods have the label app with its App, or its Name if that is
+// empty.
 type Workload struct {
 	Name, App string
 	Kind      Kind
@@ -76,7 +79,8 @@ type Workload struct {
 	Spread    Spread
 	// NeverPreempts is preemptionPolicy Never.
 	NeverPreempts bool
-	// Volume is where the volume of the pods' claim is, a zone or a node; Unprovisioned if there will be none, "" for no claim.
+	// Volume is where the volume of the pods' claim is, a zone or a node; Unprovisioned if there will be none, "" for
+	// no claim.
 	Volume string
 	// Device is how the pods ask for a device; "" for none.
 	Device Device
@@ -90,7 +94,8 @@ type Workload struct {
 	Timeout      time.Duration
 }
 
-// Reservation is a ZoneReservation with slots of so many CPUs for the pods of an app. With Zones it has Slots in each of these, otherwise in all.
+// Reservation is a ZoneReservation with slots of so many CPUs for the pods of an app. With Zones it has Slots in each
+// of these, otherwise in all.
 type Reservation struct {
 	Name, App    string
 	Slots        int

@@ -34,7 +34,8 @@ func init() {
 	watch.DefaultChanSize = 4096 // a watch of the fake clientset panics when its channel is full
 	// The first handler logs, the second slows errors down by a clock that all bubbles would share.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	// The scheduler listens for a signal. The first one to do so starts the runtime's listener, which must not be in a bubble.
+	// The scheduler listens for a signal. The first one to do so starts the runtime's listener, which must not be in a
+	// bubble.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 }
 

@@ -226,8 +226,8 @@ func TestTwoPolicies(t *testing.T) {
 	require.Equal(t, "ZoneSpreadPolicy shop/also decides for some of the pods", keepers[1].condition().Message)
 }
 
-// TestReplicaSetsAlone: each ReplicaSet has ranks of its own, also while a Deployment replaces its pods, and one that is
-// left alone leaves the others as they are.
+// TestReplicaSetsAlone: each ReplicaSet has ranks of its own, also while a Deployment replaces its pods, and one that
+// is left alone leaves the others as they are.
 func TestReplicaSetsAlone(t *testing.T) {
 	c := newCluster("a1", "a1", "b1")
 	second := *snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0]

@@ -145,8 +145,8 @@ func TestOneNameInBothAPIs(t *testing.T) {
 	require.Equal(t, "PodDisruptionBudget train exists and is not of this PodGroup", p.refusals[0].message)
 }
 
-// TestMovedGang: while a workload moves to native PodGroups, whose members may keep the label of the other API, no pod has
-// two budgets.
+// TestMovedGang: while a workload moves to native PodGroups, whose members may keep the label of the other API, no pod
+// has two budgets.
 func TestMovedGang(t *testing.T) {
 	for name, before := range map[string]bool{"no budget yet": false, "the gang that is left has one": true} {
 		t.Run(name, func(t *testing.T) {

@@ -37,8 +37,8 @@ const (
 
 const podGroupKind = "PodGroup"
 
-// nativeGroupLabel is the label that the members of a native gang may have, with the name of their PodGroup as its value.
-// The component autoscaler-constraints gives it to members of packed gangs.
+// nativeGroupLabel is the label that the members of a native gang may have, with the name of their PodGroup as its
+// value. The component autoscaler-constraints gives it to members of packed gangs.
 const nativeGroupLabel = "zonewise.dev/native-pod-group"
 
 // plan is what is to be written.
@@ -126,8 +126,8 @@ func addMembers(groups []*group, cluster *snapshot.Snapshot) {
 	}
 }
 
-// planFor returns what makes the budgets of the cluster what its PodGroups ask for. The budgets of the part are known by
-// their label and their owner.
+// planFor returns what makes the budgets of the cluster what its PodGroups ask for. The budgets of the part are known
+// by their label and their owner.
 func planFor(cluster *snapshot.Snapshot) *plan {
 	p := &plan{}
 	others, ours := map[string][]*budget{}, map[string][]*budget{} // by namespace
@@ -167,8 +167,8 @@ func planFor(cluster *snapshot.Snapshot) *plan {
 	return p
 }
 
-// planGroup plans for a PodGroup, and returns the budget that it keeps or gets; nil for none. own is what it has, nil if
-// none, and rivals are the budgets beside which it is to have none.
+// planGroup plans for a PodGroup, and returns the budget that it keeps or gets; nil for none. own is what it has, nil
+// if none, and rivals are the budgets beside which it is to have none.
 func (p *plan) planGroup(g *group, own *policyv1.PodDisruptionBudget, rivals []*budget) (wanted *policyv1.PodDisruptionBudget) {
 	reason, message := g.refusal(rivals)
 	var selector map[string]string

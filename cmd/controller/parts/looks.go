@@ -23,8 +23,8 @@ func (s *Shared) NewLooks(share float64, kinds ...string) Looks {
 }
 
 // Reconcile is that of the part. It calls look with the cluster once the budget allows to read it, and with one of the
-// kinds that could not be read, empty if all could: then nothing is to be concluded from what is not there. look returns
-// after how long it is to be called again.
+// kinds that could not be read, empty if all could: then nothing is to be concluded from what is not there. look
+// returns after how long it is to be called again.
 func (l *Looks) Reconcile(
 	ctx context.Context, now time.Time, read func() *snapshot.Snapshot,
 	look func(ctx context.Context, cluster *snapshot.Snapshot, unread string) time.Duration,

@@ -39,8 +39,8 @@ type Shared struct {
 	MemoryLimit int64
 }
 
-// AfterStep returns the result of a step of work that is under way: the next step if there is more, or else a look, since
-// there may be something to write. err is that of the step.
+// AfterStep returns the result of a step of work that is under way: the next step if there is more, or else a look,
+// since there may be something to write. err is that of the step.
 func (s *Shared) AfterStep(more bool, err error) (reconcile.Result, error) {
 	if more {
 		return reconcile.Result{RequeueAfter: Soon}, err

@@ -197,12 +197,12 @@ func movedPod(m *rebalance.Move) v1alpha1.MovedPod {
 	}
 }
 
-// evictAll asks for the evictions of moves that were written at a time, unless the cluster has changed since, and enters
-// what was answered.
+// evictAll asks for the evictions of moves that were written at a time, unless the cluster has changed since, and
+// enters what was answered.
 func (l *look) evictAll(ctx context.Context, s *subject, moves []rebalance.Move, written time.Time) {
 	fresh, why := l.readAgain(s, moves)
-	// A client that is told to ask again later does so by itself, and is not to do it after that time. A request that is
-	// cut off may have used up a budget, for two minutes, without an eviction: the end of the process waits for it.
+	// A client that is told to ask again later does so by itself, and is not to do it after that time. A request that
+	// is cut off may have used up a budget, for two minutes, without an eviction: the end of the process waits for it.
 	asks, cancel := context.WithTimeout(context.WithoutCancel(ctx), act.AskWithin-l.now().Sub(written))
 	defer cancel()
 	for i := range moves {
@@ -228,8 +228,8 @@ func (l *look) evictAll(ctx context.Context, s *subject, moves []rebalance.Move,
 	}
 }
 
-// readAgain reads the namespaces of a ZoneRebalance and the zones once more, and says why moves are not to be made after
-// all; empty if they are.
+// readAgain reads the namespaces of a ZoneRebalance and the zones once more, and says why moves are not to be made
+// after all; empty if they are.
 func (l *look) readAgain(s *subject, moves []rebalance.Move) (fresh rebalance.Standing, why string) {
 	cluster := l.shared.Read()
 	if unknown := l.shared.Unknown(cluster); len(unknown) > 0 {
@@ -264,8 +264,8 @@ func (c *Controller) evict(ctx context.Context, pod *v1.Pod) error {
 	return err
 }
 
-// answerOf returns what an answer of the Eviction API says. A conflict or NotFound may be about the pod, which is another
-// one, or about its budget: the pod is not evicted by this request.
+// answerOf returns what an answer of the Eviction API says. A conflict or NotFound may be about the pod, which is
+// another one, or about its budget: the pod is not evicted by this request.
 func answerOf(err error) act.Answer {
 	var status apierrors.APIStatus
 	switch {

@@ -37,8 +37,8 @@ type day struct {
 	replaced        int    // pods of services every ten minutes
 	batchCPU        string // of a pod of batch work: a node's
 	batch           int    // pods of batch work that there were
-	// spare are the nodes that the autoscaler would remove if they still are so at its next look. It has removed and added
-	// so many.
+	// spare are the nodes that the autoscaler would remove if they still are so at its next look. It has removed and
+	// added so many.
 	spare          map[string]bool
 	removed, added int
 }
@@ -85,7 +85,8 @@ func smallDay(t *testing.T) *day {
 	return newDay(t, c, newRebalance(apps...), 2)
 }
 
-// churn is what happens every ten minutes: pods are replaced, batch work comes and goes, and an autoscaler looks at the nodes.
+// churn is what happens every ten minutes: pods are replaced, batch work comes and goes, and an autoscaler looks at the
+// nodes.
 func (d *day) churn() {
 	for range d.replaced {
 		all := sim.List[*v1.Pod](d.sim)
@@ -112,8 +113,9 @@ func (d *day) churn() {
 	d.schedule()
 }
 
-// scaleNodes is an autoscaler: it adds a node while pods wait, and removes nodes that have run nothing for ten minutes, or
-// that it has added and that have run no batch work for so long: their pods are evicted. The last node of a zone stays.
+// scaleNodes is an autoscaler: it adds a node while pods wait, and removes nodes that have run nothing for ten minutes,
+// or that it has added and that have run no batch work for so long: their pods are evicted. The last node of a zone
+// stays.
 func (d *day) scaleNodes() {
 	used, inZone, waits := map[string]bool{}, map[string]int{}, false
 	for _, pod := range sim.List[*v1.Pod](d.sim) {
@@ -201,8 +203,8 @@ func (d *day) loseZone(zone string) {
 	d.addLeast()
 }
 
-// requireBalanced requires what a ZoneRebalance promises of a history: no more moves than have to be, of a service one pod
-// at a time, none that waits, and none while nothing has drifted.
+// requireBalanced requires what a ZoneRebalance promises of a history: no more moves than have to be, of a service one
+// pod at a time, none that waits, and none while nothing has drifted.
 func requireBalanced(t *testing.T, d *day) {
 	t.Helper()
 	require.Positive(t, d.moves)
@@ -266,8 +268,8 @@ func TestTraceZoneReturns(t *testing.T) {
 	})
 }
 
-// TestAutoscaledDay: after a zone has come back, for a day a node of another pool comes and goes every 45 seconds, while a
-// search costs two minutes of the budget. The moves are made all the same.
+// TestAutoscaledDay: after a zone has come back, for a day a node of another pool comes and goes every 45 seconds,
+// while a search costs two minutes of the budget. The moves are made all the same.
 func TestAutoscaledDay(t *testing.T) {
 	compare(t, "a day in which nodes come and go each 45 s", smallDay, func(d *day) {
 		d.controller.costs(6 * time.Second)

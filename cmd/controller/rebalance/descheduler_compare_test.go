@@ -38,8 +38,9 @@ type outcome struct {
 	skew, waiting int
 }
 
-// TestDescheduler: of clusters that are alike a ZoneRebalance and, if that is asked for, the descheduler make what the table in
-// docs/comparison.md says. The descheduler is run until it has evicted nothing in a run, or 20 times, each when the cluster is at rest.
+// TestDescheduler: of clusters that are alike a ZoneRebalance and, if that is asked for, the descheduler make what the
+// table in docs/comparison.md says. The descheduler is run until it has evicted nothing in a run, or 20 times, each
+// when the cluster is at rest.
 func TestDescheduler(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/comparison.md")
 	require.NoError(t, err)

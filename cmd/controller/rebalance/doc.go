@@ -4,8 +4,8 @@
 // # Contract
 //
 // One batch, then look again. A look reads the cluster, sees what has become of the moves that are under way, and if
-// nothing is against it searches the next batch on a copy of that very reading (package zonewise.dev/rebalance); package
-// zonewise.dev/rebalance/act decides whether moves may begin. The way of a batch:
+// nothing is against it searches the next batch on a copy of that very reading (package zonewise.dev/rebalance);
+// package zonewise.dev/rebalance/act decides whether moves may begin. The way of a batch:
 //
 //	zones settled, nothing under way, not stopped, room in the hour (act.MayBegin)
 //	  -> searched on a copy, accepted as a whole (rebalance.First)
@@ -18,8 +18,8 @@
 // There is no other request to the Eviction API. What is refused on the way is over, and searched again. A status that
 // cannot be written is followed by no eviction. While not all of the cluster is known, nothing is concluded.
 //
-// Moves of one ZoneRebalance alone are under way, and one search is made in a look: that of the one whose last search is
-// oldest. A whole plan, for mode Plan, is searched in steps between which the other parts have their turns.
+// Moves of one ZoneRebalance alone are under way, and one search is made in a look: that of the one whose last search
+// is oldest. A whole plan, for mode Plan, is searched in steps between which the other parts have their turns.
 //
 // # Non-goals
 //

@@ -101,8 +101,8 @@ func TestOldReading(t *testing.T) {
 	}
 }
 
-// TestGate: what changes between the search and the eviction is seen, whatever it is: the cluster is read once more after
-// the status is written. No workload rests for that.
+// TestGate: what changes between the search and the eviction is seen, whatever it is: the cluster is read once more
+// after the status is written. No workload rests for that.
 func TestGate(t *testing.T) {
 	first := func(w *running) *v1.Pod {
 		pod, ok := sim.Get[*v1.Pod](w.sim, clitest.Namespace, w.stored.Status.Moves[0].Name)
@@ -184,8 +184,8 @@ func TestEvictionsAreAskedForAtOnce(t *testing.T) {
 	require.Len(t, w.evicted, 1)
 }
 
-// TestTheEndOfTheProcessCutsOffNoEviction: the API server takes an eviction from the budget before it deletes the pod, so
-// a request that is cut off in between uses up the budget for two minutes without an eviction.
+// TestTheEndOfTheProcessCutsOffNoEviction: the API server takes an eviction from the budget before it deletes the pod,
+// so a request that is cut off in between uses up the budget for two minutes without an eviction.
 func TestTheEndOfTheProcessCutsOffNoEviction(t *testing.T) {
 	w := newWorld(t)
 	ctx, end := context.WithCancel(t.Context())
@@ -248,8 +248,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsFromAnUnknownCluster: while not all of the cluster is known, nothing is said of what has become of a
-// move.
+// TestNothingFollowsFromAnUnknownCluster: while not all of the cluster is known, nothing is said of what has become of
+// a move.
 func TestNothingFollowsFromAnUnknownCluster(t *testing.T) {
 	w := newWorld(t)
 	w.turn(0)
@@ -260,8 +260,8 @@ func TestNothingFollowsFromAnUnknownCluster(t *testing.T) {
 	require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, w.reason(v1alpha1.ConditionReady))
 }
 
-// TestNodeIsSeenLate: a pod in place of an evicted one is seen on a node that is not: pods and nodes are watched apart. It
-// is in no other zone for that, and no failure.
+// TestNodeIsSeenLate: a pod in place of an evicted one is seen on a node that is not: pods and nodes are watched apart.
+// It is in no other zone for that, and no failure.
 func TestNodeIsSeenLate(t *testing.T) {
 	w := newWorld(t)
 	w.turn(0)

@@ -18,11 +18,11 @@ var withDescheduler = flag.Bool("descheduler", false, "repeat the histories of d
 
 // account is what came of a history: a row of docs/rebalance.md.
 type account struct {
-	// moves are evictions, and steady those of them in hours in which nothing had drifted. least is how few moves bring all
-	// services within maxSkew.
+	// moves are evictions, and steady those of them in hours in which nothing had drifted. least is how few moves bring
+	// all services within maxSkew.
 	moves, steady, least int
-	// together is how many pods of one service were evicted at a time, and waiting how many pods of services had no node
-	// when the cluster had come to rest after that, at most.
+	// together is how many pods of one service were evicted at a time, and waiting how many pods of services had no
+	// node when the cluster had come to rest after that, at most.
 	together, waiting int
 	// Of the services those whose constraint, and those whose policy, held in the end, or at the worst of several ends.
 	constraints, policies held
@@ -51,8 +51,8 @@ func (a *account) log(t *testing.T, history, mover string) {
 	t.Logf("| %s | %s | %d | %d | %d | %d | %s | %s |", history, mover, a.moves, a.steady, a.together, a.waiting, a.constraints, a.policies)
 }
 
-// compare has a ZoneRebalance live through a history, checks what came of it, and has the descheduler live through the same
-// one, if that is asked for.
+// compare has a ZoneRebalance live through a history, checks what came of it, and has the descheduler live through the
+// same one, if that is asked for.
 func compare(
 	t *testing.T, name string, start func(*testing.T) *day, happen func(*day), check func(*testing.T, *day),
 ) (by, beside account) {
@@ -89,8 +89,8 @@ func (d *day) evict(pod *v1.Pod) error {
 	return nil
 }
 
-// live lets time pass, with what disturbs the cluster. The controller has a turn soon after it has written something, as it
-// sees that change like any other.
+// live lets time pass, with what disturbs the cluster. The controller has a turn soon after it has written something,
+// as it sees that change like any other.
 func (d *day) live(length time.Duration) {
 	d.t.Helper()
 	const settle = 5 * time.Second

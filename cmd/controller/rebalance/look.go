@@ -58,7 +58,8 @@ func (s *subject) waitFor(what string, until time.Time) {
 	}
 }
 
-// serve does the next thing about a ZoneRebalance, which it modifies, and returns after how long it wants to look again.
+// serve does the next thing about a ZoneRebalance, which it modifies, and returns after how long it wants to look
+// again.
 func (l *look) serve(ctx context.Context, r *v1alpha1.ZoneRebalance) time.Duration {
 	for _, other := range l.all {
 		if l.replaced[other.UID][other.ResourceVersion] {

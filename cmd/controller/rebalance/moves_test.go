@@ -68,9 +68,9 @@ func (w *running) removeWaiting() {
 	}
 }
 
-// TestOutcomes: with the real scheduler, what becomes of a move. The first pod is evicted, and then something happens that
-// the copy did not know. A failure is the workload's: it rests, twice as long after the next one, while others are moved.
-// What its controller wanted anyway is none.
+// TestOutcomes: with the real scheduler, what becomes of a move. The first pod is evicted, and then something happens
+// that the copy did not know. A failure is the workload's: it rests, twice as long after the next one, while others are
+// moved. What its controller wanted anyway is none.
 func TestOutcomes(t *testing.T) {
 	full := func(w *running) { w.put(occupant(w, "batch", "c", "8", nil)) }
 	for _, tc := range []struct {
@@ -161,8 +161,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestABrokenWorkloadStopsNoOther: a workload that crashes is left alone, and one whose moves fail rests; another one is
-// moved all the same.
+// TestABrokenWorkloadStopsNoOther: a workload that crashes is left alone, and one whose moves fail rests; another one
+// is moved all the same.
 func TestABrokenWorkloadStopsNoOther(t *testing.T) {
 	for _, crashes := range []bool{true, false} {
 		c := drifted(v1.DoNotSchedule)
@@ -189,8 +189,8 @@ func TestABrokenWorkloadStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestThreeWorkloadsStop: when moves of three workloads in a row fail, the copy is wrong about something. A change of the
-// spec ends that.
+// TestThreeWorkloadsStop: when moves of three workloads in a row fail, the copy is wrong about something. A change of
+// the spec ends that.
 func TestThreeWorkloadsStop(t *testing.T) {
 	c := drifted(v1.DoNotSchedule)
 	for _, app := range []string{"api", "db", "job"} {
@@ -213,8 +213,8 @@ func TestThreeWorkloadsStop(t *testing.T) {
 	require.Equal(t, v1alpha1.ReasonNotStopped, w.reason(v1alpha1.ConditionStopped))
 }
 
-// TestMissingRole: without the role to evict that is said, no move begins and no workload rests: with the role the moves
-// are made soon, after a change of the spec at once.
+// TestMissingRole: without the role to evict that is said, no move begins and no workload rests: with the role the
+// moves are made soon, after a change of the spec at once.
 func TestMissingRole(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		w := run(t, drifted(v1.DoNotSchedule), newRebalance("web"))
@@ -235,8 +235,8 @@ func TestMissingRole(t *testing.T) {
 	}
 }
 
-// TestControllerAway: the controller is away for six minutes after it has written that a pod is to be evicted. No workload
-// rests for that.
+// TestControllerAway: the controller is away for six minutes after it has written that a pod is to be evicted. No
+// workload rests for that.
 func TestControllerAway(t *testing.T) {
 	w := run(t, drifted(v1.DoNotSchedule), newRebalance("web"))
 	w.server.evict = func(*v1.Pod) error { return fmt.Errorf("the process ends") }
@@ -249,7 +249,8 @@ func TestControllerAway(t *testing.T) {
 	require.Equal(t, []v1alpha1.RebalanceMoveState{v1alpha1.MoveMoved, v1alpha1.MoveMoved}, w.states())
 }
 
-// TestBusyBudget: a PodDisruptionBudget that is exhausted for a while makes a workload rest for the cooldown, and no more.
+// TestBusyBudget: a PodDisruptionBudget that is exhausted for a while makes a workload rest for the cooldown, and no
+// more.
 func TestBusyBudget(t *testing.T) {
 	c := drifted(v1.DoNotSchedule)
 	c.Budget("web", 5)
@@ -328,8 +329,8 @@ func TestUndone(t *testing.T) {
 	require.GreaterOrEqual(t, w.stored.Status.Moves[len(w.stored.Status.Moves)-1].Failures, int64(5))
 }
 
-// TestMostOfAZoneIsLost: of the thirty nodes of zone c 29 are lost. Nothing begins until that has settled, and no pod is
-// moved into what is left of the zone.
+// TestMostOfAZoneIsLost: of the thirty nodes of zone c 29 are lost. Nothing begins until that has settled, and no pod
+// is moved into what is left of the zone.
 func TestMostOfAZoneIsLost(t *testing.T) {
 	c := drifted(v1.DoNotSchedule)
 	for i := range 29 {
@@ -356,7 +357,8 @@ func cmpReason(w *running) string {
 	return w.reason(v1alpha1.ConditionReady)
 }
 
-// TestPoliciesElsewhere: teams elsewhere create policies of their own; those that select no selected pod settle nothing.
+// TestPoliciesElsewhere: teams elsewhere create policies of their own; those that select no selected pod settle
+// nothing.
 func TestPoliciesElsewhere(t *testing.T) {
 	w := newWorld(t)
 	w.turn(0)
@@ -394,8 +396,8 @@ func TestTheFirstMayHaveToWait(t *testing.T) {
 	}
 }
 
-// TestSwap: zones a and b are full, and two workloads would have to swap their rooms. A move that is made alone is proved
-// alone: neither is made, and no pod is away; a third workload that has nothing to do with them is moved.
+// TestSwap: zones a and b are full, and two workloads would have to swap their rooms. A move that is made alone is
+// proved alone: neither is made, and no pod is away; a third workload that has nothing to do with them is moved.
 func TestSwap(t *testing.T) {
 	c := clitest.New()
 	c.Node("a", "a", "4", "32Gi")

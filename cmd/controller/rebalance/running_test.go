@@ -117,8 +117,8 @@ func occupant(w *running, name, node, cpu string, labels map[string]string) *v1.
 	return pod
 }
 
-// live gives the part its turns for a while, each when the cluster is at rest and when the part wants it, or a minute has
-// passed. each, if not nil, is called before.
+// live gives the part its turns for a while, each when the cluster is at rest and when the part wants it, or a minute
+// has passed. each, if not nil, is called before.
 func (w *running) live(length time.Duration, each func()) {
 	w.t.Helper()
 	for end := w.sim.Now().Add(length); w.sim.Now().Before(end); {

@@ -31,8 +31,8 @@ func (c *Controller) costs(each time.Duration) {
 	c.searches.CPU = func() time.Duration { cpu += each; return cpu }
 }
 
-// TestOneAtATime: the second one sees what the first has begun a moment before, in the same look and while the status of
-// the first has not come back yet.
+// TestOneAtATime: the second one sees what the first has begun a moment before, in the same look and while the status
+// of the first has not come back yet.
 func TestOneAtATime(t *testing.T) {
 	w := two(t)
 	w.lags = w.stored.DeepCopy()
@@ -46,8 +46,8 @@ func TestOneAtATime(t *testing.T) {
 	require.Len(t, w.evicted, 1)
 }
 
-// TestTheOldestSearchIsNext: two ZoneRebalances in a cluster in which a pod comes or goes every half a minute, and a search
-// costs a minute of the budget: both are searched.
+// TestTheOldestSearchIsNext: two ZoneRebalances in a cluster in which a pod comes or goes every half a minute, and a
+// search costs a minute of the budget: both are searched.
 func TestTheOldestSearchIsNext(t *testing.T) {
 	w := two(t)
 	w.stored.Spec.Mode = v1alpha1.RebalancePlan
@@ -62,8 +62,8 @@ func TestTheOldestSearchIsNext(t *testing.T) {
 	require.NotEmpty(t, w.evicted)
 }
 
-// TestWorkloadRestsForOthers: what one ZoneRebalance has moved without success another one does not move again within its
-// cooldown.
+// TestWorkloadRestsForOthers: what one ZoneRebalance has moved without success another one does not move again within
+// its cooldown.
 func TestWorkloadRestsForOthers(t *testing.T) {
 	w := two(t)
 	w.stored.Spec.Mode = v1alpha1.RebalancePlan
@@ -80,7 +80,8 @@ func TestWorkloadRestsForOthers(t *testing.T) {
 	require.Len(t, w.evicted, 1)
 }
 
-// TestDeletedHoldsNothingUp: no look follows the moves of a ZoneRebalance that is being deleted, however long that takes.
+// TestDeletedHoldsNothingUp: no look follows the moves of a ZoneRebalance that is being deleted, however long that
+// takes.
 func TestDeletedHoldsNothingUp(t *testing.T) {
 	w := two(t)
 	w.second.Status.Moves = []v1alpha1.RebalanceMove{{UID: "x", State: v1alpha1.MoveEvicted}}

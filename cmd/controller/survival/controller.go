@@ -36,9 +36,9 @@ type Controller struct {
 	certify   survival.Options // without what belongs to one snapshot
 	shared    parts.Shared
 	certifier survival.Certifier
-	// fullBudget bounds what the process uses from one full round to the next, and followBudget what it uses to read the
-	// cluster between them and to follow it: half as much, so that the next full round comes after twice the time at
-	// most.
+	// fullBudget bounds what the process uses from one full round to the next, and followBudget what it uses to read
+	// the cluster between them and to follow it: half as much, so that the next full round comes after twice the time
+	// at most.
 	fullBudget, followBudget parts.Meter
 	// running is the full round that is not over; nil between rounds.
 	running *fullRound
@@ -50,7 +50,8 @@ type Controller struct {
 	fullRoundAt   time.Time
 	fullRoundTook time.Duration
 
-	// seen is when a zone last had a node for the pods of a reservation, or was in that at the first look; nil before it.
+	// seen is when a zone last had a node for the pods of a reservation, or was in that at the first look; nil before
+	// it.
 	seen map[reservedZone]time.Time
 
 	mu      sync.Mutex // guards answers
@@ -68,8 +69,8 @@ func New(shared parts.Shared, options Options) *Controller {
 }
 
 // renewAnswers looks at the cluster: it brings the reservations and all statuses up to date, and begins a full round if
-// the cluster has changed, or if the answers are old, and the budget allows it. It returns after how long it wants to be
-// called again if nothing changes.
+// the cluster has changed, or if the answers are old, and the budget allows it. It returns after how long it wants to
+// be called again if nothing changes.
 func (c *Controller) renewAnswers(ctx context.Context) (wait time.Duration, err error) {
 	began := time.Now()
 	if until := c.untilBudget(began); until > 0 {
@@ -171,8 +172,8 @@ func (r *round) questionHash() string {
 }
 
 // writeStatuses writes each status that is not as it should be now. What should be shown follows from the last answer
-// and the cluster, so what could not be written is written at the next look. A copy of the cluster that has not seen the
-// last write yet is not the base of another one.
+// and the cluster, so what could not be written is written at the next look. A copy of the cluster that has not seen
+// the last write yet is not the base of another one.
 func (r *round) writeStatuses(ctx context.Context) {
 	impaired := survival.NewImpaired(r.objects)
 	for _, s := range r.asked {

@@ -55,8 +55,8 @@ func (c *Controller) beginRound(ctx context.Context, r *round, question string) 
 	c.running = f
 }
 
-// step does a step of the full round that runs, and reports whether there is another one. An error is that of the round,
-// which is over: the next look begins another one.
+// step does a step of the full round that runs, and reports whether there is another one. An error is that of the
+// round, which is over: the next look begins another one.
 func (c *Controller) step(ctx context.Context) (more bool, err error) {
 	f := c.running
 	if f == nil {

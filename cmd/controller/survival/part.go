@@ -53,8 +53,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// Reconcile implements reconcile.Reconciler. A look renews the answers if the cluster has changed, or if they are old; a
-// step is one of the full round that runs.
+// Reconcile implements reconcile.Reconciler. A look renews the answers if the cluster has changed, or if they are old;
+// a step is one of the full round that runs.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request == parts.Step {
 		return c.shared.AfterStep(c.step(ctx))

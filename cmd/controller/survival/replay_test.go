@@ -212,8 +212,8 @@ func TestHoldNeedsNoReplay(t *testing.T) {
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld))
 }
 
-// TestSlotsOfALostZoneWait: a zone counts for a day after its last node for the pods was deleted, also for a process that
-// has started since: the reservations name it.
+// TestSlotsOfALostZoneWait: a zone counts for a day after its last node for the pods was deleted, also for a process
+// that has started since: the reservations name it.
 func TestSlotsOfALostZoneWait(t *testing.T) {
 	c := New(parts.Shared{}, Options{})
 	r := &v1alpha1.ZoneReservation{

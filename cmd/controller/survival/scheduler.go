@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/survival"
 )
 
-// schedulerHash is a digest of what decides an answer beside the cluster: another scheduler, or losses that are replayed
-// otherwise, may come to another one.
+// schedulerHash is a digest of what decides an answer beside the cluster: another scheduler, or losses that are
+// replayed otherwise, may come to another one.
 func schedulerHash(options *survival.Options) string {
 	h := fnv.New64a()
 	config, _ := json.Marshal(options.Sim.Config) // plain data

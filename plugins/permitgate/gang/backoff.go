@@ -151,7 +151,8 @@ func later(a, b time.Time) time.Time {
 // RetryAt returns when the present backoff ends.
 func (g *Gang) RetryAt() time.Time { return g.backoffUntil }
 
-// RetryAfterPause ends the backoff of a round that failed when the pause after it is over, for another that is not like it.
+// RetryAfterPause ends the backoff of a round that failed when the pause after it is over, for another that is not like
+// it.
 func (g *Gang) RetryAfterPause(now time.Time) {
 	g.endBackoff(g.notBefore, now)
 	g.settle(now)

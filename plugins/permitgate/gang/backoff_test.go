@@ -175,8 +175,8 @@ func TestDeadline(t *testing.T) {
 	require.ElementsMatch(t, ids[:2], a.Reject)
 }
 
-// TestRoundEndsWithoutProgress: members do not wait for one that does not come while others have cycles, or for long. The
-// cycle of a member may take longer, and where no cycle begins the scheduler is busy or idle.
+// TestRoundEndsWithoutProgress: members do not wait for one that does not come while others have cycles, or for long.
+// The cycle of a member may take longer, and where no cycle begins the scheduler is busy or idle.
 func TestRoundEndsWithoutProgress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cycles int64 // of others
@@ -211,7 +211,8 @@ func TestRoundEndsWithoutProgress(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldForNothing is a tenth of the time, whatever ended it, and counts from the first Permit to the last Unreserve.
+// TestWhatIsHeldForNothing is a tenth of the time, whatever ended it, and counts from the first Permit to the last
+// Unreserve.
 func TestWhatIsHeldForNothing(t *testing.T) {
 	const held, lag = 600_000, 5_000
 	for name, end := range map[string]func(g *gang.Gang, ids []types.UID){
@@ -250,7 +251,8 @@ func TestWhatIsHeldForNothing(t *testing.T) {
 	}
 }
 
-// TestNodeIsLost: members that have been given a node that is gone have lost it, whether they wait or are at the barrier.
+// TestNodeIsLost: members that have been given a node that is gone have lost it, whether they wait or are at the
+// barrier.
 func TestNodeIsLost(t *testing.T) {
 	for name, released := range map[string]bool{"waiting": false, "at the barrier": true} {
 		t.Run(name, func(t *testing.T) {
@@ -332,8 +334,9 @@ func TestCyclesWithoutAResult(t *testing.T) {
 	})
 }
 
-// TestLongRoundsHaveLongPauses: a gang that loses its rounds holds what it does not use for a tenth of the time, however long they
-// are. But as long as members take steps, a round may be long and be lost because the scheduler is busy, so the first ones cost less.
+// TestLongRoundsHaveLongPauses: a gang that loses its rounds holds what it does not use for a tenth of the time,
+// however long they are. But as long as members take steps, a round may be long and be lost because the scheduler is
+// busy, so the first ones cost less.
 func TestLongRoundsHaveLongPauses(t *testing.T) {
 	const round = 53 * time.Second
 	for name, lose := range map[string]func(g *gang.Gang, ids []types.UID, now time.Time){

@@ -18,8 +18,8 @@ const unansweredLimit = 3
 
 // Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not,
 // for a person to read. failed is true if its cycles have ended without a result, which ends the round that needs the
-// member. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there knows what
-// may help it.
+// member. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there knows
+// what may help it.
 func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
 	g.settle(now)
 	if g.config.Native {

@@ -36,12 +36,12 @@
 // without a result ([Gang.Enqueue]) leaves it too. The round goes on as long as its members can make up the quorum. It
 // also ends when members wait, and no other makes a step while other pods have cycles.
 //
-// After a failed round or release the next one begins when something has changed that may help it, or when the backoff is
-// over, but not before ten times as long as it took, and as members held something, to the last Unreserve. So what is held
-// for nothing is at most a tenth of the time. For the time in which its members took steps, the first lost round since
-// the gang was whole costs at most MaxBackoff, and each further one twice as much, since a slow scheduler makes rounds
-// long. If the change may be the gang's own doing, the pause doubles with each failure, so that gangs that do not fit
-// come to rest.
+// After a failed round or release the next one begins when something has changed that may help it, or when the backoff
+// is over, but not before ten times as long as it took, and as members held something, to the last Unreserve. So what
+// is held for nothing is at most a tenth of the time. For the time in which its members took steps, the first lost
+// round since the gang was whole costs at most MaxBackoff, and each further one twice as much, since a slow scheduler
+// makes rounds long. If the change may be the gang's own doing, the pause doubles with each failure, so that gangs that
+// do not fit come to rest.
 //
 // # Members
 //
@@ -81,10 +81,10 @@
 //
 // # Hierarchies
 //
-// With [Spec.Parent], a native gang is part of a composite group, which asks for a number of the groups below it. Members
-// become Released, and Committed, only with a quorum of their own gang and if each composite group above it has the groups
-// that it asks for, which take the same step at the same time or have taken it; see [Hierarchy]. A gang whose members hold
-// nodes that these cannot use any more is rolled back.
+// With [Spec.Parent], a native gang is part of a composite group, which asks for a number of the groups below it.
+// Members become Released, and Committed, only with a quorum of their own gang and if each composite group above it has
+// the groups that it asks for, which take the same step at the same time or have taken it; see [Hierarchy]. A gang
+// whose members hold nodes that these cannot use any more is rolled back.
 //
 // # Non-goals
 //

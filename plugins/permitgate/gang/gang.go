@@ -185,8 +185,8 @@ func (g *Gang) SentBack(uid types.UID) bool {
 // LastRollback returns the last rollback; its Cause is empty when there was none.
 func (g *Gang) LastRollback() Rollback { return g.last }
 
-// MinMember returns the quorum, 0 while the PodGroup does not exist. For a gang that runs and whose replacements go one by
-// one, these are the members that are bound.
+// MinMember returns the quorum, 0 while the PodGroup does not exist. For a gang that runs and whose replacements go one
+// by one, these are the members that are bound.
 func (g *Gang) MinMember() int {
 	switch {
 	case g.spec == nil:

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// kube-scheduler asks all members of a group that are in its queue whether they may enter, also when one may not. So the gate
-// sees in two steps who is back: see reopen.
+// kube-scheduler asks all members of a group that are in its queue whether they may enter, also when one may not. So
+// the gate sees in two steps who is back: see reopen.
 
 // gate keeps the members of a native gang out of the queue.
 type gate struct {
@@ -18,8 +18,8 @@ type gate struct {
 	unasked bool
 	// openAt is before when it does not open again.
 	openAt time.Time
-	// away are members that have not been seen in the queue since it was closed; probe spaces the activations that show who
-	// is back.
+	// away are members that have not been seen in the queue since it was closed; probe spaces the activations that show
+	// who is back.
 	away  map[types.UID]struct{}
 	probe retry
 	// failures counts how often members have come back since the gang was whole last, but for rollbacks, which have a

@@ -320,8 +320,8 @@ func TestHierarchyPromises(t *testing.T) {
 	})
 }
 
-// settleDown takes each pod all the way, again and again, with nothing that fails. Where none moves, all pauses pass: they
-// are ten times as long as what was held for nothing before.
+// settleDown takes each pod all the way, again and again, with nothing that fails. Where none moves, all pauses pass:
+// they are ten times as long as what was held for nothing before.
 func (f *forest) settleDown(none func(types.UID) bool) {
 	for range 50 {
 		for _, uid := range f.in(leafIdle) {

@@ -53,8 +53,8 @@ func (g *Gang) openGate() {
 	g.gate.closed, g.gate.rolledBack = false, false
 }
 
-// cameBack closes the gate after a member has lost its node. Without a rollback, a pause grows with each time, but for a
-// member whose bind alone the gang lacks.
+// cameBack closes the gate after a member has lost its node. Without a rollback, a pause grows with each time, but for
+// a member whose bind alone the gang lacks.
 func (g *Gang) cameBack(m *member, lacksBind bool, now time.Time) {
 	if g.gate.closed {
 		g.noteAway(m)
@@ -79,7 +79,8 @@ func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
 	return ReasonNone, ""
 }
 
-// Tried says that a member of a native gang is in a cycle of its group: from here on a nomination is that of another attempt.
+// Tried says that a member of a native gang is in a cycle of its group: from here on a nomination is that of another
+// attempt.
 func (g *Gang) Tried(uid types.UID) {
 	if m, known := g.members[uid]; known {
 		m.sentBack = false

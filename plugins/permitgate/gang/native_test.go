@@ -44,7 +44,8 @@ func requireWaits(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
 	require.True(t, wait, "pod %s waits in Permit", uid)
 }
 
-// TestNativeGangComesBackSoon: when the backoff is over, the members are placed again within a second, however kube-scheduler's queue asks them.
+// TestNativeGangComesBackSoon: when the backoff is over, the members are placed again within a second, however
+// kube-scheduler's queue asks them.
 func TestNativeGangComesBackSoon(t *testing.T) {
 	for members := 2; members <= 5; members++ {
 		w := newWorld(t, 10, func() float64 { return 0 })

@@ -17,7 +17,8 @@ func (w *world) askMembers(u *unit) {
 	}
 }
 
-// allBack reports whether a group may be placed. If it was kept out, the gate has seen to it that its members are all back.
+// allBack reports whether a group may be placed. If it was kept out, the gate has seen to it that its members are all
+// back.
 func (w *world) allBack(*unit) bool { return true }
 
 // TestNativeGateOpensInTwoSteps: after a rollback the queue is closed until the last member is back in it.

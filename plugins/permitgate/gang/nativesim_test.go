@@ -92,8 +92,8 @@ func (w *world) requeue(p *pod) {
 	}
 }
 
-// checkAllBack is what keeps a rollback from repeating itself: the group is placed when no member is on its way back any
-// more. The last step of that way takes the scheduler a moment; the gate does not wait for ever.
+// checkAllBack is what keeps a rollback from repeating itself: the group is placed when no member is on its way back
+// any more. The last step of that way takes the scheduler a moment; the gate does not wait for ever.
 func (w *world) checkAllBack(u *unit) {
 	for _, p := range w.pods {
 		late := p.place == returning && p.exists && w.now.Sub(p.unreserved) < time.Second
@@ -103,7 +103,8 @@ func (w *world) checkAllBack(u *unit) {
 	}
 }
 
-// noteOpened notes that a gate was opened by an Act. Without a valid PodGroup, of which kube-scheduler places no member, it waits for none.
+// noteOpened notes that a gate was opened by an Act. Without a valid PodGroup, of which kube-scheduler places no
+// member, it waits for none.
 func (w *world) noteOpened(name string, valid bool) {
 	for _, p := range w.pods {
 		if p.gang == name && !valid {

@@ -30,8 +30,8 @@ func (g *Gang) strandedAt() time.Time {
 	return at
 }
 
-// PartlyBound reports whether the gang has been bound in part for Config.RecoveryTimeout: the other members of the quorum
-// cannot join those that are bound, or do not exist.
+// PartlyBound reports whether the gang has been bound in part for Config.RecoveryTimeout: the other members of the
+// quorum cannot join those that are bound, or do not exist.
 func (g *Gang) PartlyBound(now time.Time) bool {
 	return g.count[memberBound] > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
 }

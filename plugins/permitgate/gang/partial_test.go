@@ -143,8 +143,8 @@ func TestFinishedMembersAreNotBoundInPart(t *testing.T) {
 	require.False(t, g.PartlyBound(after(200_000)))
 }
 
-// TestReplacementsOneByOne: in a gang that runs, if its owner says so, a member that replaces another depends on none. A gang
-// that has lost all of its members starts over.
+// TestReplacementsOneByOne: in a gang that runs, if its owner says so, a member that replaces another depends on none.
+// A gang that has lost all of its members starts over.
 func TestReplacementsOneByOne(t *testing.T) {
 	for name, oneByOne := range map[string]bool{"one by one": true, "together": false} {
 		t.Run(name, func(t *testing.T) {

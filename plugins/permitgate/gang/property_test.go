@@ -218,7 +218,8 @@ func endsWhole(t *rapid.T, w *world, names []string) {
 		}
 		return len(w.plugin) == 0
 	}
-	// A gang stays away for ten times as long as it has held something before, and no later failure may cost it that time.
+	// A gang stays away for ten times as long as it has held something before, and no later failure may cost it that
+	// time.
 	if !w.run(10*w.now.Sub(start)+10*60*time.Second+35*time.Second, done) {
 		for _, uid := range w.order {
 			if p := w.pods[uid]; p.exists {

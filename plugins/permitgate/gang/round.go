@@ -15,8 +15,8 @@ const (
 	requeueInterval = time.Millisecond
 	// firstsLimit is how long those that go first have to find a node before the others follow.
 	firstsLimit = 500 * time.Millisecond
-	// stallLimit and stallCycles are for how long, and for how many scheduling cycles of others, a round goes on in which
-	// members wait and no other makes a step; silenceLimit is for how long if there are no such cycles.
+	// stallLimit and stallCycles are for how long, and for how many scheduling cycles of others, a round goes on in
+	// which members wait and no other makes a step; silenceLimit is for how long if there are no such cycles.
 	stallLimit   = 2 * time.Second
 	stallCycles  = 20
 	silenceLimit = 15 * time.Second
@@ -170,8 +170,8 @@ func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	g.rollBackIfShort(r, now)
 }
 
-// pickScout returns the member in whose cycle the proposal is to be made: the one that was activated least often without
-// coming to a cycle, and of several always the same.
+// pickScout returns the member in whose cycle the proposal is to be made: the one that was activated least often
+// without coming to a cycle, and of several always the same.
 func (g *Gang) pickScout() *member {
 	var best *member
 	for _, m := range g.members {

@@ -128,8 +128,8 @@ type Spec struct {
 	Parent types.NamespacedName
 	// Timeout is how long the first waiting member waits for the quorum; 0 means the Config's.
 	Timeout time.Duration
-	// Awaits says that the gang asks for room for members that may not exist yet, so that its first one needs a proposal
-	// even if it is the only one of the quorum.
+	// Awaits says that the gang asks for room for members that may not exist yet, so that its first one needs a
+	// proposal even if it is the only one of the quorum.
 	Awaits bool
 	// OneByOne says that each member which is to replace one that a running gang has lost is scheduled like any pod.
 	// Otherwise the gang has to have its quorum, with all of them.
@@ -187,8 +187,9 @@ func (r *Rollback) ConditionMessage() string {
 
 // Actions is what [Gang.Act] asks its caller to do.
 type Actions struct {
-	// Probe lists the members that wait while the quorum is complete, with those of the gangs that go together with this
-	// one. The caller looks which of them really wait in Permit for this plugin alone, and passes those to [Gang.Release].
+	// Probe lists the members that wait while the quorum is complete, with those of the gangs that go together with
+	// this one. The caller looks which of them really wait in Permit for this plugin alone, and passes those to
+	// [Gang.Release].
 	Probe []types.UID
 	// Rehearse lists the members whose binds are to be rehearsed; see [Gang.Rehearsed].
 	Rehearse []Rehearsal

@@ -10,8 +10,8 @@ const (
 	ConditionReleased = "zonewise.dev/Released"
 	// ConditionPartlyBound is True while the gang stays bound in part.
 	ConditionPartlyBound = "zonewise.dev/PartlyBound"
-	// ConditionGuarded is False for a PodGroup of which something is not guarded: it is part of a composite group, and the
-	// scheduler does not know these, or it has claims that members share.
+	// ConditionGuarded is False for a PodGroup of which something is not guarded: it is part of a composite group, and
+	// the scheduler does not know these, or it has claims that members share.
 	ConditionGuarded = "zonewise.dev/Guarded"
 )
 

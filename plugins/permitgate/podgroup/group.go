@@ -18,8 +18,8 @@ type Group struct {
 	metav1.Object // as the informer showed it; not to be modified
 	API           schema.GroupVersion
 
-	// Gang is what its members need; nil if they are no gang that this scheduler guards, for which Unguarded is the reason
-	// of a condition if the owner may expect otherwise.
+	// Gang is what its members need; nil if they are no gang that this scheduler guards, for which Unguarded is the
+	// reason of a condition if the owner may expect otherwise.
 	Gang      *gang.Spec
 	Unguarded Complaint
 	// Topology is how to pack the gang. Constrained is true if kube-scheduler packs it by spec.schedulingConstraints.
@@ -30,7 +30,8 @@ type Group struct {
 	KeepsAll bool
 	// SharesClaims is true for a native group with ResourceClaims of its own.
 	SharesClaims bool
-	// Complaints say of each setting what is wrong with it, also where nothing is. That of a native group is of its topology.
+	// Complaints say of each setting what is wrong with it, also where nothing is. That of a native group is of its
+	// topology.
 	Complaints []Complaint
 }
 

@@ -1,6 +1,6 @@
 // Package podgroup reads what pods and PodGroups say about gangs: the gang of a pod, and what its PodGroup asks for. It
-// reads the PodGroups of scheduling.x-k8s.io; those of scheduling.k8s.io are read by package native, into the same form.
-// An invalid setting gives a complaint, which is a message for the PodGroup's owner, and the value that applies
+// reads the PodGroups of scheduling.x-k8s.io; those of scheduling.k8s.io are read by package native, into the same
+// form. An invalid setting gives a complaint, which is a message for the PodGroup's owner, and the value that applies
 // instead.
 package podgroup
 
@@ -20,8 +20,8 @@ type ID struct {
 	Native bool
 }
 
-// Of returns a pod's gang of scheduling.x-k8s.io. It returns false for a pod without the label, and for a pod of a native
-// pod group, which upstream schedules.
+// Of returns a pod's gang of scheduling.x-k8s.io. It returns false for a pod without the label, and for a pod of a
+// native pod group, which upstream schedules.
 func Of(pod *v1.Pod) (ID, bool) {
 	name := pod.Labels[v1alpha1.PodGroupLabel]
 	if name == "" || pod.Spec.SchedulingGroup != nil {

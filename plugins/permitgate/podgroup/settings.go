@@ -18,7 +18,8 @@ const (
 	// ReplacementsAnnotation says what becomes of members that replace those that a running gang has lost:
 	// ReplacementsTogether, the default, or ReplacementsOneByOne.
 	ReplacementsAnnotation = "zonewise.dev/replacements"
-	// DisruptionBudgetAnnotation is BudgetOfMinMember where the controller is to keep a PodDisruptionBudget for the gang.
+	// DisruptionBudgetAnnotation is BudgetOfMinMember where the controller is to keep a PodDisruptionBudget for the
+	// gang.
 	DisruptionBudgetAnnotation = "zonewise.dev/disruption-budget"
 )
 
@@ -60,7 +61,8 @@ type Topology struct {
 	Required bool
 }
 
-// TopologyOf returns how to pack the gang of a PodGroup of either API, and what is wrong with the PodGroup's annotations.
+// TopologyOf returns how to pack the gang of a PodGroup of either API, and what is wrong with the PodGroup's
+// annotations.
 func TopologyOf(group metav1.Object) (t Topology, complaint string) {
 	required, isRequired := group.GetAnnotations()[RequiredTopologyAnnotation]
 	preferred, isPreferred := group.GetAnnotations()[PreferredTopologyAnnotation]
@@ -82,8 +84,8 @@ func TopologyOf(group metav1.Object) (t Topology, complaint string) {
 	return t, complaint
 }
 
-// ReplacedOneByOne returns whether the replacements of lost members are scheduled one by one, and what is wrong with the
-// PodGroup's annotation.
+// ReplacedOneByOne returns whether the replacements of lost members are scheduled one by one, and what is wrong with
+// the PodGroup's annotation.
 func ReplacedOneByOne(group metav1.Object) (oneByOne bool, complaint string) {
 	switch value, set := group.GetAnnotations()[ReplacementsAnnotation]; {
 	case !set || value == ReplacementsTogether:

@@ -60,9 +60,9 @@ func (p *Patcher) Nomination(ctx context.Context, pod *v1.Pod, node string) erro
 	})
 }
 
-// Deallocate takes back the devices of a pod that has been sent back after its claims had been allocated: those for which
-// no pod is reserved. kube-scheduler does the same in DynamicResources' PostFilter when a cycle of the pod is in vain,
-// but a pod that is kept out of the queue has none.
+// Deallocate takes back the devices of a pod that has been sent back after its claims had been allocated: those for
+// which no pod is reserved. kube-scheduler does the same in DynamicResources' PostFilter when a cycle of the pod is in
+// vain, but a pod that is kept out of the queue has none.
 func (p *Patcher) Deallocate(ctx context.Context, pod *v1.Pod) error {
 	if p.claims == nil {
 		return nil

@@ -21,7 +21,8 @@ type attempt struct {
 	states  []fwk.CycleState     // by class
 	copies  map[int]fwk.NodeInfo // of the nodes that have changed
 	freed   map[int][]int64      // what is free on those whose pods have changed
-	// guests counts the members that were placed on a node by class, kept is what had to stay free for others when the last one came.
+	// guests counts the members that were placed on a node by class, kept is what had to stay free for others when the
+	// last one came.
 	guests  map[int][]int
 	kept    map[int][]int64
 	placed  map[types.UID]string
@@ -45,8 +46,8 @@ func (c cost) compare(other cost) int {
 	return cmp.Or(cmp.Compare(c.violations, other.violations), cmp.Compare(c.highest, other.highest), cmp.Compare(c.victims, other.victims))
 }
 
-// attempt makes room on some nodes by pods up to an importance, with evictions that violate budgets or without. It returns nil
-// if that cannot be done.
+// attempt makes room on some nodes by pods up to an importance, with evictions that violate budgets or without. It
+// returns nil if that cannot be done.
 func (s *Search) attempt(ctx context.Context, nodes []int, limit importance, violate bool) *attempt {
 	if !s.prepare(ctx) {
 		return nil
@@ -97,8 +98,8 @@ func (a *attempt) sortNodes(nodes []int) {
 	})
 }
 
-// place places members of a class on one node after the other, on each as many as the filters accept there, as long as the quorum lacks
-// any.
+// place places members of a class on one node after the other, on each as many as the filters accept there, as long as
+// the quorum lacks any.
 func (a *attempt) place(ctx context.Context, k int) {
 	c := a.classes[k]
 	missing := slices.DeleteFunc(slices.Clone(c.Members), func(uid types.UID) bool { return a.placed[uid] != "" })
@@ -121,8 +122,8 @@ func (a *attempt) place(ctx context.Context, k int) {
 	}
 }
 
-// placeOn takes all pods off a node that may go, and places up to most members of a class there. elsewhere is true if pods on
-// other nodes go with them.
+// placeOn takes all pods off a node that may go, and places up to most members of a class there. elsewhere is true if
+// pods on other nodes go with them.
 func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere bool) {
 	c, off := a.classes[k], a.withGangs(a.removable(i))
 	lack := a.lack(c, i)
@@ -230,7 +231,8 @@ func (a *attempt) withGangs(pods []*candidate) []*candidate {
 	return all
 }
 
-// lack returns how much of each resource a node lacks for one more member of a class; less than nothing where there is more than that.
+// lack returns how much of each resource a node lacks for one more member of a class; less than nothing where there is
+// more than that.
 func (a *attempt) lack(c *class, i int) []int64 {
 	free := a.freeNow(i)
 	lack := make([]int64, len(a.names))

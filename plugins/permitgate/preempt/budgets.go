@@ -25,8 +25,8 @@ type budgetKey struct{ namespace, label, value string }
 func newBudgets(list []*policyv1.PodDisruptionBudget) budgets {
 	all := budgets{}
 	for _, pdb := range list {
-		// An empty selector matches every pod, as for the API server; kube-scheduler counts such budgets from Kubernetes 1.38 on.
-		// Without a selector a budget has no pods.
+		// An empty selector matches every pod, as for the API server; kube-scheduler counts such budgets from
+		// Kubernetes 1.38 on. Without a selector a budget has no pods.
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil || pdb.Spec.Selector == nil {
 			continue

@@ -128,7 +128,8 @@ func startOf(pod *v1.Pod) time.Time {
 	return pod.Status.StartTime.Time
 }
 
-// budgetsOf returns the budgets that the eviction of a candidate counts against. They are found when they are first needed.
+// budgetsOf returns the budgets that the eviction of a candidate counts against. They are found when they are first
+// needed.
 func (s *Search) budgetsOf(c *candidate) []*budget {
 	if !c.covered && !c.leaving {
 		c.covered, c.budgets = true, s.budgets.covering(c.pod())

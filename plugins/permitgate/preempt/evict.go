@@ -27,8 +27,8 @@ func refusal(pods []*v1.Pod, err error) string {
 	return fmt.Sprintf("%s could not be evicted: %v", names, err)
 }
 
-// forAll calls do for pods, several at a time, until the preemption is over or the API server refuses one for good. It returns the pods that
-// failed, or only those that were refused for good, and the first error.
+// forAll calls do for pods, several at a time, until the preemption is over or the API server refuses one for good. It
+// returns the pods that failed, or only those that were refused for good, and the first error.
 func (p *Preemptor) forAll(op *operation, pods []*v1.Pod, do func(pod *v1.Pod) error) (failed []*v1.Pod, first error) {
 	var mu sync.Mutex // guards the results
 	var group errgroup.Group
@@ -81,8 +81,8 @@ func (p *Preemptor) inMemory(uid types.UID) func(why string) bool {
 	return nil
 }
 
-// checkDeletion asks the API server in a dry run whether it would delete a pod, so that no pod is evicted if another victim cannot
-// be. Only a permanent refusal counts.
+// checkDeletion asks the API server in a dry run whether it would delete a pod, so that no pod is evicted if another
+// victim cannot be. Only a permanent refusal counts.
 func (p *Preemptor) checkDeletion(ctx context.Context, pod *v1.Pod) error {
 	if p.inMemory(pod.UID) != nil {
 		return nil

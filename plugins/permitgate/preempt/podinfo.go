@@ -10,8 +10,8 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// podInfo implements fwk.PodInfo for a member, since plugins cannot use the framework's own type. It has no preferred terms:
-// nothing is scored here.
+// podInfo implements fwk.PodInfo for a member, since plugins cannot use the framework's own type. It has no preferred
+// terms: nothing is scored here.
 type podInfo struct {
 	pod             *v1.Pod
 	affinity, apart []fwk.AffinityTerm

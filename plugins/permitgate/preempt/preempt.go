@@ -153,7 +153,8 @@ func graceOf(pod *v1.Pod) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// IsVictim reports whether a pod must not be chosen: it is another preemption's victim, or recently could not be evicted.
+// IsVictim reports whether a pod must not be chosen: it is another preemption's victim, or recently could not be
+// evicted.
 func (p *Preemptor) IsVictim(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +166,8 @@ func (p *Preemptor) IsVictim(uid types.UID) bool {
 	return p.barredLocked(uid)
 }
 
-// Stays reports whether a pod that terminates cannot be expected to leave: its time for that is over, which its deletionTimestamp tells
-// after any eviction, or a preemption has waited for it without success.
+// Stays reports whether a pod that terminates cannot be expected to leave: its time for that is over, which its
+// deletionTimestamp tells after any eviction, or a preemption has waited for it without success.
 func (p *Preemptor) Stays(pod *v1.Pod) bool {
 	now := p.Clock.Now()
 	if pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(timeLimit)) {
@@ -238,7 +239,8 @@ func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar [
 	p.Gangs.GivenUp(op.id, again)
 }
 
-// remaining returns a gang's preemption, nil for none, with the victims that have not been asked to leave, and all that are there.
+// remaining returns a gang's preemption, nil for none, with the victims that have not been asked to leave, and all that
+// are there.
 func (p *Preemptor) remaining(id podgroup.ID) (op *operation, unasked, leaving, evicted []*v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

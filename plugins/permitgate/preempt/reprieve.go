@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A reprieve runs the filters for at most reprievesAtLeast members, or reprievesPerMember times for each. What it has not come to by then goes:
-// the least important, since the others come first.
+// A reprieve runs the filters for at most reprievesAtLeast members, or reprievesPerMember times for each. What it has
+// not come to by then goes: the least important, since the others come first.
 const (
 	reprievesAtLeast   = 4000
 	reprievesPerMember = 20
@@ -68,8 +68,8 @@ func (a *attempt) reprieve(ctx context.Context) {
 	a.reprieveUnits(ctx, slices.DeleteFunc(units, func(u *unit) bool { return slices.Contains(violating, u) }))
 }
 
-// settleTogether takes off again those who came back, if the members do not fit on all nodes with them, and puts back what
-// does not keep members off other nodes. The other functions only ask about the node of the pod that comes back.
+// settleTogether takes off again those who came back, if the members do not fit on all nodes with them, and puts back
+// what does not keep members off other nodes. The other functions only ask about the node of the pod that comes back.
 func (a *attempt) settleTogether(ctx context.Context) {
 	var back []*candidate
 	for _, i := range slices.Sorted(maps.Keys(a.freed)) {
@@ -124,7 +124,8 @@ func (a *attempt) reprieveUnits(ctx context.Context, units []*unit) {
 	reprieveSingles()
 }
 
-// reprieveUnit puts back the pods of a unit without which the members on their nodes still fit. A gang gets a quorum back, or nothing.
+// reprieveUnit puts back the pods of a unit without which the members on their nodes still fit. A gang gets a quorum
+// back, or nothing.
 func (a *attempt) reprieveUnit(ctx context.Context, u *unit) {
 	var back []*candidate
 	for _, c := range u.pods {
@@ -138,8 +139,8 @@ func (a *attempt) reprieveUnit(ctx context.Context, u *unit) {
 	a.evict(ctx, back...)
 }
 
-// reprieveOn puts back pods of a node in their order. It tries all of them together, and each half if the filters refuse: so few that have
-// to go among many are found by few runs of the filters.
+// reprieveOn puts back pods of a node in their order. It tries all of them together, and each half if the filters
+// refuse: so few that have to go among many are found by few runs of the filters.
 func (a *attempt) reprieveOn(ctx context.Context, i int, pods []*candidate) {
 	for len(pods) > 0 && a.mayAsk() {
 		rest := a.leavingRoom(pods)
@@ -161,7 +162,8 @@ func (a *attempt) mayAsk() bool {
 	return !a.failed && a.asked < max(reprievesAtLeast, reprievesPerMember*a.Request.Need)
 }
 
-// leavingRoom lists those victims of a node whose requests leave room for the members there if the ones before come back too.
+// leavingRoom lists those victims of a node whose requests leave room for the members there if the ones before come
+// back too.
 func (a *attempt) leavingRoom(pods []*candidate) (leaving []*candidate) {
 	for _, c := range pods {
 		if a.leavesRoom(c) {
@@ -188,8 +190,8 @@ func (a *attempt) leavesRoom(c *candidate) bool {
 	return true
 }
 
-// fitTogether puts victims back on a node, if the filters then let the members there onto it, one after the other. It takes the members off
-// first, since a node does not count who has a host port.
+// fitTogether puts victims back on a node, if the filters then let the members there onto it, one after the other. It
+// takes the members off first, since a node does not count who has a host port.
 func (a *attempt) fitTogether(ctx context.Context, i int, victims ...*candidate) bool {
 	var members []int // by their class
 	for k, n := range a.guests[i] {

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestReprieveRunsFewFilters: where pods that do not matter surround those that must go, and where there is nobody to reprieve.
+// TestReprieveRunsFewFilters: where pods that do not matter surround those that must go, and where there is nobody to
+// reprieve.
 func TestReprieveRunsFewFilters(t *testing.T) {
 	const nodes, podsPerNode = 100, 100
 	const placing = 5*nodes + 2*refusalsAtLeast // with and without the pods that may go, also where a member is already, and where budgets forbid it

@@ -16,17 +16,18 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// A search keeps the scheduler from scheduling, so it has limits. They count what it looks at, so that it comes to an answer on a busy machine
-// too. It looks at nodes until nodesAtLeast can take a member without the pods that may go, or twice as many as members are needed, and at
-// most at podsAtLeast pods, or podsPerMember for each member.
+// A search keeps the scheduler from scheduling, so it has limits. They count what it looks at, so that it comes to an
+// answer on a busy machine too. It looks at nodes until nodesAtLeast can take a member without the pods that may go, or
+// twice as many as members are needed, and at most at podsAtLeast pods, or podsPerMember for each member.
 const (
 	nodesAtLeast  = 400
 	podsAtLeast   = 100_000
 	podsPerMember = 200
 )
 
-// After searchLimit, or memberLimit for each member if that is more, a search that has an answer looks for no better one, and one whose
-// filters have refused refusalsAtLeast nodes gives up. Without the least important pods alone it gives up then in any case.
+// After searchLimit, or memberLimit for each member if that is more, a search that has an answer looks for no better
+// one, and one whose filters have refused refusalsAtLeast nodes gives up. Without the least important pods alone it
+// gives up then in any case.
 const (
 	searchLimit     = 100 * time.Millisecond
 	memberLimit     = 200 * time.Microsecond
@@ -38,8 +39,8 @@ const domainLimit = 8
 
 // FilterRunner asks the filters of a profile.
 type FilterRunner interface {
-	// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod may
-	// go to. It reports false when PreFilter refuses the pod.
+	// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod
+	// may go to. It reports false when PreFilter refuses the pod.
 	State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool)
 }
 
@@ -58,9 +59,11 @@ type Search struct {
 	Nodes []fwk.NodeInfo
 	// Request is what the gang was refused for; node i of its Cluster is Nodes[i].
 	Request proposal.Request
-	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member of the preempting gang that is about to lose its node.
+	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member of the preempting gang that is
+	// about to lose its node.
 	MayEvict, OnItsWay func(pod *v1.Pod) bool
-	// Stays reports whether a pod that terminates cannot be expected to leave: others are not evicted for room that waits for it.
+	// Stays reports whether a pod that terminates cannot be expected to leave: others are not evicted for room that
+	// waits for it.
 	Stays func(pod *v1.Pod) bool
 	// GangOf returns a pod's gang, the same for all of its members; nil if it is in none that keeps members.
 	GangOf  func(pod *v1.Pod) *Gang
@@ -87,7 +90,8 @@ type Search struct {
 type Result struct {
 	// Nodes are the nodes of the members; empty if no victims help.
 	Nodes map[types.UID]string
-	// Victims are the pods to be evicted, Leaving those that are on their way out, with their nodes as keys of the cluster.
+	// Victims are the pods to be evicted, Leaving those that are on their way out, with their nodes as keys of the
+	// cluster.
 	Victims, Leaving []*v1.Pod
 	// Looked is how many nodes were looked at for victims.
 	Looked int
@@ -132,8 +136,8 @@ func (s *Search) begin() {
 // overtime reports whether the time of the search is up.
 func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 
-// list finds the usable nodes: those that take a member without the candidates, until it has enough of them. It returns on how many nodes it
-// looked for candidates.
+// list finds the usable nodes: those that take a member without the candidates, until it has enough of them. It returns
+// on how many nodes it looked for candidates.
 func (s *Search) list() (looked int) {
 	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
 	bound, without := proposal.NewBound(s.Request), s.without(importanceOfAll, true)
@@ -153,7 +157,8 @@ func (s *Search) list() (looked int) {
 	return looked
 }
 
-// order lists the nodes from the first on. For a packed gang it lists those of a domain together, and none where its members may not be.
+// order lists the nodes from the first on. For a packed gang it lists those of a domain together, and none where its
+// members may not be.
 func (s *Search) order() []int {
 	order := make([]int, len(s.Nodes))
 	for k := range order {
@@ -179,8 +184,8 @@ func (s *Search) order() []int {
 	return order
 }
 
-// cleared is the cluster without the candidates up to an importance, and without those whose budgets allow nothing if these may be
-// violated. It implements proposal.Cluster.
+// cleared is the cluster without the candidates up to an importance, and without those whose budgets allow nothing if
+// these may be violated. It implements proposal.Cluster.
 type cleared struct {
 	proposal.Cluster
 	search  *Search
@@ -227,8 +232,8 @@ func (s *Search) enough(nodes []int, limit importance, violate bool) bool {
 	return takes >= s.Request.Need
 }
 
-// domains lists the nodes of the domains that could hold the gang without the candidates, and have some: of at most domainLimit, of those that
-// lack the least unless these have been looked at before.
+// domains lists the nodes of the domains that could hold the gang without the candidates, and have some: of at most
+// domainLimit, of those that lack the least unless these have been looked at before.
 func (s *Search) domains() (nodes [][]int) {
 	if s.Request.Topology.Key == "" {
 		return nil
@@ -301,8 +306,8 @@ func (s *Search) placingOrder() (classes []*class) {
 	return classes
 }
 
-// cheapest returns the cheapest of the ways to make room on the nodes of one of several lists that were found in time, nil
-// if none was.
+// cheapest returns the cheapest of the ways to make room on the nodes of one of several lists that were found in time,
+// nil if none was.
 func (s *Search) cheapest(ctx context.Context, lists [][]int) (best *attempt) {
 	for _, nodes := range lists {
 		if s.overtime() && (best != nil || s.refusals >= 2*refusalsAtLeast) {
@@ -319,8 +324,8 @@ func (s *Search) cheapest(ctx context.Context, lists [][]int) (best *attempt) {
 	return best
 }
 
-// makeRoom makes room on some nodes by pods that are as unimportant as the requests allow, or by any if the filters refuse that. It
-// returns nil if that cannot be done.
+// makeRoom makes room on some nodes by pods that are as unimportant as the requests allow, or by any if the filters
+// refuse that. It returns nil if that cannot be done.
 func (s *Search) makeRoom(ctx context.Context, nodes []int, violate bool) *attempt {
 	limits := s.importances(nodes)
 	least := sort.Search(len(limits), func(at int) bool { return s.enough(nodes, limits[at], violate) })

@@ -264,9 +264,9 @@ func drawScene(t *rapid.T) *scene {
 	return s
 }
 
-// TestVictims on small clusters: victims are found wherever there are any, the members fit without them, none of them could stay, no gang is
-// left with a part of its quorum. A pod of a higher priority goes only where the requests of lower ones are not enough, and a budget is
-// violated only where no other pods of the same nodes would do.
+// TestVictims on small clusters: victims are found wherever there are any, the members fit without them, none of them
+// could stay, no gang is left with a part of its quorum. A pod of a higher priority goes only where the requests of
+// lower ones are not enough, and a budget is violated only where no other pods of the same nodes would do.
 func TestVictims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScene(t)
@@ -299,8 +299,8 @@ func TestVictims(t *testing.T) {
 	})
 }
 
-// requireLowest makes sure that no pods would do that violate no budget, or of a lower priority than the highest if none is violated. A budget
-// that has something left to decide about is left out.
+// requireLowest makes sure that no pods would do that violate no budget, or of a lower priority than the highest if
+// none is violated. A budget that has something left to decide about is left out.
 func (s *scene) requireLowest(t *rapid.T, victims []*v1.Pod, gone map[types.UID]bool) {
 	if len(victims) == 0 || slices.ContainsFunc(s.budgets, func(pdb *policyv1.PodDisruptionBudget) bool { return pdb.Status.DisruptionsAllowed > 0 }) {
 		return
@@ -315,8 +315,8 @@ func (s *scene) requireLowest(t *rapid.T, victims []*v1.Pod, gone map[types.UID]
 	require.Less(t, s.capacity(lower), len(s.members), "others would do")
 }
 
-// requireNoNeedlessViolation makes sure that no other pods on the same nodes would have violated fewer budgets, as far as upstream's order
-// of reprieves guarantees it: for budgets that allow nothing.
+// requireNoNeedlessViolation makes sure that no other pods on the same nodes would have violated fewer budgets, as far
+// as upstream's order of reprieves guarantees it: for budgets that allow nothing.
 func (s *scene) requireNoNeedlessViolation(t *rapid.T, placed map[types.UID]string, gone map[types.UID]bool) {
 	for _, pod := range s.bound() {
 		if !gone[pod.UID] || s.violations(map[types.UID]bool{pod.UID: true}) == 0 {
@@ -354,7 +354,8 @@ func (c *counted) RunFilterPlugins(ctx context.Context, state fwk.CycleState, po
 	return c.filters.RunFilterPlugins(ctx, state, pod, info)
 }
 
-// TestSearchAnswersOnABusyMachine: what a search looks at has a limit that time does not change, and where some pods would do it finds them.
+// TestSearchAnswersOnABusyMachine: what a search looks at has a limit that time does not change, and where some pods
+// would do it finds them.
 func TestSearchAnswersOnABusyMachine(t *testing.T) {
 	for name, tt := range map[string]struct {
 		nodes, members int
@@ -424,8 +425,8 @@ func TestSearchThatMaySpendTime(t *testing.T) {
 	require.LessOrEqual(t, asked.trials, 4*nodesAtLeast)
 }
 
-// TestBlockersOfTheLowestPriority: host ports keep the gang from the pods with the cheapest requests. With all the time that it needs, the
-// search finds pods of the lowest priority that are enough.
+// TestBlockersOfTheLowestPriority: host ports keep the gang from the pods with the cheapest requests. With all the time
+// that it needs, the search finds pods of the lowest priority that are enough.
 func TestBlockersOfTheLowestPriority(t *testing.T) {
 	s := &scene{}
 	for i := range 2000 {

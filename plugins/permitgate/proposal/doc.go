@@ -19,9 +19,9 @@
 //
 // Members with the same requirements are one [Class], so the cost depends on the number of classes, not of members. The
 // classes are placed one after the other, the biggest first, on the first nodes that have room. The search starts at a
-// different node each time (the caller says where), and takes nodes in turn, and those of different zones, which suits most
-// spread rules and unknown limits per node. If that does not place the quorum, a second search fills all nodes one by one (best fit
-// decreasing, in several orders).
+// different node each time (the caller says where), and takes nodes in turn, and those of different zones, which suits
+// most spread rules and unknown limits per node. If that does not place the quorum, a second search fills all nodes one
+// by one (best fit decreasing, in several orders).
 //
 // With a [Topology] all members must be in one domain of a label: the tightest one that can hold them and has not been
 // tried before.

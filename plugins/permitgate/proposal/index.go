@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// classIndex finds the classes that a node's labels may suit. Kueue's topology-aware scheduling gives each member a node
-// selector for its host, so that there may be as many classes as nodes.
+// classIndex finds the classes that a node's labels may suit. Kueue's topology-aware scheduling gives each member a
+// node selector for its host, so that there may be as many classes as nodes.
 type classIndex struct {
 	all      []int // classes without a node selector
 	selected map[string]map[string][]int

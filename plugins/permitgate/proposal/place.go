@@ -143,8 +143,8 @@ func (s *search) fillWith(a *attempt, c int) {
 	}
 }
 
-// classOrders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may be
-// left out, the smallest first.
+// classOrders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may
+// be left out, the smallest first.
 func (s *search) classOrders() (orders [][]int) {
 	add := func(order []int) {
 		if !slices.ContainsFunc(orders, func(known []int) bool { return slices.Equal(known, order) }) {
@@ -177,8 +177,8 @@ func (s *search) classesBy(sizes []float64) []int {
 	return order
 }
 
-// relativeSize returns, for each class, the largest share of what the roomiest site has of a resource that a member asks
-// for.
+// relativeSize returns, for each class, the largest share of what the roomiest site has of a resource that a member
+// asks for.
 func (s *search) relativeSize() []float64 {
 	most := make([]int64, len(s.names))
 	for j := range most {

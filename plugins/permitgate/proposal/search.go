@@ -101,8 +101,8 @@ func (s *search) findSites(all bool) {
 	}
 }
 
-// enoughSites returns a function to call after each node. It reports whether every class has room for its members, on as
-// many nodes as members and some to spare.
+// enoughSites returns a function to call after each node. It reports whether every class has room for its members, on
+// as many nodes as members and some to spare.
 func (s *search) enoughSites() func() bool {
 	type tally struct{ nodes, fit int }
 	tallies := make([]tally, len(s.classes))
@@ -217,7 +217,8 @@ func (s *search) upperBound(sites []int) int {
 	return min(byNode, sum)
 }
 
-// mostOn returns the most members, of any classes, that a site can take: for each resource, those that ask for the least.
+// mostOn returns the most members, of any classes, that a site can take: for each resource, those that ask for the
+// least.
 func (s *search) mostOn(at *site) int {
 	if len(at.rooms) == 1 {
 		return at.rooms[0].fit

@@ -29,8 +29,8 @@ func (s *Server) queueConditions(id podgroup.ID, g *Gang) {
 	}
 }
 
-// writeConditions writes the condition on the members of a gang that lack it. Several gangs are written at a time, so that
-// a large one does not keep others waiting.
+// writeConditions writes the condition on the members of a gang that lack it. Several gangs are written at a time, so
+// that a large one does not keep others waiting.
 func (s *Server) writeConditions(ctx context.Context, id podgroup.ID) error {
 	g, known := s.Gangs.Get(id)
 	if !known || !g.isUnschedulable() {

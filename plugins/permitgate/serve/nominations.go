@@ -30,9 +30,9 @@ func (s *Server) CheckNominations(id podgroup.ID) {
 	}
 }
 
-// correctNominations clears the stale nominations of a gang, takes back the devices of members that have been sent back,
-// restores the nomination of a member whose bind has failed, and nominates the members of a gang that preempts to the nodes
-// whose victims are on their way out: so autoscalers see what that room is for, and a new leader keeps it.
+// correctNominations clears the stale nominations of a gang, takes back the devices of members that have been sent
+// back, restores the nomination of a member whose bind has failed, and nominates the members of a gang that preempts to
+// the nodes whose victims are on their way out: so autoscalers see what that room is for, and a new leader keeps it.
 func (s *Server) correctNominations(ctx context.Context, id podgroup.ID) error {
 	if !s.Synced() {
 		s.CheckNominations(id)
@@ -71,8 +71,8 @@ func (s *Server) correctNominations(ctx context.Context, id podgroup.ID) error {
 	return cmp.Or(err, forAll(sentBack, func(pod *v1.Pod) error { return s.patcher.Deallocate(ctx, pod) }))
 }
 
-// keepsForNone reports whether room is kept in the API for a pod that will have no cycle any more, as it is being deleted.
-// A finalizer may have it stay for long.
+// keepsForNone reports whether room is kept in the API for a pod that will have no cycle any more, as it is being
+// deleted. A finalizer may have it stay for long.
 func keepsForNone(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != ""
 }

@@ -127,9 +127,9 @@ func (s *Server) podChanged(pod *v1.Pod) {
 	}
 }
 
-// succeeded returns the pods that have succeeded and count, if the quorum lacks members: those whose controller has live
-// members in the gang. So a Job that loses a pod after another has completed can replace it. Pods of an earlier Job, which
-// may stay for long, do not count.
+// succeeded returns the pods that have succeeded and count, if the quorum lacks members: those whose controller has
+// live members in the gang. So a Job that loses a pod after another has completed can replace it. Pods of an earlier
+// Job, which may stay for long, do not count.
 func succeeded(members []*v1.Pod) sets.Set[types.UID] {
 	controllers, counting := sets.New[types.UID](), sets.New[types.UID]()
 	for _, pod := range members {

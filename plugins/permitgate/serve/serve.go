@@ -1,6 +1,6 @@
 // Package serve writes what the leader reports about gangs of both APIs: the status of PodGroups, events, and the
-// conditions of members that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep a node, and
-// clears those that an earlier attempt has left.
+// conditions of members that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep
+// a node, and clears those that an earlier attempt has left.
 //
 // # Contract
 //
@@ -64,8 +64,8 @@ type Gang struct {
 	Detail string
 	// Last is the last refusal or rollback.
 	Last gang.Rollback
-	// MinMember is the quorum, Live how many members there are for it, Bound how many are bound, and Lacking how many more
-	// need a node.
+	// MinMember is the quorum, Live how many members there are for it, Bound how many are bound, and Lacking how many
+	// more need a node.
 	MinMember, Live, Bound, Lacking int
 	// Unbound is how many pods have no node. ShortSince is since when a gang that lacks members has had those it has.
 	Unbound    int

@@ -23,8 +23,8 @@ const statusPause = 500 * time.Millisecond
 //	Finished    minMember pods have succeeded
 //	Failed      pods have failed, and without them too few live or have succeeded
 //
-// Coscheduling's controller says Failed while a failed pod exists, and writes nothing after that. Here a gang whose failed
-// pods are replaced goes on.
+// Coscheduling's controller says Failed while a failed pod exists, and writes nothing after that. Here a gang whose
+// failed pods are replaced goes on.
 //
 // Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
 // members that were released together are being bound.

@@ -1,8 +1,8 @@
-// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, knows which pods are owners, says how
-// reservations stand, and writes their status.
+// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, knows which pods are owners, says
+// how reservations stand, and writes their status.
 //
-// Package floor decides what is held. This package handles the objects: which reservations apply, and which pod belongs to
-// which.
+// Package floor decides what is held. This package handles the objects: which reservations apply, and which pod belongs
+// to which.
 //
 // # Contract
 //
@@ -14,8 +14,8 @@
 // several were created in the same second, the first by name.
 //
 // What applies is a [Claims], which is replaced and never changed: scheduling cycles take it over. How it stands is
-// published from the floor of the cycles, and while there are no cycles from a floor that is made of the ledger, begins with
-// what was published last, and is thrown away. That is made again when the ledger or a reservation has changed.
+// published from the floor of the cycles, and while there are no cycles from a floor that is made of the ledger, begins
+// with what was published last, and is thrown away. That is made again when the ledger or a reservation has changed.
 //
 // The status lists slots by node as a seed for claims that compete: a process that starts begins with it. It names the
 // Lease under which its writer leads; another scheduler leaves the reservation alone while that Lease is renewed.
@@ -29,6 +29,6 @@
 //
 // # Non-goals
 //
-// The package evicts no pods and does not schedule. It looks at pods only to decide which reservation they belong to, and
-// for priorities.
+// The package evicts no pods and does not schedule. It looks at pods only to decide which reservation they belong to,
+// and for priorities.
 package serve

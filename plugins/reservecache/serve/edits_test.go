@@ -13,7 +13,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestAnExtendedReservationContinues: pods that used slots of it when it expired still do, and are not held room for twice.
+// TestAnExtendedReservationContinues: pods that used slots of it when it expired still do, and are not held room for
+// twice.
 func TestAnExtendedReservationContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lasting := func(d time.Duration) *v1alpha1.ZoneReservation {
@@ -76,8 +77,8 @@ func TestAReservationThatIsNoMore(t *testing.T) {
 	}
 }
 
-// TestAnAnswerOfNotFoundDropsNothing: an API server that loses a CustomResourceDefinition deletes its objects first, and
-// says so by events.
+// TestAnAnswerOfNotFoundDropsNothing: an API server that loses a CustomResourceDefinition deletes its objects first,
+// and says so by events.
 func TestAnAnswerOfNotFoundDropsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reservation("r", 1, nil)

@@ -14,8 +14,9 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// FuzzReservation places whatever decodes as a ZoneReservation, as if no CustomResourceDefinition had looked at it, on a small cluster. Each
-// error names a field. What is held never exceeds what a node has, and nothing is held once the reservation is gone.
+// FuzzReservation places whatever decodes as a ZoneReservation, as if no CustomResourceDefinition had looked at it, on
+// a small cluster. Each error names a field. What is held never exceeds what a node has, and nothing is held once the
+// reservation is gone.
 func FuzzReservation(f *testing.F) {
 	const owners = `"owners":[{"namespace":"shop","podSelector":{"matchLabels":{"app":"web"}}}]`
 	for _, seed := range []string{

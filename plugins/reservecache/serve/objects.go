@@ -154,8 +154,8 @@ func (s *Server) activeLocked() []*entry {
 	return active
 }
 
-// apply works out which reservations apply, if something has changed, and passes them on to the scheduling cycles. passing
-// is held.
+// apply works out which reservations apply, if something has changed, and passes them on to the scheduling cycles.
+// passing is held.
 func (s *Server) apply() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

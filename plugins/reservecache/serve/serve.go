@@ -44,8 +44,8 @@ type Handle interface {
 type Waker interface {
 	// Empty reports whether no pod waits.
 	Empty() bool
-	// Choose chooses pods to wake when something else may be held than before on some nodes: those that fit there now, and
-	// with all each owner.
+	// Choose chooses pods to wake when something else may be held than before on some nodes: those that fit there now,
+	// and with all each owner.
 	Choose(f *floor.Floor, changed []floor.At, claims *Claims, all bool, now time.Time) Woken
 	// Activate wakes pods. It takes the lock of the scheduling queue.
 	Activate(logger klog.Logger, pods map[string]*v1.Pod)
@@ -167,9 +167,9 @@ func (s *Server) lead(ctx context.Context, known []cache.DoneChecker) {
 	s.writer.Run(ctx)
 }
 
-// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, so that the
-// first pods after a restart or a failover do not take what was held. It is called by scheduling cycles, which run in the
-// leader only, once the ledger knows the cluster. Later calls cost an atomic load.
+// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, so that
+// the first pods after a restart or a failover do not take what was held. It is called by scheduling cycles, which run
+// in the leader only, once the ledger knows the cluster. Later calls cost an atomic load.
 func (s *Server) AwaitStart(ctx context.Context) {
 	if s.placing.Load() {
 		return
@@ -212,8 +212,8 @@ func (s *Server) startKnown() bool {
 	return true
 }
 
-// Claims returns the reservations that apply. It may be called from any goroutine, also under the lock of the scheduling
-// queue.
+// Claims returns the reservations that apply. It may be called from any goroutine, also under the lock of the
+// scheduling queue.
 func (s *Server) Claims() *Claims { return s.claims.Load() }
 
 // Idle reports whether the workers have nothing to do until an event comes or the clock moves.

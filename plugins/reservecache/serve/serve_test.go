@@ -44,7 +44,8 @@ func TestStatusSaysWhatIsUsed(t *testing.T) {
 	})
 }
 
-// TestTheControllersWordsStay: the status has another writer, whose fields and conditions the scheduler leaves as they are.
+// TestTheControllersWordsStay: the status has another writer, whose fields and conditions the scheduler leaves as they
+// are.
 func TestTheControllersWordsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &v1alpha1.BuyStatus{Wanted: 2, Asked: 1}
@@ -61,7 +62,8 @@ func TestTheControllersWordsStay(t *testing.T) {
 	})
 }
 
-// TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
+// TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows
+// late, is corrected.
 func TestStatusOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1, reservation("r", 3, guarantee))
@@ -77,8 +79,8 @@ func TestStatusOfAnother(t *testing.T) {
 	})
 }
 
-// TestDefaultPriority is the highest among the owners that exist, and not below that of pods without a priority class; that
-// pods of others outrank a reservation is said.
+// TestDefaultPriority is the highest among the owners that exist, and not below that of pods without a priority class;
+// that pods of others outrank a reservation is said.
 func TestDefaultPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := func(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {

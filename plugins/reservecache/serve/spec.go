@@ -81,8 +81,8 @@ func compile(obj *v1alpha1.ZoneReservation) (*spec, field.ErrorList) {
 	return s, nil
 }
 
-// readOwners reads the selectors. One that cannot be read, which the schema cannot refuse, selects no pods: what is held
-// stays held.
+// readOwners reads the selectors. One that cannot be read, which the schema cannot refuse, selects no pods: what is
+// held stays held.
 func (s *spec) readOwners(owners []v1alpha1.ReservationOwner, path *field.Path) {
 	for i := range owners {
 		o, at := &owners[i], path.Index(i).Child("podSelector")

@@ -58,7 +58,8 @@ func TestStandbyWaitsForReservations(t *testing.T) {
 	})
 }
 
-// TestStandbyHasNothingToWrite: a replica that has placed no slots does not remember each reservation for a status that it will not write.
+// TestStandbyHasNothingToWrite: a replica that has placed no slots does not remember each reservation for a status that
+// it will not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)

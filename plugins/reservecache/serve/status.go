@@ -27,9 +27,9 @@ func (s *Server) writeLaterLocked(uid types.UID, pause time.Duration) {
 	}
 }
 
-// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process does
-// not know how it stands, or another scheduler holds it. What is held is written at once, all else on a tick. It is the
-// writer's.
+// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process
+// does not know how it stands, or another scheduler holds it. What is held is written at once, all else on a tick. It
+// is the writer's.
 func (s *Server) wantedStatus(uid types.UID) (seen, wanted *v1alpha1.ZoneReservation, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,8 +24,8 @@ const (
 	restLimit = time.Second
 	// tick is how often statuses, owners and the leases of others are looked at, whatever happens.
 	tick = 10 * time.Second
-	// idleAfter is how long after the last scheduling cycle the cluster counts as idle: then the ledger tells what a cycle
-	// would hold.
+	// idleAfter is how long after the last scheduling cycle the cluster counts as idle: then the ledger tells what a
+	// cycle would hold.
 	idleAfter = time.Second
 )
 
@@ -91,18 +91,18 @@ type published struct {
 	floor   *floor.Floor
 	claims  *Claims
 	reports map[types.UID]*floor.Report
-	// derived is set if the floor was made of the ledger, of this generation, and no room was left to nominated pods, whose
-	// end changes no generation: another one would be the same.
+	// derived is set if the floor was made of the ledger, of this generation, and no room was left to nominated pods,
+	// whose end changes no generation: another one would be the same.
 	derived    bool
 	generation uint64
 	// held is what was held on each node, as of the last look; nil if no pod waited then.
 	held map[string]ledger.Resources
 }
 
-// publish takes over how claims stand: from the floor of the cycles, and once there are no cycles from one that is made of
-// the ledger and what was last published. The last cycle may have seen less than the ledger knew: kube-scheduler's cache
-// forgets a pod after Unreserve, and the handlers of one informer hear of an event in no order. publish returns when the
-// cluster counts as idle, if that makes a difference, and when pods are to be woken.
+// publish takes over how claims stand: from the floor of the cycles, and once there are no cycles from one that is made
+// of the ledger and what was last published. The last cycle may have seen less than the ledger knew: kube-scheduler's
+// cache forgets a pod after Unreserve, and the handlers of one informer hear of an event in no order. publish returns
+// when the cluster counts as idle, if that makes a difference, and when pods are to be woken.
 func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
 	claims, now := s.Claims(), s.Clock.Now()
 	if len(claims.List) == 0 && (s.published.claims == nil || len(s.published.claims.List) == 0) && s.Waker.Empty() {
@@ -189,8 +189,8 @@ func (s *Server) takeOver(f *floor.Floor, claims *Claims, now time.Time) Woken {
 	return s.Waker.Choose(f, s.changedNodes(before.held, claims, edited), claims, edited, now)
 }
 
-// setReportLocked takes over how a reservation stands, and has its status written: at once if something else is held, by
-// which a new leader goes.
+// setReportLocked takes over how a reservation stands, and has its status written: at once if something else is held,
+// by which a new leader goes.
 func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now time.Time) {
 	moved := e.report != nil && !e.report.SameSlots(r)
 	e.report = r
@@ -201,8 +201,8 @@ func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now t
 	}
 }
 
-// changedNodes returns the nodes on which something else is held than before, or for others, as the ledger has them. After
-// an edit of a reservation these are all on which something is held.
+// changedNodes returns the nodes on which something else is held than before, or for others, as the ledger has them.
+// After an edit of a reservation these are all on which something is held.
 func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims, edited bool) (changed []floor.At) {
 	look := func(name string) {
 		if state, there := s.Ledger.State(name); there {

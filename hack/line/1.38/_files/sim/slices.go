@@ -10,8 +10,9 @@ import (
 	draapi "k8s.io/dynamic-resource-allocation/api"
 )
 
-// viewSlices adds the informer by which the scheduler reads ResourceSlices: a view of the same store that converts them. Without it the
-// scheduler would make an informer that lists and watches, by goroutines that a Sim does not wait for.
+// viewSlices adds the informer by which the scheduler reads ResourceSlices: a view of the same store that converts
+// them. Without it the scheduler would make an informer that lists and watches, by goroutines that a Sim does not wait
+// for.
 func viewSlices(factory informers.SharedInformerFactory, s *store) {
 	k := kindFor[*resourcev1.ResourceSlice](s)
 	factory.InformerFor(&draapi.ResourceSlice{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {

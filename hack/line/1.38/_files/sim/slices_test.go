@@ -7,7 +7,8 @@ import (
 	draapi "k8s.io/dynamic-resource-allocation/api"
 )
 
-// storedAs returns the type that a copy has the objects in that an informer shows as of a type: ResourceSlices are converted.
+// storedAs returns the type that a copy has the objects in that an informer shows as of a type: ResourceSlices are
+// converted.
 func storedAs(shown reflect.Type) reflect.Type {
 	if shown == reflect.TypeFor[*draapi.ResourceSlice]() {
 		return reflect.TypeFor[*resourcev1.ResourceSlice]()

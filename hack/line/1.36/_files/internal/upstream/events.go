@@ -7,10 +7,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// AssignedPodEvent registers a hint for changes of pods that have a node. The hint runs under the scheduling queue's lock.
+// AssignedPodEvent registers a hint for changes of pods that have a node. The hint runs under the scheduling queue's
+// lock.
 //
-// Kubernetes 1.36 has one resource for all events of pods. The hint hears of those that have a node, or are nominated to one: the
-// scheduler tells of the end of these in the same way.
+// Kubernetes 1.36 has one resource for all events of pods. The hint hears of those that have a node, or are nominated
+// to one: the scheduler tells of the end of these in the same way.
 func AssignedPodEvent(actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 	return podEvent(actions, func(logger klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 		if changed := eitherPod(before, after); changed != nil && changed.Spec.NodeName == "" && changed.Status.NominatedNodeName == "" {
@@ -20,7 +21,8 @@ func AssignedPodEvent(actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.Clust
 	})
 }
 
-// TargetPodEvent registers a hint for changes of the waiting pod itself. The hint runs under the scheduling queue's lock.
+// TargetPodEvent registers a hint for changes of the waiting pod itself. The hint runs under the scheduling queue's
+// lock.
 func TargetPodEvent(actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 	return podEvent(actions, func(logger klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 		if changed := eitherPod(before, after); changed != nil && changed.UID != pod.UID {

@@ -5,8 +5,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// KeepNomination has the scheduler keep a node for the pod that is nominated to it in the API. Kubernetes 1.36 forgets, at its start, the
-// nominations of pods that PreEnqueue keeps back. It is called without locks.
+// KeepNomination has the scheduler keep a node for the pod that is nominated to it in the API. Kubernetes 1.36 forgets,
+// at its start, the nominations of pods that PreEnqueue keeps back. It is called without locks.
 func KeepNomination(logger klog.Logger, nominator fwk.PodNominator, pod fwk.PodInfo) {
 	nominator.AddNominatedPod(logger, pod, nil)
 }

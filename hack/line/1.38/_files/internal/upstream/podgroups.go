@@ -12,7 +12,8 @@ type Shared interface {
 // preemption has a state of its own.
 func GroupState(state fwk.CycleState) fwk.PodGroupCycleState { return state.GetPodGroupCycleState() }
 
-// RunState returns what the members share while they are tried on one set of nodes: a group may have several in a cycle.
+// RunState returns what the members share while they are tried on one set of nodes: a group may have several in a
+// cycle.
 func RunState(state fwk.CycleState) Shared { return state.GetPlacementCycleState() }
 
 // preemptionKey is the key of k8s.io/kubernetes/pkg/scheduler/framework/preemption.PodGroupPreemptionState.

@@ -13,8 +13,8 @@ import (
 
 var _ fwk.PlacementFeasiblePlugin = &PermitGate{}
 
-// enqueueNative is PreEnqueue for a member of a native gang. kube-scheduler stops at the first of a group that is refused, so who is back
-// shows in the group's cycle alone: see PlacementFeasible.
+// enqueueNative is PreEnqueue for a member of a native gang. kube-scheduler stops at the first of a group that is
+// refused, so who is back shows in the group's cycle alone: see PlacementFeasible.
 func (p *PermitGate) enqueueNative(id gangID, pod *v1.Pod) *fwk.Status {
 	reason, detail := gang.ReasonNone, ""
 	p.gangs.step(pod, func(e *gangEntry, now time.Time) {
@@ -24,8 +24,8 @@ func (p *PermitGate) enqueueNative(id gangID, pod *v1.Pod) *fwk.Status {
 	return p.gangs.refusal(id, reason, detail)
 }
 
-// PlacementFeasible ends the cycle of a native gang in which members are missing that have lost their nodes and are not back in the
-// queue: for kube-scheduler these still count as placed. It is asked before the first member is tried.
+// PlacementFeasible ends the cycle of a native gang in which members are missing that have lost their nodes and are not
+// back in the queue: for kube-scheduler these still count as placed. It is asked before the first member is tried.
 func (p *PermitGate) PlacementFeasible(_ context.Context, _ fwk.PlacementCycleState, group fwk.PodGroupInfo, _ fwk.PlacementProgress) *fwk.Status {
 	pods := group.GetAllUnscheduledPods()
 	if group.GetPodGroup() == nil || len(pods) == 0 || p.gangs.allBack(pods[0], len(pods)) {
@@ -35,7 +35,8 @@ func (p *PermitGate) PlacementFeasible(_ context.Context, _ fwk.PlacementCycleSt
 	return fwk.NewStatus(fwk.Unschedulable, "PodGroup "+id.String()+": members that have lost their nodes are not back in the queue")
 }
 
-// allBack reports whether the cycle of a native gang has all members that have lost their nodes. If not, the gang is looked at again.
+// allBack reports whether the cycle of a native gang has all members that have lost their nodes. If not, the gang is
+// looked at again.
 func (g *gangs) allBack(pod *v1.Pod, inCycle int) bool {
 	id, member := g.memberOf(pod)
 	if !member {

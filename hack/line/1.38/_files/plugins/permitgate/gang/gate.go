@@ -50,8 +50,8 @@ func (g *Gang) AllBack(inCycle int) bool {
 	return false
 }
 
-// reopen opens the gate when all members have given back their nodes and the backoff is over. It returns whom to activate, and
-// when to ask again.
+// reopen opens the gate when all members have given back their nodes and the backoff is over. It returns whom to
+// activate, and when to ask again.
 func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	switch {
 	case !g.gate.closed && g.gate.unasked:

@@ -22,8 +22,8 @@ func (w *world) askMembers(u *unit) {
 // allBack reports whether a group may be placed: its gang is asked in the cycle.
 func (w *world) allBack(u *unit) bool { return w.gang(u.gang).AllBack(len(u.members)) }
 
-// TestNativeCycleWaitsForAll: after a rollback the queue is closed until the last member has given back its node, and a cycle that lacks one ends
-// before a member is tried.
+// TestNativeCycleWaitsForAll: after a rollback the queue is closed until the last member has given back its node, and a
+// cycle that lacks one ends before a member is tried.
 func TestNativeCycleWaitsForAll(t *testing.T) {
 	g, now := native(t)
 	requireWaits(t, g, "a", now)
