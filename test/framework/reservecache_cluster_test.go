@@ -179,7 +179,7 @@ func (c *cluster) requireSettled() {
 		return assert.ObjectsAreEqual(bound, got)
 	})
 	before := c.shared.Comparison().Count
-	probe := podOf(fmt.Sprintf("probe-%d", before), "default-scheduler")
+	probe := build.Pod(fmt.Sprintf("probe-%d", before), "0", build.Scheduler("default-scheduler")) // it fits, whatever is held
 	c.createPods(probe)
 	c.waitNode(probe.Name)
 	compared := c.shared.Comparison()

@@ -134,7 +134,7 @@ func TestMembersOfAGangOwnSlots(t *testing.T) {
 				} else {
 					c.requireSlots("r", 4, 4)
 				}
-				require.Empty(t, c.shared.Comparison().Differences)
+				c.requireSettled()
 			})
 		})
 	}

@@ -37,7 +37,7 @@ func TestOthersAreKeptOffAndOwnersLetIn(t *testing.T) {
 		// What is held is free at once when the reservation goes.
 		c.reservations.delete("shop-failover")
 		require.Equal(t, "n1", c.waitNode("late"))
-		require.Empty(t, c.shared.Comparison().Differences)
+		c.requireSettled()
 	})
 }
 
@@ -82,7 +82,7 @@ func TestHeadroomIsLeftAlone(t *testing.T) {
 		// What becomes free goes to the headroom.
 		c.delete("web-0")
 		c.requireSlots("r", 3, 0)
-		require.Empty(t, c.shared.Comparison().Differences)
+		c.requireSettled()
 	})
 }
 

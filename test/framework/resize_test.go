@@ -42,7 +42,7 @@ func TestResizesThatWait(t *testing.T) {
 
 			require.Equal(t, "a1", c.nodeOf(name))
 			c.requireSlots("r", 1, 1)
-			require.Empty(t, c.shared.Comparison().Differences)
+			c.requireSettled()
 			for _, gang := range []string{"g", "n"} {
 				require.Zero(t, c.recorder.count("PodGroup "+gang+" GangRolledBack", ""))
 			}
