@@ -41,9 +41,6 @@ func TestSharing(t *testing.T) {
 		for range 2 { // an informer may trim an object more than once
 			sharing.Trim(shared)
 		}
-		for i := range alone.Spec.Containers { // the hash of a hash
-			alone.Spec.Containers[i].Image = shared.Spec.Containers[i].Image
-		}
 		require.Equal(t, alone, shared)
 		pods = append(pods, shared)
 	}

@@ -122,6 +122,9 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 	before := census.Requests(pod)
 	for _, obj := range c.Objects() {
 		snapshot.Trim(obj)
+		once := obj.DeepCopyObject()
+		snapshot.Trim(obj) // an informer may do so
+		require.Equal(t, once, obj)
 	}
 	text := encoded(t, c.Snapshot)
 	require.NotContains(t, text, "private")
@@ -173,6 +176,9 @@ func TestTrimKeepsDisksApart(t *testing.T) {
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: v})
 		}
 		snapshot.Trim(pod)
+		once := pod.DeepCopy()
+		snapshot.Trim(pod)
+		require.Equal(t, once, pod)
 		return pod.Spec.Volumes
 	}
 	first, same, other := trimmed("private-1"), trimmed("private-1"), trimmed("private-2")

@@ -19,7 +19,7 @@ import (
 // Trim removes from an object what no scheduler plugin uses and what does not belong in a file: environment variables,
 // commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields but who has given a
 // pod its deletion cost. The names of images and of volumes become hashes, which are equal if the names are equal and
-// are not comparable between processes.
+// are not comparable between processes. To trim an object again, as informers do, changes nothing.
 func Trim(obj client.Object) {
 	obj.SetManagedFields(costManagers(obj))
 	obj.SetAnnotations(keptAnnotationsOf(obj.GetAnnotations()))
@@ -146,8 +146,8 @@ func keptAnnotationsOf(annotations map[string]string) map[string]string {
 
 // hashedImage hashes an image's name, so that a snapshot shows only whether two images are the same.
 func hashedImage(name string) string {
-	if name == "" {
-		return ""
+	if name == "" || strings.HasPrefix(name, "image:"+hashMark) {
+		return name
 	}
 	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
 		name += ":latest"
@@ -158,12 +158,15 @@ func hashedImage(name string) string {
 // salt is another one in each process: otherwise lists of well-known names would tell which name a hash is of.
 var salt = rand.Text()
 
+// hashMark is how hashes begin, so that they stay as they are when an object is trimmed again.
+const hashMark = "zonewise-hash-"
+
 func hashed(name string) string {
-	if name == "" {
-		return ""
+	if name == "" || strings.HasPrefix(name, hashMark) {
+		return name
 	}
 	sum := sha256.Sum256([]byte(salt + name))
-	return hex.EncodeToString(sum[:8])
+	return hashMark + hex.EncodeToString(sum[:8])
 }
 
 func trimTemplate(t *v1.PodTemplateSpec) {
@@ -241,7 +244,7 @@ func hashedAWS(d *v1.AWSElasticBlockStoreVolumeSource) *v1.AWSElasticBlockStoreV
 	if d == nil {
 		return nil
 	}
-	return &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-" + hashed(d.VolumeID), ReadOnly: d.ReadOnly}
+	return &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-" + hashed(strings.TrimPrefix(d.VolumeID, "vol-")), ReadOnly: d.ReadOnly}
 }
 
 // resized keeps what a pod that is being resized takes from its node.
