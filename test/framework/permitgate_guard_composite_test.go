@@ -123,16 +123,7 @@ func TestCompositeGroupLosesAMemberAtTheBarrier(t *testing.T) {
 		c := startGangCluster(t, guarded, 4)
 		p := c.slowPreparation("b-1")
 		c.createComposite("", "root", 2)
-		names := append(c.createPart("root", "a", 2), c.createPart("root", "b", 2)...)
-		<-p.started
-		c.requireUnbound(names...)
-		c.delete("b-0")
-		c.requireRoomFor(4)
-		require.Empty(t, c.boundAmong(names...))
-
-		close(p.goOn)
-		c.create(nativeMember("b", "b-0").UID("another"))
-		c.requireBound(names...)
+		c.loseAtTheBarrier(p, "b", "b-0", append(c.createPart("root", "a", 2), c.createPart("root", "b", 2)...))
 	})
 }
 

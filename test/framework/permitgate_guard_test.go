@@ -121,22 +121,28 @@ func TestNativeBindsAreRefused(t *testing.T) {
 	})
 }
 
+// loseAtTheBarrier deletes a member while a preparation keeps others at the barrier. All give back their nodes, and are
+// bound with another one in its place.
+func (c *cluster) loseAtTheBarrier(p *preparation, gang, lost string, names []string) {
+	c.t.Helper()
+	<-p.started
+	c.requireUnbound(names...)
+	c.delete(lost)
+	c.requireRoomFor(len(names))
+	require.Empty(c.t, c.boundAmong(names...))
+
+	close(p.goOn)
+	c.create(nativeMember(gang, lost).UID("another"))
+	c.requireBound(names...)
+}
+
 // TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no
 // barrier: a member is bound as soon as it is prepared.
 func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
 		p := c.slowPreparation("n-1")
-		names := c.createNativeGang("n", 3)
-		<-p.started
-		c.requireUnbound(names...)
-		c.delete("n-0")
-		c.requireRoomFor(3)
-		require.Empty(t, c.boundAmong(names...))
-
-		close(p.goOn)
-		c.create(nativeMember("n", "n-0").UID("another"))
-		c.requireBound(names...)
+		c.loseAtTheBarrier(p, "n", "n-0", c.createNativeGang("n", 3))
 	})
 	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
 		c := startGangCluster(t, alone, 3)

@@ -3,11 +3,9 @@ package native
 import (
 	"fmt"
 
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	schedulinglisters "k8s.io/client-go/listers/scheduling/v1alpha3"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/internal/informer"
@@ -20,7 +18,7 @@ const CompositeFeature = "CompositePodGroup"
 
 // ReadComposite returns what a composite group asks for. kube-scheduler places one with a basic policy if it can place
 // one of its groups.
-func ReadComposite(group *schedulingv1alpha3.CompositePodGroup) gang.Composite {
+func ReadComposite(group *CompositeGroup) gang.Composite {
 	c := gang.Composite{Parent: parentOf(group.Namespace, group.Spec.ParentCompositePodGroupName), MinGroups: 1}
 	if policy := group.Spec.SchedulingPolicy.Gang; policy != nil {
 		c.MinGroups = int(policy.MinGroupCount)
@@ -30,7 +28,7 @@ func ReadComposite(group *schedulingv1alpha3.CompositePodGroup) gang.Composite {
 
 // Composites are the composite groups that the scheduler's informer shows. Make them with WatchComposites.
 type Composites struct {
-	lister schedulinglisters.CompositePodGroupLister
+	lister compositeLister
 }
 
 // WatchComposites starts to pass on changes of composite groups, until the factory stops. synced reports whether the
@@ -38,10 +36,10 @@ type Composites struct {
 func WatchComposites(
 	factory informers.SharedInformerFactory, seen func(types.NamespacedName, gang.Composite), gone func(types.NamespacedName),
 ) (c *Composites, synced toolscache.InformerSynced, err error) {
-	composites := factory.Scheduling().V1alpha3().CompositePodGroups()
+	composites := compositesOf(factory)
 	handler, err := composites.Informer().AddEventHandler(informer.Latest(
-		func(group *schedulingv1alpha3.CompositePodGroup) { seen(podgroup.Key(group), ReadComposite(group)) },
-		func(group *schedulingv1alpha3.CompositePodGroup) { gone(podgroup.Key(group)) },
+		func(group *CompositeGroup) { seen(podgroup.Key(group), ReadComposite(group)) },
+		func(group *CompositeGroup) { gone(podgroup.Key(group)) },
 	))
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching CompositePodGroups of scheduling.k8s.io: %w", err)
