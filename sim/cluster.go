@@ -114,8 +114,8 @@ func (s *Sim) endTerminatingPods(objects []client.Object) {
 	}
 }
 
-// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but
-// this pod has failed. A pod that stands for a lost one only moves: it has not failed itself.
+// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when only this
+// pod has failed. A pod that stands for a lost one only moves: it has not failed itself.
 func (s *Sim) Displace(pod *v1.Pod) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok && now.UID == pod.UID {
 		s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))

@@ -18,7 +18,7 @@ import (
 )
 
 // A Certifier answers the same ZoneSurvivals again and again. Of the replays it keeps no copy of the cluster, but where
-// the displaced pods went: when nothing but pods and their controllers has changed, one replay of each loss tries these
+// the displaced pods went: when only pods and their controllers have changed, one replay of each loss tries these
 // nodes first, which is cheap. The zero value is ready. Its methods are not safe for concurrent use.
 type Certifier struct {
 	// followed are the generations, by UID, of the ZoneSurvivals whose answers can follow: they were True when all
@@ -69,7 +69,7 @@ func survives(status *v1alpha1.ZoneSurvivalStatus) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSurvives)
 }
 
-// Follow answers for a cluster in which nothing but pods and their controllers has changed. Each loss of a zone is
+// Follow answers for a cluster in which only pods and their controllers have changed. Each loss of a zone is
 // replayed once, in the worst order and while the Node objects stay, and the scheduler tries for each pod first the
 // node that it came to before. If a protected pod then waits, the loss is replayed as Certify does first, and that
 // decides. So Follow may break an answer that was True, or keep it. All others have no answer by their UIDs: those that

@@ -134,7 +134,7 @@ func (g *gangs) each(f func(e *gangEntry)) {
 	}
 }
 
-// release releases members that wait for nothing but their gang, and returns those that are let go.
+// release releases members that wait for their gang alone, and returns those that are let go.
 func (g *gangs) release(id gangID, ready []types.UID) (released []types.UID) {
 	g.update(id, func(e *gangEntry, now time.Time) {
 		released = e.gang.Release(ready, now)

@@ -91,7 +91,7 @@ func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
 }
 
 // TestMemberIsPreemptedOnItsWayToTheBarrier: what prepares it ends well all the same, so it comes to the barrier, as
-// the last. It cannot be marked as prepared any more, and nobody is bound.
+// the last. It cannot be marked as prepared any more, and no member is bound.
 func TestMemberIsPreemptedOnItsWayToTheBarrier(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)

@@ -30,8 +30,8 @@ func (w *world) refuseBindingOf(pod, except string) (lift func()) {
 }
 
 // TestPolicyForOnePod: an admission policy refuses the bind of one member, by its name. A rehearsal of its template
-// finds that out: nobody is bound. A policy that lets dry runs pass is only found by the bind itself: the others stay
-// bound, the member keeps its node. Either way the gang is whole once the policy is gone.
+// finds that out: no member is bound. A policy that lets dry runs pass is only found by the bind itself: the others
+// stay bound, the member keeps its node. Either way the gang is whole once the policy is gone.
 func TestPolicyForOnePod(t *testing.T) {
 	for name, tt := range map[string]struct {
 		except string

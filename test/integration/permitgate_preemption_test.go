@@ -17,7 +17,7 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// waitQuiet waits until nobody has written to the test's pods for some looks in a row.
+// waitQuiet waits until no component has written to the test's pods for some looks in a row.
 func (w *world) waitQuiet() {
 	w.t.Helper()
 	const looks = 20
@@ -63,7 +63,7 @@ func (w *world) deletionsRehearsed() int {
 	return w.requests(`verb="DELETE"`, `resource="pods"`, `subresource=""`, `dry_run="All"`)
 }
 
-// TestRefusedEvictionEvictsNobody: one of the pods that would have to go is protected by a policy. Nobody is evicted
+// TestRefusedEvictionEvictsNobody: one of the pods that would have to go is protected by a policy. No pod is evicted
 // for a gang that cannot have all of them, however often it tries; nothing is held, and the reason is there to be read.
 func TestRefusedEvictionEvictsNobody(t *testing.T) {
 	w := newWorld(t)

@@ -41,7 +41,7 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	require.Failf(t, "rounds write again and again", "%v", w.written("train"))
 }
 
-// oneMoreRound has the gangs that wait for room look again, by a change of a node that lets nobody fit, and waits until
+// oneMoreRound has the gangs that wait for room look again, by a change of a node that lets no pod fit, and waits until
 // one has.
 func (w *world) oneMoreRound(s *runningScheduler, round int) {
 	w.t.Helper()

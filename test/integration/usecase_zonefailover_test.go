@@ -94,7 +94,7 @@ func (w *world) refusedOnce(uids map[types.UID]string) []string {
 
 // TestZoneFailover is the walk-through of docs/reservecache.md: a service of 30 over three zones has headroom of five
 // slots in each zone, batch work fills everything else, a rolling update leaves the headroom as it was, a zone is lost,
-// and its ten replicas run in the other two at once; nobody is evicted. Without the reservation they wait.
+// and its ten replicas run in the other two at once; no pod is evicted. Without the reservation they wait.
 func TestZoneFailover(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -66,7 +66,7 @@ func (w *watcher) changes() <-chan struct{} {
 	return w.changed
 }
 
-// latest returns the pods as the watch has shown them last, nil in the place of one that it has not shown or that is
+// latest returns the pods as the watch has shown them last, nil for one that it has not shown or that is
 // gone.
 func (w *watcher) latest(pods []*v1.Pod) []*v1.Pod {
 	w.mu.Lock()

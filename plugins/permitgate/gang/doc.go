@@ -50,7 +50,7 @@
 //	Waiting   Permit has answered Wait
 //	Released  released from Permit; other plugins prepare it for its bind
 //	Prepared  has come to the barrier before the bind, and waits there for the quorum
-//	Committed past the barrier; nothing but a failure of the bind itself keeps it from being bound
+//	Committed past the barrier; only a failure of the bind itself keeps it from being bound
 //	Bound     has a node, by the API server's word or by that of the binding cycle
 //	Succeeded has succeeded, and is to count as if it were still bound
 //	Gone      terminating or deleted while it still waited; forgotten once it has been unreserved

@@ -37,7 +37,7 @@ func (g *Gang) rehearsed() bool {
 	return true
 }
 
-// rehearsing reports whether nothing but rehearsals keeps the gang.
+// rehearsing reports whether rehearsals alone keep the gang.
 func (g *Gang) rehearsing() bool { return g.Lacking() <= 0 && !g.rehearsed() }
 
 // beginRehearsals returns the rehearsals that are to be begun: of one waiting member of each template.

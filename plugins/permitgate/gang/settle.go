@@ -237,13 +237,12 @@ func (g *Gang) settleRound(now time.Time) {
 	}
 }
 
-// stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for
-// them.
+// stalls reports whether the round waits only for members that have still to come, while others hold nodes for them.
 func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.Lacking() > 0 }
 
 // hasStalled reports whether the round goes on no more. That a member does not come shows by the scheduling cycles that
-// others have meanwhile, since a cycle may take long, and so may what follows it. Where there are none, nobody else
-// wants what the others hold.
+// others have meanwhile, since a cycle may take long, and so may what follows it. Where there are none, no other pod
+// wants what the members hold.
 func (g *Gang) hasStalled(now time.Time) bool {
 	if !g.stalls() || now.Before(g.round.stepAt.Add(stallLimit)) {
 		return false

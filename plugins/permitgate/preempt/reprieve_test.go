@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestReprieveRunsFewFilters: where pods that do not matter surround those that must go, and where there is nobody to
+// TestReprieveRunsFewFilters: where pods that do not matter surround those that must go, and where there is no pod to
 // reprieve.
 func TestReprieveRunsFewFilters(t *testing.T) {
 	const nodes, podsPerNode = 100, 100

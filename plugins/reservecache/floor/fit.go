@@ -122,8 +122,8 @@ func (f *Floor) Outranks(nodeName string, priority int32) bool {
 	return n != nil && len(n.holdings) > 0 && n.lowest < priority
 }
 
-// Empty reports whether no claim has slots or owners anywhere. Then Fit depends on nothing but whether the pod's own
-// claim is Required.
+// Empty reports whether no claim has slots or owners anywhere. Then Fit depends only on whether the pod's own claim
+// is Required.
 func (f *Floor) Empty() bool {
 	for _, c := range f.order {
 		if len(c.holdings) > 0 {
