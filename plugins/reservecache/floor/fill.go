@@ -125,11 +125,13 @@ func (f *Floor) capped(c *claimState, zone string) bool {
 	return z != nil && z.capped[c]
 }
 
-// uncap has claims that the fraction has kept from slots in a zone try again.
+// uncap has claims that the fraction has kept from slots in a zone try again, on all of its nodes: some may have got
+// room meanwhile.
 func (f *Floor) uncap(z *zone) {
 	for c := range z.capped {
 		if f.allowed(c, z, 1) > 0 {
 			delete(z.capped, c)
+			c.zone(z.name).searched = false
 			f.touch(c)
 			f.markDue(c)
 		}

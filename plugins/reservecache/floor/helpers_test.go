@@ -183,6 +183,33 @@ func (w *world) most(zone string, c *floor.Claim) (n int) {
 	return n
 }
 
+// roomFor names a node of a zone that has room for one more slot of a claim beside pods and slots, if the fraction
+// allows one; empty for none. Nodes with owners of a Guarantee are left out: where they are more than the slots that
+// their zone is to have, the first slots there would be those that they take up.
+func (w *world) roomFor(zone string, c *floor.Claim) string {
+	var offered ledger.Resources
+	room := ""
+	for i, object := range w.nodes {
+		if object.Labels[v1.LabelTopologyZone] != zone {
+			continue
+		}
+		offered.Add(&w.size, 1)
+		n, held := w.node(i), w.floor.HeldOn()[object.Name]
+		free := n.Allocatable.Minus(&n.Requested)
+		owned := n.Owned[c.UID]
+		if left := free.Minus(&held); c.Slot.Exceeds(&left) == "" && !(c.Inclusive && owned.Pods > 0) {
+			room = object.Name
+		}
+	}
+	held := w.floor.Held()[zone]
+	for name := range c.Slot.Named() {
+		if held.Amount(name)+c.Slot.Amount(name) > int64(w.fraction*float64(offered.Amount(name))) {
+			return ""
+		}
+	}
+	return room
+}
+
 // allowed is how many slots of a claim the fraction lets a zone have.
 func (w *world) allowed(zone string, c *floor.Claim) int {
 	var offered ledger.Resources

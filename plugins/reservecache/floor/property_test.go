@@ -95,6 +95,43 @@ func TestFraction(t *testing.T) {
 	})
 }
 
+// TestNoneIsShortBesideRoom: of several claims of several modes none lacks slots while a node of its zones has room for
+// one and the fraction allows it, also where owners of a Guarantee take up what the fraction counted as held.
+func TestNoneIsShortBesideRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const nodes = 4
+		w := newLimitedWorld(t, nodes, 2, rapid.Float64Range(0.1, 1).Draw(t, "fraction"))
+		var claims []floor.Claim
+		for i := range 3 {
+			c := drawClaim(t, fmt.Sprint("c", i), 2)
+			c.PerNode, c.Inclusive = 0, rapid.Bool().Draw(t, "inclusive")
+			claims = append(claims, c)
+		}
+		w.apply(claims...)
+		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+				w.leave(rapid.IntRange(0, nodes-1).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+			} else {
+				p := drawPod(t)
+				if i := rapid.IntRange(0, 4).Draw(t, "owner"); i < len(claims) {
+					p = pod{request: claims[i].Slot, own: claims[i].UID}
+				}
+				w.place(drawOrder(t, nodes), p)
+			}
+			for i := range claims {
+				c := &claims[i]
+				r, _ := w.floor.Report(c.UID)
+				if r.Held >= r.Desired {
+					continue
+				}
+				for zone := range c.Zones {
+					require.Empty(t, w.roomFor(zone, c), "%s holds %d of %d slots", c.Name, r.Held, r.Desired)
+				}
+			}
+		}
+	})
+}
+
 // TestRestart: a floor that begins with what the status of the one before said has no slot less, for any of several
 // claims of several sizes and modes in a crowded cluster, also where pods have been nominated to its nodes since.
 func TestRestart(t *testing.T) {
