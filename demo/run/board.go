@@ -140,11 +140,11 @@ func (b *board) writeText(w io.Writer, style show.Style) error {
 		p.WriteByte('\n')
 		p.Para(0, show.Bold, "Checks %s", m.Title)
 		for _, c := range m.Checks {
-			mark := p.Paint(show.Green, "ok    ")
+			mark, color := "ok    ", show.Green
 			if !c.OK() {
-				mark = p.Paint(show.Red, "BROKEN")
+				mark, color = "BROKEN", show.Red
 			}
-			fmt.Fprintf(p, "  %s %s: %s\n", mark, c.Name, c.Evidence)
+			p.Marked(2, mark, color, "%s: %s", c.Name, c.Evidence)
 			for _, v := range c.Violations {
 				p.Item(9, show.Red, "%s", v)
 			}
