@@ -145,40 +145,6 @@ func (d *deployment) perZone(match func(*simPod) bool) map[string]int64 {
 	return counts
 }
 
-func rolled(t *testing.T, p *policy.Policy, r, surge, unavail int) *deployment {
-	t.Helper()
-	d := &deployment{policy: p, zones: zoneNames(3), replicas: r, seen: r, surge: surge, unavail: unavail}
-	require.True(t, d.settle(), "it starts")
-	d.revision++
-	require.True(t, d.settle(), "it rolls over: %v", d.perZone(d.current))
-	return d
-}
-
-// The two examples that must not block: a cap of 40% with 10 replicas, and quorumSafe with 3, through rolling
-// updates of every kind.
-func TestRolloutsThatFillTheCaps(t *testing.T) {
-	for _, kind := range []struct{ surge, unavail int }{{1, 0}, {0, 1}, {3, 2}, {10, 0}, {0, 10}} {
-		d := rolled(t, compile(t, maxPerZone("40%")), 10, kind.surge, kind.unavail)
-		for zone, n := range d.perZone(d.current) {
-			require.LessOrEqual(t, n, int64(4), "zone %s", zone)
-		}
-		d = rolled(t, compile(t, quorumSafe), 3, kind.surge, min(kind.unavail, 3))
-		require.Equal(t, map[string]int64{"a": 1, "b": 1, "c": 1}, d.perZone(d.current))
-		rolled(t, compile(t, quorumSafe, replicas("Matching")), 6, kind.surge, min(kind.unavail, 6))
-		rolled(t, compile(t, maxPerZone("34%"), roundDown), 3, kind.surge, min(kind.unavail, 3))
-	}
-}
-
-// This is why matchLabelKeys defaults to pod-template-hash: counted over all revisions, three zones that hold one pod
-// each have no place for the first new one, and with maxUnavailable 0 no old one goes.
-func TestRolloutOverAllRevisionsStalls(t *testing.T) {
-	p := compile(t, quorumSafe, allRevisions)
-	d := &deployment{policy: p, zones: zoneNames(3), replicas: 3, seen: 3, surge: 1}
-	require.True(t, d.settle())
-	d.revision++
-	require.False(t, d.settle())
-}
-
 // Random rollouts: any strategy, new revisions while the last one is still on its way, scaling up and down, an
 // informer that lags behind, a zone that goes away and comes back. When the disturbances end, every rollout ends.
 func TestNoRolloutIsBlockedForEver(t *testing.T) {

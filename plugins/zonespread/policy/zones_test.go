@@ -298,17 +298,6 @@ func TestRefusalsThatDoNotAddUp(t *testing.T) {
 	require.Equal(t, cBack, outage.For(at(9*time.Minute), web))
 }
 
-// TestWorkloadsKeepEachOther: that pods of one workload come and go in a zone neither ends nor begins another's run.
-func TestWorkloadsKeepEachOther(t *testing.T) {
-	zs := watched(t)
-	for d := time.Duration(0); d < 6*time.Minute; d += 20 * time.Second {
-		zs.RecordRefusal(at(d), "c", api)
-		zs.RecordBind(at(d+10*time.Second), "c", web)
-	}
-	require.Equal(t, cFull, zs.For(at(6*time.Minute), api))
-	require.Nil(t, zs.For(at(6*time.Minute), web))
-}
-
 // TestManyRuns: the status has as many runs as the CustomResourceDefinition admits, those first that have not ended,
 // the oldest first.
 func TestManyRuns(t *testing.T) {
