@@ -4,16 +4,20 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
+	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -207,4 +211,98 @@ func untar(t *testing.T, r io.Reader, see func(*tar.Header, []byte)) {
 		require.NoError(t, err)
 		see(h, data)
 	}
+}
+
+func TestComponents(t *testing.T) {
+	const sum, sumHex = "h1:q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", "ab"
+	for _, tc := range []struct {
+		name                      string
+		module                    debug.Module
+		path, version, purl, hash string
+	}{
+		{
+			name: "as required", module: debug.Module{Path: "example.com/a/v2", Version: "v2.1.0", Sum: sum},
+			path: "example.com/a/v2", version: "v2.1.0", purl: "pkg:golang/example.com/a/v2@v2.1.0", hash: strings.Repeat(sumHex, sha256.Size),
+		},
+		{
+			name: "a plus sign", module: debug.Module{Path: "example.com/a", Version: "v29.7.2+incompatible"},
+			path: "example.com/a", version: "v29.7.2+incompatible", purl: "pkg:golang/example.com/a@v29.7.2%2Bincompatible",
+		},
+		{
+			name: "replaced by a module", module: debug.Module{Path: "example.com/a", Version: "v1.0.0", Sum: "h1:", Replace: &debug.Module{Path: "example.com/b", Version: "v1.5.0", Sum: sum}},
+			path: "example.com/b", version: "v1.5.0", purl: "pkg:golang/example.com/b@v1.5.0", hash: strings.Repeat(sumHex, sha256.Size),
+		},
+		{
+			name: "replaced by a directory", module: debug.Module{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "../a"}},
+			path: "example.com/a", version: "v1.0.0", purl: "pkg:golang/example.com/a@v1.0.0",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := component(&tc.module)
+			require.Equal(t, tc.path, c.Name)
+			require.Equal(t, tc.version, c.Version)
+			require.Equal(t, tc.purl, c.PackageURL)
+			require.Equal(t, tc.purl, c.BOMRef)
+			if tc.hash == "" {
+				require.Nil(t, c.Hashes)
+			} else {
+				require.Equal(t, []cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: tc.hash}}, *c.Hashes)
+			}
+		})
+	}
+}
+
+// TestDockerfileMakesTheSameImage compares what the Dockerfile's last stage says with what the command
+// makes, so that it does not matter which of the two is used.
+func TestDockerfileMakesTheSameImage(t *testing.T) {
+	data, err := os.ReadFile("../../Dockerfile")
+	require.NoError(t, err)
+	build, final := stages(t, string(data))
+
+	img, err := newImage(v1.Platform{OS: "linux", Architecture: "amd64"}, nil, source{created: time.Unix(0, 0).UTC()})
+	require.NoError(t, err)
+	config, err := img.ConfigFile()
+	require.NoError(t, err)
+
+	require.Equal(t, []string{"scratch"}, final["FROM"])
+	require.Equal(t, []string{config.Config.User}, final["USER"])
+	require.Equal(t, config.Config.Env, final["ENV"])
+	require.Equal(t, []string{config.Config.WorkingDir}, final["WORKDIR"])
+	require.Equal(t, []string{`["` + strings.Join(config.Config.Entrypoint, `", "`) + `"]`}, final["ENTRYPOINT"])
+	require.Equal(t, []string{"--from=build /out/ /"}, final["COPY"])
+	require.Len(t, final["EXPOSE"], 1)
+	require.Contains(t, config.Config.ExposedPorts, final["EXPOSE"][0])
+	require.NotContains(t, final, "CMD")
+
+	labels := regexp.MustCompile(`(\S+)="([^"]*)"`).FindAllStringSubmatch(final["LABEL"][0], -1)
+	require.Len(t, labels, 4)
+	for _, l := range labels {
+		require.Equal(t, config.Config.Labels[l[1]], l[2], l[1])
+	}
+
+	run := build["RUN"][len(build["RUN"])-1]
+	require.Contains(t, run, "CGO_ENABLED=0")
+	require.Contains(t, run, strings.Replace("go "+strings.Join(buildArgs("$ldflags"), " "), "-s -w -buildid= $ldflags", `"-s -w -buildid= $ldflags"`, 1))
+	require.Contains(t, run, "-o /out/"+program+" ./cmd/scheduler")
+}
+
+// stages returns the instructions of the two stages of a Dockerfile, with their arguments in order. It
+// knows as much of the syntax as the file uses.
+func stages(t *testing.T, dockerfile string) (build, final map[string][]string) {
+	t.Helper()
+	var all []map[string][]string
+	dockerfile = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(dockerfile, "")
+	dockerfile = regexp.MustCompile(`\\\n\s*`).ReplaceAllString(dockerfile, "")
+	for line := range strings.Lines(dockerfile) {
+		instruction, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if instruction == "FROM" {
+			all = append(all, map[string][]string{})
+		}
+		if instruction != "" && len(all) > 0 {
+			last := all[len(all)-1]
+			last[instruction] = append(last[instruction], args)
+		}
+	}
+	require.Len(t, all, 2)
+	return all[0], all[1]
 }

@@ -2,14 +2,25 @@ package reservecache
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/reservecache/floor"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/serve"
+	"zonewise.dev/test/build"
 )
 
 func TestArgs(t *testing.T) {
@@ -99,4 +110,100 @@ func TestOneLedgerPerScheduler(t *testing.T) {
 	first := ledgerOf(t.Context(), one)
 	require.Same(t, first, ledgerOf(t.Context(), one))
 	require.NotSame(t, first, ledgerOf(t.Context(), other))
+}
+
+func TestFirstCycleWaitsForTheHandlers(t *testing.T) {
+	args := defaultArgs()
+	args.HandlerSyncTimeout = metav1.Duration{Duration: 5 * time.Millisecond}
+	f := newFixture(t, &args, makeNode("n1"), makePod("p", "n1"))
+
+	_, status := f.plugin.PreFilter(t.Context(), &cycleState{}, makePod("q", ""), nil)
+	require.Equal(t, fwk.Error, status.Code(), "an error sends the pod to backoff and is retried")
+	require.Contains(t, status.Message(), "the ledger has not seen all pods and nodes within 5ms")
+
+	// A pod-group cycle waits as well.
+	_, status = f.plugin.PreFilter(t.Context(), &cycleState{podGroup: true}, makePod("q", ""), nil)
+	require.Equal(t, fwk.Error, status.Code())
+
+	// The scheduler stops.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.plugin.running.gate.timeout = time.Hour
+	_, status = f.plugin.PreFilter(ctx, &cycleState{}, makePod("q", ""), nil)
+	require.Equal(t, fwk.Error, status.Code())
+
+	// A cycle that is waiting goes on as soon as the handlers have synced, and sees all.
+	waiting := make(chan *fwk.Status)
+	go func() {
+		_, status := f.plugin.PreFilter(t.Context(), &cycleState{}, makePod("q", ""), nil)
+		waiting <- status
+	}()
+	f.start(t)
+	require.True(t, (<-waiting).IsSkip(), "nothing is held")
+	require.Equal(t, 1, f.shared.Ledger().Stats().Pods)
+
+	// From then on there is nothing to wait for, even if the scheduler is stopping.
+	require.NoError(t, f.plugin.running.gate.wait(ctx))
+}
+
+// TestRefusedPodsAreWokenAfterTheirBackoff: a pod that fits now is activated once the backoff of the configuration has
+// passed since its last attempt, which doubles with each attempt up to the longest; until then the answer says when to
+// ask again.
+func TestRefusedPodsAreWokenAfterTheirBackoff(t *testing.T) {
+	r := newRefusedPods(nil, func() (initial, longest time.Duration) { return 3 * time.Second, 10 * time.Second })
+	claims := reserving(t, 1, headroom).plugin.running.server.Claims()
+	pod := build.Pod("p", "1")
+	request := ledger.Resources{MilliCPU: 1000, Pods: 1}
+	room := []floor.At{{Node: "a", Allocatable: ledger.Resources{MilliCPU: 4000, Pods: 10}}}
+	choose := func(now time.Time) serve.Woken { return r.Choose(floor.New(1), room, claims, false, now) }
+	for attempt, backoff := range []time.Duration{3 * time.Second, 6 * time.Second, 10 * time.Second, 10 * time.Second} {
+		tried := t0.Add(time.Duration(attempt) * time.Minute)
+		r.beginAttempt(pod.UID)
+		require.Empty(t, choose(tried).Pods, "a pod in its cycle is left alone")
+		r.record(pod, &floor.Pod{Request: request}, tried)
+		early := choose(tried.Add(backoff - time.Millisecond))
+		require.Empty(t, early.Pods, "attempt %d", attempt)
+		require.Equal(t, tried.Add(backoff), early.Next, "attempt %d", attempt)
+		woken := choose(tried.Add(backoff))
+		require.Equal(t, map[string]*v1.Pod{klog.KObj(pod).String(): pod}, woken.Pods, "attempt %d", attempt)
+	}
+}
+
+const gaugeHelp = `
+# HELP zonewise_reservecache_assumed_pods [ALPHA] Number of assumed pods that the API server has not shown bound yet.
+# TYPE zonewise_reservecache_assumed_pods gauge
+zonewise_reservecache_assumed_pods 2
+# HELP zonewise_reservecache_ghost_nodes [ALPHA] Number of nodes that are gone, or not there yet, but have pods in the ledger.
+# TYPE zonewise_reservecache_ghost_nodes gauge
+zonewise_reservecache_ghost_nodes 1
+# HELP zonewise_reservecache_nodes [ALPHA] Number of nodes in the ledger, without ghosts.
+# TYPE zonewise_reservecache_nodes gauge
+zonewise_reservecache_nodes 1
+# HELP zonewise_reservecache_oldest_assumed_pod_age_seconds [ALPHA] Time since the oldest assumed pod was assumed; 0 if no pod is assumed.
+# TYPE zonewise_reservecache_oldest_assumed_pod_age_seconds gauge
+zonewise_reservecache_oldest_assumed_pod_age_seconds 90
+# HELP zonewise_reservecache_pods [ALPHA] Number of pods in the ledger, including assumed ones.
+# TYPE zonewise_reservecache_pods gauge
+zonewise_reservecache_pods 3
+`
+
+func TestMetrics(t *testing.T) {
+	// Schedulers of other tests have ended, so that only this one counts.
+	eventually(t, func() bool { return collected.Live() == 0 })
+	f := newFixture(t, nil, makeNode("n1"), makePod("bound", "n1")).start(t)
+	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
+	f.clock.SetTime(t0.Add(time.Minute))
+	require.NoError(t, f.shared.Ledger().AssumePod(makePod("q", ""), "gone", f.clock.Now()))
+	f.clock.SetTime(t0.Add(90 * time.Second))
+	_, status := f.plugin.PreFilter(t.Context(), &cycleState{}, makePod("r", ""), nil)
+	require.True(t, status.IsSkip(), "nothing is held")
+
+	names := []string{}
+	for line := range strings.SplitSeq(gaugeHelp, "\n") {
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			names = append(names, strings.Fields(rest)[0])
+		}
+	}
+	require.Len(t, names, 5)
+	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(gaugeHelp), names...))
 }

@@ -7,8 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // slotsOn returns how many slots a reservation holds on each node.
@@ -113,4 +117,114 @@ func TestReservationsBindAllProfiles(t *testing.T) {
 		}
 		c.requireSlots("r", 0, 0)
 	})
+}
+
+// arrivals are the ways in which the node c1 of 4 CPUs comes to zone c: what is changed of it at first, and what makes
+// it whole. Both are nil for a node that is whole from the beginning.
+var arrivals = map[string]struct{ at, then func(*v1.Node) }{
+	"whole": {},
+	"tainted": {
+		func(n *v1.Node) {
+			n.Spec.Taints = []v1.Taint{{Key: "karpenter.sh/unregistered", Effect: v1.TaintEffectNoExecute}}
+		},
+		func(n *v1.Node) { n.Spec.Taints = nil },
+	},
+	"not ready": {setReady(false), setReady(true)},
+	"empty":     {setCPU("0"), setCPU("4")},
+	"no zone":   {func(n *v1.Node) { delete(n.Labels, v1.LabelTopologyZone) }, func(n *v1.Node) { n.Labels[v1.LabelTopologyZone] = "c" }},
+}
+
+// lackingInC are reservations that want 3 CPUs on a1, where they are, and 3 in zone c, which has no node.
+var lackingInC = map[string]func(*v1alpha1.ZoneReservation){
+	"zones":  inZonesAAndC,
+	"spread": func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = ptr.To[int32](2) },
+}
+
+func inZonesAAndC(r *v1alpha1.ZoneReservation) {
+	r.Spec.Slots = nil
+	r.Spec.Zones = []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "c", Slots: 1}}
+}
+
+// TestANewNodeIsTheReservations: a node comes to a zone that had none, in which a reservation lacks something and a pod
+// waits for a whole node, as when an autoscaler buys one. The pod is tried on the same event that shows the node, and
+// does not get it.
+func TestANewNodeIsTheReservations(t *testing.T) {
+	for arrival, node := range arrivals {
+		for lacking, spec := range lackingInC {
+			for where, wait := range map[string]func(c *cluster) (release func()){
+				"waits": func(c *cluster) func() {
+					c.createLarge()
+					c.refused("large")
+					c.pass(soonest)
+					return func() {}
+				},
+				"in backoff": func(c *cluster) func() {
+					c.createLarge()
+					c.refused("large")
+					return func() {}
+				},
+				"in the queue": func(c *cluster) func() {
+					release := c.holdCycleOf("other")
+					c.pod("other", "other", "5", nil)
+					c.settle()
+					c.createLarge()
+					return release
+				},
+				"in its cycle": func(c *cluster) func() {
+					release := c.holdCycleOf("large")
+					c.createLarge()
+					c.settle()
+					return release
+				},
+			} {
+				t.Run(arrival+", "+lacking+", the pod "+where, func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						c := newCluster(t, allPlugins)
+						c.maxBackoff = 1
+						c.start()
+						c.smallNode("a1", "a", "3", setReady(true))
+						r := reservation("r", "web", 0, spec)
+						r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("3")
+						c.reservations.apply(r)
+						c.soonEqual(int64(1), func() any { return c.slotsOn("r")["a1"] })
+						add := func() { c.smallNode("c1", "c", "4", node.at) }
+						come := add
+						if node.then != nil {
+							add()
+							come = func() { c.editNode("c1", node.then) }
+						}
+						release := wait(c)
+						come()
+						release()
+						c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+						c.pass(soonest)
+						require.Empty(t, c.nodeOf("large"))
+
+						c.reservations.delete("r")
+						require.Equal(t, "c1", c.waitNode("large"))
+					})
+				})
+			}
+		}
+	}
+}
+
+// createLarge makes a pod that needs a node of zone c as a whole.
+func (c *cluster) createLarge() {
+	c.t.Helper()
+	c.pod("large", "batch", "3950m", build.Selects(v1.LabelTopologyZone, "c"))
+}
+
+// holdCycleOf has the next cycle of a pod stand still behind all PreFilters, until release is called.
+func (c *cluster) holdCycleOf(name string) (release func()) {
+	released := make(chan struct{})
+	c.mishap.set(func(m *mishap) {
+		m.preFilter = func(pod string) *fwk.Status {
+			if pod == name {
+				<-released
+			}
+			return nil
+		}
+	})
+	return func() { close(released) }
 }

@@ -3,9 +3,12 @@ package framework
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -106,5 +109,76 @@ func TestPreemptionEvictsNobodyInVain(t *testing.T) {
 		_, err := c.client.CoreV1().Pods("default").Get(t.Context(), "small", metav1.GetOptions{})
 		require.Error(t, err)
 		require.Empty(t, c.nodeOf("large"))
+	})
+}
+
+// hardSpread spreads the pods of an app over the zones that they can run in.
+func hardSpread(app string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, NodeTaintsPolicy: ptr.To(v1.NodeInclusionPolicyHonor),
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		}}
+	}
+}
+
+// surge creates a pod of the service's next revision, and waits until it has a node.
+func (c *cluster) surge(name string) {
+	c.t.Helper()
+	c.pod(name, "web", "1", func(p *v1.Pod) {
+		hardSpread("web")(p)
+		// As pod-template-hash does for Deployments, so that a surge is not held up by the old revision.
+		p.Labels["revision"] = "2"
+		p.Spec.TopologySpreadConstraints[0].MatchLabelKeys = []string{"revision"}
+	})
+	c.waitNode(name)
+}
+
+// TestTheOldestIsFilledFirst: freed room goes to reservations by their age, and to no pod that waits.
+func TestTheOldestIsFilledFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "3", nil)
+		for i := range 3 {
+			c.pod(fmt.Sprintf("old-%d", i), "batch", "1", nil)
+			c.waitNode(fmt.Sprintf("old-%d", i))
+		}
+		for i, name := range []string{"younger", "older"} {
+			c.reservations.apply(reservation(name, name, 1, func(r *v1alpha1.ZoneReservation) {
+				r.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Duration(i) * time.Hour).Truncate(time.Second))
+			}))
+			// Room that becomes free before the scheduler knows of the reservation is anybody's.
+			c.requireCondition(name, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+		}
+		c.pod("waiting", "batch", "1", nil)
+		c.refused("waiting")
+		c.delete("old-0")
+		c.requireSlots("older", 1, 0)
+		c.requireSlots("younger", 0, 0)
+		c.delete("old-1")
+		c.requireSlots("younger", 1, 0)
+		require.Empty(t, c.nodeOf("waiting"))
+		c.delete("old-2")
+		c.waitNode("waiting")
+	})
+}
+
+// TestHeldRoomDrawsNobody: a pod that may take held room, because of its priority, goes where room is free, although
+// the node with the held room has fewer pods.
+func TestHeldRoomDrawsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "4", nil)
+		c.reservations.apply(reservation("r", "web", 3, nil))
+		c.requireSlots("r", 3, 0)
+		c.smallNode("n2", "a", "4", nil)
+		c.pod("there", "batch", "2", nil)
+		require.Equal(t, "n2", c.waitNode("there"))
+		c.pod("high", "batch", "2", priority(10))
+		require.Equal(t, "n2", c.waitNode("high"))
+		c.requireSlots("r", 3, 0)
+		// Where nothing else is free, it takes held room.
+		c.pod("next", "batch", "2", priority(10))
+		require.Equal(t, "n1", c.waitNode("next"))
 	})
 }

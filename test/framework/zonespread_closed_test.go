@@ -1,14 +1,21 @@
 package framework
 
 import (
+	"context"
+	"flag"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
+	"zonewise.dev/test/crdtest"
 )
 
 // closeNode is one of the ways in which a node can be closed, and opened again.
@@ -102,4 +109,104 @@ func sorted(counts map[string]int) map[string]int {
 		counts["a"], counts["b"] = counts["b"], counts["a"]
 	}
 	return counts
+}
+
+var policiesOfOutage = flag.Int("policies", 100, "policies of TestOutage; docs/performance.md has the figures for 1000")
+
+// slowSource takes its time to write a status. Four are written at a time, which makes 20 writes a second.
+type slowSource struct{ *crdtest.Source }
+
+const writeTime = 200 * time.Millisecond
+
+func (s slowSource) PatchStatus(ctx context.Context, was, is client.Object) error {
+	select {
+	case <-time.After(writeTime):
+		return s.Source.PatchStatus(ctx, was, is)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestOutage: a zone closes under many policies, and the API server takes 20 writes a second. No decision waits for a
+// status: pods go elsewhere at the end of the grace period, at the same time whether or not the scheduler was started
+// again in it from what was written. The statuses follow as fast as they can be written.
+func TestOutage(t *testing.T) {
+	n := *policiesOfOutage
+	written := time.Duration(n) * writeTime / 4
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarts=%v", restarts), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.slow = true
+				c.addNodes("10000", "a1", "b1", "c1")
+				for _, node := range []string{"a1", "b1", "c1"} {
+					c.editNode(node, func(node *v1.Node) { node.Status.Allocatable[v1.ResourcePods] = resource.MustParse("5000") })
+				}
+				like := make([]*v1alpha1.ZoneSpreadPolicy, n)
+				for i := range n {
+					p := newPolicy(failover(2*time.Minute, time.Hour))
+					p.Name, p.Namespace = fmt.Sprintf("policy-%d", i), namespaceOf(i)
+					p.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprintf("app-%d", i)}
+					c.policies.Put(p)
+					like[i] = p
+					for _, node := range []string{"a1", "b1", "c1"} {
+						c.createPods(c.ofPolicy(i, "placed-"+node, func(pod *v1.Pod) { pod.Spec.NodeName = node }))
+					}
+				}
+				all := func(is func(z *v1alpha1.ZoneStatus) bool) func() bool {
+					return func() bool {
+						for _, p := range like {
+							status := statusOf(c, p)
+							if len(status.Zones) != 3 || status.Pods < 3 || !is(&status.Zones[2]) {
+								return false
+							}
+						}
+						return true
+					}
+				}
+				c.start()
+				c.eventually("all statuses are there", all(func(z *v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneAvailable }))
+				c.pass(20 * time.Second)
+
+				c.editNode("c1", func(node *v1.Node) { node.Spec.Unschedulable = true })
+				start := c.clock.Now()
+				for i := 0; i < n; i += n / 20 {
+					// Two of them may go to zones a and b at once, the third waits for zone c.
+					for k := range 3 {
+						c.createPods(c.ofPolicy(i, fmt.Sprintf("more-%d", k)))
+					}
+				}
+				c.eventuallyWithin(written+time.Second, "since is in all statuses", all(func(z *v1alpha1.ZoneStatus) bool { return z.Since != nil }))
+				noted := c.clock.Since(start)
+				if restarts {
+					c.pass(10 * time.Second)
+					c.stop()
+					c.start()
+				}
+				c.pass(2*time.Minute - time.Second - c.clock.Since(start))
+				require.Len(t, c.bound("more"), 40, "the others wait for zone c")
+				c.waitBound("more", 60)
+				decided := c.clock.Since(start)
+				require.LessOrEqual(t, decided, 2*time.Minute+12*time.Second, "the grace period, and what is left of a backoff")
+				c.eventually("all zones are closed in the statuses", all(func(z *v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }))
+				shown := c.clock.Since(start) - 2*time.Minute
+				require.LessOrEqual(t, shown, 2*written+20*time.Second)
+				t.Logf("%d policies: since in all statuses %v after the zone closed; all waiting pods elsewhere %v after it; all statuses current %v after the grace period",
+					n, noted, decided, shown)
+			})
+		})
+	}
+}
+
+// ofPolicy makes a pod of the i-th policy's app.
+func (*cluster) ofPolicy(i int, name string, edit ...func(*v1.Pod)) *v1.Pod {
+	return newPod(fmt.Sprintf("%s-%d", name, i), "1m", append(edit, build.Label("app", fmt.Sprintf("app-%d", i)), func(pod *v1.Pod) { pod.Namespace = namespaceOf(i) })...)
+}
+
+// namespaceOf returns the namespace of the i-th policy.
+func namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
+
+func statusOf(c *cluster, p *v1alpha1.ZoneSpreadPolicy) v1alpha1.ZoneSpreadPolicyStatus {
+	got, _ := crdtest.Get(c.policies, &v1alpha1.ZoneSpreadPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
+	return got.Status
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
@@ -131,4 +133,67 @@ func TestRestart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// overHosts is a hard constraint over hosts for the app web.
+func overHosts(pod *v1.Pod) {
+	pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
+		MaxSkew: 1, TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	})
+}
+
+// withZoneConstraint adds a hard constraint over zones for the app web.
+func withZoneConstraint(pod *v1.Pod) {
+	pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, overZones())
+}
+
+// TestZoneIsFullByHosts: a zone whose one host has its pod already, by a constraint over hosts, is full for a policy
+// over zones. By a constraint over the zones themselves it is not, as that is what the policy would wait for anyway.
+func TestZoneIsFullByHosts(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		edits []func(*v1.Pod)
+		want  map[string]int
+	}{
+		{"over hosts", []func(*v1.Pod){overHosts}, map[string]int{"a": 3, "b": 2, "c": 1}},
+		{"over hosts and zones", []func(*v1.Pod){overHosts, withZoneConstraint}, map[string]int{"a": 2, "b": 2, "c": 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				// Given: zone c has one host, the others have three.
+				c := newSpreadCluster(t)
+				c.addNodes("64", "a1", "a2", "a3", "b1", "b2", "b3", "c1")
+				c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second)))
+				c.start()
+				// When: six pods want hosts of their own.
+				c.createPods(newPods(5, "web", "1", test.edits...)...)
+				c.waitBound("web", 5)
+				c.createPods(newPod("last", "1", test.edits...))
+				c.pass(2 * time.Minute)
+				// Then: the last one goes to another zone once zone c is full, if nothing else refuses it.
+				require.Equal(t, test.want, sorted(c.byZone("")), fmt.Sprint(c.bound("")))
+			})
+		})
+	}
+}
+
+// TestUnlabelledNodesAreNotBlamed: pods that lack CPU wait for CPU. That some node has no zone makes no difference.
+func TestUnlabelledNodesAreNotBlamed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Given: two nodes with zones and one without.
+		c := newSpreadCluster(t)
+		c.addNodes("1", "a1", "b1", "c1")
+		c.editNode("c1", func(n *v1.Node) { delete(n.Labels, v1.LabelTopologyZone) })
+		c.policies.Put(newPolicy())
+		c.start()
+		// When: a pod wants more than any of them has.
+		c.createPods(newPod("web", "4"))
+		c.eventually("it was tried", func() bool { return c.triedTimes("web") > 0 })
+		c.pass(time.Minute)
+		// Then: the policy is not named as what it waits for.
+		satisfied := meta.FindStatusCondition(c.status().Conditions, v1alpha1.ConditionSatisfied)
+		require.NotNil(t, satisfied)
+		require.Equal(t, v1alpha1.ReasonSatisfied, satisfied.Reason, satisfied.Message)
+	})
 }

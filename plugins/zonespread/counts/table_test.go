@@ -68,3 +68,67 @@ func TestTableWithoutDomains(t *testing.T) {
 	require.Equal(t, 1, view.Minimum())
 	require.Equal(t, 1, view.Domains())
 }
+
+func TestFits(t *testing.T) {
+	tests := []struct {
+		name     string
+		matching int
+		self     bool
+		minimum  int
+		maxSkew  int32
+		want     bool
+	}{
+		{"the emptiest domain always fits", 3, true, 3, 1, true},
+		{"one ahead and one more is two ahead", 4, true, 3, 1, false},
+		{"one ahead stays one ahead for a pod that does not count", 4, false, 3, 1, true},
+		{"two ahead is too far for any pod", 5, false, 3, 1, false},
+		{"a wider skew", 5, true, 3, 3, true},
+		{"no domain at all", 0, true, math.MaxInt32, 1, true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			require.Equal(t, tc.want, Fits(tc.matching, tc.self, tc.minimum, tc.maxSkew))
+		})
+	}
+}
+
+func TestGlobalMinimum(t *testing.T) {
+	require.Equal(t, 2, GlobalMinimum(2, 3, 1))
+	require.Equal(t, 2, GlobalMinimum(2, 3, 3))
+	require.Equal(t, 0, GlobalMinimum(2, 3, 4))
+}
+
+func TestContribution(t *testing.T) {
+	require.InDelta(t, 0.0, Contribution(0, 1, Weight(3)), 0)
+	require.InDelta(t, 2*math.Log(5)+4, Contribution(2, 5, Weight(3)), 1e-12)
+	require.EqualValues(t, 3, Raw(2.5))
+	require.EqualValues(t, 2, Raw(2.49))
+}
+
+// TestNormalize checks what the formula promises for any raw scores: the best node gets the maximum, more
+// pods never score better, and nothing leaves the range.
+func TestNormalize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		raw := rapid.SliceOfN(rapid.Int64Range(0, 1_000_000), 1, 20).Draw(t, "raw")
+		r := NewRange()
+		best := raw[0]
+		for _, s := range raw {
+			r.Add(s)
+			best = min(best, s)
+		}
+		if got := r.Normalize(best); got != MaxNodeScore {
+			t.Fatalf("the best node scores %d", got)
+		}
+		for _, a := range raw {
+			got := r.Normalize(a)
+			if got < 0 || got > MaxNodeScore {
+				t.Fatalf("score %d is out of range", got)
+			}
+			for _, b := range raw {
+				if a < b && got < r.Normalize(b) {
+					t.Fatalf("raw %d scores %d, worse than raw %d with %d", a, got, b, r.Normalize(b))
+				}
+			}
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
 const honor, ignore = v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore
@@ -156,4 +157,65 @@ func requireRecount(t require.TestingT, name string, r Recount, pod *v1.Pod, wan
 		return
 	}
 	require.Empty(t, cmp.Diff(scores, r.Soft(pod, candidates)), "%s: recounted scores", name)
+}
+
+// pairOn returns both plugins on a cluster of clusters, with its pods and nodes.
+func pairOn(t *testing.T, cluster struct{ nodes, pods []string }, options Options) (pair *Pair, running []*v1.Pod, nodes []*v1.Node) {
+	t.Helper()
+	for _, line := range cluster.nodes {
+		nodes = append(nodes, node(t, line))
+	}
+	running = pods(t, cluster.pods)
+	pair, err := NewPair(t.Context(), cache.NewSnapshot(running, nodes), options)
+	require.NoError(t, err)
+	return pair, running, nodes
+}
+
+// requireSame runs a cycle of each plugin with a pod of its own, which may be one, and returns the outcome of both.
+func (p *Pair) requireSame(t *testing.T, name string, theirs, ours *v1.Pod, keep func(string) bool) Outcome {
+	t.Helper()
+	want, err := Run(t.Context(), p.InTree, p.Lister, theirs, keep)
+	require.NoError(t, err, name)
+	got, err := Run(t.Context(), p.Ours, p.Lister, ours, keep)
+	require.NoError(t, err, name)
+	require.Empty(t, cmp.Diff(want, got), "%s (-in-tree +ours)", name)
+	return want
+}
+
+// graded counts the scores that tell nodes apart by more than best and worst.
+func (o *Outcome) graded() (scores int) {
+	for _, score := range o.Scores {
+		if score > 0 && score < 100 {
+			scores++
+		}
+	}
+	return scores
+}
+
+// TestSignPodEqualsInTree: opportunistic batching is on where the in-tree plugin leaves it on, with List defaulting and
+// no constraints for the pods that have none of their own. That batching the others would place them worse is shown by
+// the outcomes in test/framework.
+func TestSignPodEqualsInTree(t *testing.T) {
+	hard, preferred := spread(1, "zone", selects("foo")), spread(1, "host", selects("foo"), soft)
+	signed := 0
+	for name, options := range map[string]Options{
+		"System":     {System: true},
+		"List, none": {},
+		"List, some": {Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil)}},
+	} {
+		pair, err := NewPair(t.Context(), cache.NewSnapshot(nil, nil), options)
+		require.NoError(t, err)
+		for _, constraints := range [][]v1.TopologySpreadConstraint{nil, {hard}, {preferred}, {hard, preferred}} {
+			pod := incoming("foo", constraints...)
+			want, wantStatus := pair.InTree.SignPod(t.Context(), pod)
+			got, gotStatus := pair.Ours.SignPod(t.Context(), pod)
+			require.Equal(t, want, got, name)
+			require.Equal(t, wantStatus.Code(), gotStatus.Code(), "%s: %v", name, constraints)
+			require.Equal(t, wantStatus.Message(), gotStatus.Message())
+			if gotStatus.IsSuccess() {
+				signed++
+			}
+		}
+	}
+	require.Equal(t, 1, signed)
 }
