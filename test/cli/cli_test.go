@@ -8,10 +8,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -199,4 +207,193 @@ func (c *cluster) testSimulate(t *testing.T, viewer string) {
 
 	code, _, errs = c.run(t, viewer, "simulate", "--lose-zone", "a", "--fail-on", "reservation")
 	require.Equal(t, 4, code, errs)
+}
+
+// testDump asks the scheduler for a dump, as docs/operations.md does: the log has the dump of kube-scheduler's cache
+// and that of the ledger and, from the next scheduling cycle on, its comparison with the scheduler's snapshot.
+func (c *cluster) testDump(t *testing.T, process *os.Process, log string) {
+	logged := func(parts ...string) bool {
+		content, err := os.ReadFile(log)
+		require.NoError(t, err)
+	lines:
+		for line := range strings.Lines(string(content)) {
+			for _, part := range parts {
+				if !strings.Contains(line, part) {
+					continue lines
+				}
+			}
+			return true
+		}
+		return false
+	}
+	untilLogged := func(parts ...string) {
+		t.Helper()
+		until(t, strings.Join(parts, ", "), func(context.Context) (bool, error) { return logged(parts...), nil })
+	}
+	require.False(t, logged("Dump of"))
+	require.NoError(t, process.Signal(syscall.SIGUSR2))
+	untilLogged("Dump of cached NodeInfo")
+	untilLogged("Node name: node-a")
+	untilLogged("Dump of the ledger", `node="node-a"`, `"MilliCPU":500`, "shop/web-")
+
+	later := pod("later", "3900m", nil)
+	c.Make(t, later)
+	untilLogged("Compared the ledger with the scheduler's snapshot", "nodes=3", "differences=[]")
+	require.NoError(t, c.Delete(t.Context(), later))
+}
+
+// testGangLosesItsZone foresees that a gang stays Pending as a whole, in words that the scheduler then says when it has
+// come to pass. It takes node-b away for good.
+func (c *cluster) testGangLosesItsZone(t *testing.T, viewer string) {
+	labels := map[string]string{schedv1alpha1.PodGroupLabel: "pair"}
+	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "pair", UID: "pair", Controller: ptr.To(true)}
+	on := func(node string, p *corev1.Pod) *corev1.Pod {
+		p.Spec.NodeName = node
+		return p
+	}
+	// Beside it there is room for one member on node-c, and for none on node-a, where a slot is held.
+	c.Make(t,
+		&schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pair"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}},
+		on("node-c", pod("filler", "1500m", nil)), on("node-b", pod("pair-0", "1700m", labels, job)), on("node-b", pod("pair-1", "1700m", labels, job)),
+	)
+	code, out, errs := c.run(t, viewer, "simulate", "--lose-zone", "b", "-o", "json")
+	require.Equal(t, 4, code, errs)
+	result := decode[simulate.Report](t, out).Results[0]
+	require.Contains(t, result.Promises, simulate.Promise{
+		Kind: simulate.FailGang, Name: "shop/pair", Before: 2, Wanted: 2, Broken: true, Words: "2 -> 0 members bound, 2 needed",
+	})
+	i := slices.IndexFunc(result.Workloads, func(w simulate.Workloads) bool { return w.Name == "Job shop/pair" })
+	require.GreaterOrEqual(t, i, 0)
+	foreseen := result.Workloads[i]
+	require.Equal(t, []int{2, 2}, []int{foreseen.Pods, foreseen.Pending})
+	require.Contains(t, strings.Join(foreseen.Why, "\n"), "PodGroup shop/pair: ")
+
+	var pods corev1.PodList
+	require.NoError(t, c.List(t.Context(), &pods, client.InNamespace(namespace)))
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == "node-b" {
+			require.NoError(t, c.Delete(t.Context(), &pods.Items[i]))
+		}
+	}
+	require.NoError(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}}))
+	c.Make(t, pod("pair-2", "1700m", labels, job), pod("pair-3", "1700m", labels, job))
+	c.saysAsTheScheduler(t, viewer, "pair")
+	for _, name := range []string{"pair-2", "pair-3"} {
+		var p corev1.Pod
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &p))
+		require.Empty(t, p.Spec.NodeName)
+	}
+}
+
+// saysAsTheScheduler waits until the scheduler has said of a gang, in a condition of each member, what explain says of
+// it.
+func (c *cluster) saysAsTheScheduler(t *testing.T, viewer, gang string) *explain.Report {
+	t.Helper()
+	var report *explain.Report
+	until(t, "explain and the scheduler say the same of "+gang, func(ctx context.Context) (bool, error) {
+		report = decode[explain.Report](t, c.ok(t, viewer, "explain", "podgroup/"+gang, "-n", namespace, "-o", "json"))
+		var pods corev1.PodList
+		err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{schedv1alpha1.PodGroupLabel: gang})
+		require.Contains(t, report.Gang.Why, "PodGroup "+namespace+"/"+gang+": ")
+		return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+			return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodScheduled && c.Message == report.Gang.Why
+			})
+		}), err
+	})
+	return report
+}
+
+// testTrueReasons has pods wait for what only upstream's plugins know: a device, the zone of a volume, other pods.
+// Explain names the plugin, in the words that the scheduler of the live cluster has for it.
+func (c *cluster) testTrueReasons(t *testing.T, viewer string) {
+	c.Make(t, c.device()...)
+	taker := pod("gpu-taker", "100m", nil)
+	taker.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("taken")}}
+	c.Make(t, taker)
+	until(t, "the only device is taken", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(taker), taker)
+		return taker.Spec.NodeName == "node-a", err
+	})
+
+	device := pod("waits-for-device", "100m", nil)
+	device.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("wanted")}}
+	volume := pod("waits-for-zone", "100m", nil)
+	volume.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.volumeIn(t, "d")},
+	}}}
+	affine := pod("waits-for-cache", "100m", nil)
+	affine.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cache"}},
+	}}}}
+	for _, tc := range []struct {
+		pod           *corev1.Pod
+		plugin, words string
+	}{
+		{device, "DynamicResources", "cannot allocate all claims"},
+		{volume, "VolumeBinding", "node(s) didn't match PersistentVolume's node affinity"},
+		{affine, "InterPodAffinity", "node(s) didn't match pod affinity rules"},
+	} {
+		t.Run(tc.pod.Name, func(t *testing.T) {
+			c.Make(t, tc.pod)
+			var report *explain.Report
+			until(t, "the scheduler has said why", func(context.Context) (bool, error) {
+				report = decode[explain.Report](t, c.ok(t, viewer, "explain", tc.pod.Name, "-n", namespace, "-o", "json"))
+				return slices.ContainsFunc(report.Said, func(s explain.SchedulerMessage) bool { return strings.Contains(s.Words, "3 "+tc.words) }), nil
+			})
+			require.Equal(t, explain.Waiting, report.Pod.Verdict)
+			require.Len(t, report.Zone, 3)
+			for _, zone := range report.Zone {
+				require.Equal(t, []explain.Obstacle{{Plugin: tc.plugin, Words: tc.words, Nodes: 1}}, zone.Obstacles)
+			}
+		})
+		require.NoError(t, c.Delete(t.Context(), tc.pod))
+	}
+	require.NoError(t, c.Delete(t.Context(), taker))
+}
+
+// device is a device on node-a, and two claims for it.
+func (c *cluster) device() []client.Object {
+	const driver = "gpu.example.com"
+	objects := []client.Object{
+		&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver}},
+		&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: driver, NodeName: ptr.To("node-a"), Pool: resourcev1.ResourcePool{Name: "node-a", ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu-0"}},
+		}},
+	}
+	for _, name := range []string{"taken", "wanted"} {
+		objects = append(objects, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: driver}}}},
+		}})
+	}
+	return objects
+}
+
+// volumeIn makes a volume that can be reached from one zone only, bound to a claim whose name is returned.
+func (c *cluster) volumeIn(t *testing.T, zone string) string {
+	t.Helper()
+	const name = "data"
+	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: modes, VolumeName: name, StorageClassName: ptr.To(""), Resources: corev1.VolumeResourceRequirements{Requests: storage},
+		},
+	}
+	c.Make(t, claim)
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: storage, AccessModes: modes, ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: namespace, Name: name, UID: claim.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "zonal.example.com", VolumeHandle: name}},
+		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+		}}}},
+	}}
+	c.Make(t, volume)
+	// There is no volume controller.
+	volume.Status.Phase = corev1.VolumeBound
+	require.NoError(t, c.Status().Update(t.Context(), volume))
+	claim.Status.Phase = corev1.ClaimBound
+	require.NoError(t, c.Status().Update(t.Context(), claim))
+	return name
 }

@@ -144,39 +144,6 @@ func TestMemberThatComesDuringAProposal(t *testing.T) {
 	})
 }
 
-func TestElasticGang(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 4)
-		c.groups.set("g", 3)
-		var names []string
-		for i := range 5 {
-			names = append(names, fmt.Sprintf("g-%d", i))
-			pod := member("g", names[i])
-			if i == 0 {
-				pod.NodeSelector(map[string]string{"no": "such-node"})
-			}
-			c.create(pod)
-		}
-		c.requireBound(names[1:]...)
-		c.requireUnbound(names[0])
-
-		// Beyond the quorum a member comes and goes like any pod.
-		c.delete("g-4")
-		c.create(member("g", "g-5"))
-		c.requireBound("g-5")
-
-		// Below it, those that are left run on, and newcomers wait until they are enough again.
-		c.delete("g-0", "g-2", "g-3", "g-5")
-		c.create(member("g", "g-6"))
-		c.grace()
-		c.requireEvent("Pod g-6 TooFewMembers", "needs 3 members, 2 exist")
-		c.requireUnbound("g-6")
-		require.True(t, c.exists("g-1"))
-		c.create(member("g", "g-7"))
-		c.requireBound("g-1", "g-6", "g-7")
-	})
-}
-
 func TestRestartCountsBoundMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,31 +40,6 @@ func (c *cluster) nominatedNode(name string) string {
 	pod, err := c.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
 	require.NoError(c.t, err)
 	return pod.Status.NominatedNodeName
-}
-
-// TestPreemptedRoomIsNominatedInTheAPI while the victims are on their way out, where autoscalers see it and a new
-// leader finds it.
-func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t, 1, 1)
-		c.server.Graceful.Store(true)
-		c.start(withArgs(preempting))
-		c.bind("node-0", member("", "victim-0").Priority(1))
-		c.bind("node-1", member("", "victim-1").Priority(1))
-		c.quiet()
-		members := c.createUrgent(2, plain)
-		c.soonEqual([]string{"node-0", "node-1"}, func() any {
-			return slices.Sorted(slices.Values([]string{c.nominatedNode(members[0]), c.nominatedNode(members[1])}))
-		})
-		c.stop()
-		c.finish("victim-0")
-		c.create(member("", "late").Priority(1))
-		c.start(withArgs(preempting))
-		c.requireUnbound("late")
-		c.finish("victim-1")
-		c.requireBound(members...)
-		c.requireUnbound("late")
-	})
 }
 
 // TestNoAutoscalerBuysForAPreemptingGang: kube-scheduler says of a pod that failed that it is unschedulable, also if

@@ -35,30 +35,6 @@ func (c *cluster) succeed(names ...string) {
 	}
 }
 
-// TestNextWaveOfAJob: a Job with more completions than parallelism keeps all-or-nothing after the first pods have
-// succeeded.
-func TestNextWaveOfAJob(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 2)
-		c.groups.set("g", 4)
-		for i := range 4 { // the fake API server goes on showing finished pods to the scheduler: they take nothing
-			c.bind("node-0", owned(member("g", fmt.Sprintf("first-%d", i), 0), "job"))
-		}
-		c.succeed("first-0", "first-1", "first-2", "first-3")
-		c.quiet()
-		var next []string
-		for i := range 4 {
-			next = append(next, fmt.Sprintf("next-%d", i))
-			c.create(owned(member("g", next[i]), "job"))
-		}
-		c.requireUnbound(next...)
-		c.pass(10 * time.Second)
-		c.requireUnbound(next...)
-		c.addNode("node-1", 2)
-		c.requireBound(next...)
-	})
-}
-
 // TestReplacementBesideASucceededDriver: the only pod of one of the gang's Jobs has succeeded. A quorum that it is part
 // of lacks it then, which the event says; one of the workers alone does not.
 func TestReplacementBesideASucceededDriver(t *testing.T) {

@@ -1,6 +1,13 @@
 package integration
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
@@ -54,4 +61,44 @@ func (w *world) refuse(name string, operation admissionv1.OperationType, resourc
 	}
 	w.t.Cleanup(lift)
 	return lift
+}
+
+// controllerManager is a process with the controllers behind a Deployment, the disruption controller and the garbage
+// collector.
+type controllerManager struct {
+	cmd  *exec.Cmd
+	done chan error // has the process's end
+}
+
+// needControllers starts the controllers that hack/controlplane builds for tests, if they do not run yet.
+func (w *world) needControllers() {
+	w.t.Helper()
+	cp := w.cp
+	if cp.manager != nil {
+		return
+	}
+	log, err := os.Create(filepath.Join(cp.dir, "controllers.log"))
+	require.NoError(w.t, err)
+	cmd := exec.Command(cp.plane.Program("controllers"), "--kubeconfig="+cp.plane.Admin)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(w.t, cmd.Start())
+	require.NoError(w.t, log.Close(), "the process has its own handle of the file")
+	m := &controllerManager{cmd: cmd, done: make(chan error, 1)}
+	go func() { m.done <- cmd.Wait() }()
+	cp.manager = m
+}
+
+func (m *controllerManager) stop() error {
+	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case err := <-m.done:
+		if _, exited := errors.AsType[*exec.ExitError](err); exited {
+			return nil // its exit status after a signal says nothing
+		}
+		return err
+	case <-time.After(10 * time.Second):
+		return m.cmd.Process.Kill()
+	}
 }
