@@ -35,10 +35,9 @@ type gangEntry struct {
 	nominated    int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
-	// woken is true if room has become free for which the gang is looked at again when its pause is over.
-	woken bool
-	// yieldLimit is until when the gang, once woken, waits for gangs of a higher priority that have been woken.
-	yieldLimit time.Time
+	// woken is true if room has become free for which the gang is looked at again, in its turn or at latest.
+	woken  bool
+	latest time.Time
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since
 	// the last change that may help.
 	confined domain
@@ -63,6 +62,7 @@ type gangEntry struct {
 	cycle     groupCycle
 	lastCycle vainCycle
 	changedAt time.Time
+	activated bool // since it was woken
 }
 
 // member is a live pod of a gang.
@@ -103,15 +103,7 @@ type preemption struct {
 // waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made
 // for it.
 func (e *gangEntry) waitsForRoom() bool {
-	return !e.woken && (e.preempting == nil || e.preempting.cleared)
-}
-
-// retryAt returns when a gang is looked at again that has been woken.
-func (e *gangEntry) retryAt() (at time.Time, woken bool) {
-	if e.id.Native {
-		return e.lastCycle.notBefore, e.woken && !e.gang.Closed()
-	}
-	return e.gang.RetryAt(), e.woken
+	return (!e.woken || e.activated) && (e.preempting == nil || e.preempting.cleared)
 }
 
 func (e *gangEntry) rank() podgroup.Rank {
@@ -283,13 +275,13 @@ func (e *gangEntry) endPreemption() {
 
 // noteRelease takes in what has become of a release. Pods were perhaps evicted for one that fails: the gang evicts no
 // more for evictPause after the first since it was whole, and for twice as long after each further one, up to
-// searchAtMost.
+// evictPauseAtMost.
 func (e *gangEntry) noteRelease(actions *gang.Actions, now time.Time) {
 	switch r := actions.Rollback; {
 	case actions.BecameWhole:
 		e.failedReleases, e.evictAfter = 0, time.Time{}
 	case r != nil && r.Cause == gang.CauseNotPrepared:
-		e.evictAfter = now.Add(min(evictPause<<min(e.failedReleases, 10), searchAtMost))
+		e.evictAfter = now.Add(min(evictPause<<min(e.failedReleases, 10), evictPauseAtMost))
 		e.failedReleases++
 	}
 }

@@ -31,10 +31,16 @@ func (w *worker) execute(logger klog.Logger, id gangID, work *gangWork) {
 	if len(actions.Probe) > 0 {
 		w.release(logger, id, work)
 	}
-	if len(work.activate) > 0 {
-		logger.V(4).Info("Activating members", "members", len(work.activate))
+	w.activate(logger, work.activate...)
+}
+
+// activate has the scheduling queue try members. It does so one by one: the queue keeps the order of those that it gets
+// at the same time.
+func (w *worker) activate(logger klog.Logger, members ...*v1.Pod) {
+	if len(members) > 0 {
+		logger.V(4).Info("Activating members", "members", len(members))
 	}
-	for _, pod := range work.activate { // one by one: the queue keeps the order of those that it gets at the same time
+	for _, pod := range members {
 		w.profiles.orAny(pod.Spec.SchedulerName).Activate(logger, map[string]*v1.Pod{podgroup.Key(pod).String(): pod})
 	}
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then
-// gangs that were refused for lack of room before are looked at again, once their pauses are over.
+// gangs that were refused for lack of room before are looked at again, each in its turn. What a gang gives back when it
+// is rolled back is not meant: others find it when their backoffs are over.
 
 // preemptorPause is how long after a victim has left its node nominated pods that preempt alone are tried again:
 // kube-scheduler has heard of it by then.
@@ -22,47 +23,26 @@ var noGang = gangID{}
 type freedRoom struct {
 	gangs *gangs
 
-	mu      sync.Mutex // guards everything below
-	pending freedBy    // since the gangs were woken
-	// notedAt is when there was some last, and othersAt when others than gangs left some.
-	notedAt, othersAt time.Time
-	preemptAt         time.Time // when pods that preempt alone are tried again; zero if they are not
+	mu        sync.Mutex // guards everything below
+	pending   bool       // there was some since the gangs were woken
+	notedAt   time.Time  // when there was some last
+	preemptAt time.Time  // when pods that preempt alone are tried again; zero if they are not
 }
 
-// freedBy says by whom room has become free: by gangs, by others, or both.
-type freedBy struct {
-	others bool
-	gangs  map[gangID]bool
-}
-
-func (f *freedBy) empty() bool { return !f.others && len(f.gangs) == 0 }
-
-// concerns reports whether somebody else than a gang has left room.
-func (f *freedBy) concerns(gang gangID) bool {
-	return f.others || len(f.gangs) > 1 || len(f.gangs) == 1 && !f.gangs[gang]
-}
-
-// note takes in that room has become free. id is the one that has given it back, or zero.
-func (r *freedRoom) note(id gangID) {
+// note takes in that room has become free.
+func (r *freedRoom) note() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notedAt = r.gangs.clock.Now()
-	switch {
-	case id == noGang:
-		r.pending.others, r.othersAt = true, r.notedAt
-	case r.pending.gangs == nil:
-		r.pending.gangs = map[gangID]bool{id: true}
-	default:
-		r.pending.gangs[id] = true
-	}
+	r.pending, r.notedAt = true, r.gangs.clock.Now()
 	r.gangs.agenda.Add(noGang)
 }
 
-// last returns when room has become free last, and when it did so by others than gangs.
-func (r *freedRoom) last() (at, byOthers time.Time) {
+// since reports whether room has become free since a time, or so shortly before that kube-scheduler may not have seen
+// it by then.
+func (r *freedRoom) since(began time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.notedAt, r.othersAt
+	return !r.notedAt.Before(began.Add(-informerLag))
 }
 
 // notePreemptors has nominated pods tried again that preempt alone.
@@ -73,12 +53,12 @@ func (r *freedRoom) notePreemptors() {
 	r.gangs.agenda.AddAt(noGang, r.preemptAt)
 }
 
-// take returns what gangs are to be woken for now, whether preemptors are to be tried again, and when to ask again;
-// zero means not by time.
-func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again time.Time) {
+// take reports whether gangs are to be woken now, whether preemptors are to be tried again, and when to ask again; zero
+// means not by time.
+func (r *freedRoom) take(now time.Time) (room, preemptors bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	room, r.pending = r.pending, freedBy{}
+	room, r.pending = r.pending, false
 	if preemptors = !r.preemptAt.IsZero() && !now.Before(r.preemptAt); preemptors {
 		r.preemptAt = time.Time{}
 	}
@@ -89,19 +69,17 @@ func (r *freedRoom) take(now time.Time) (room freedBy, preemptors bool, again ti
 // again, and when to ask again; zero means not by time.
 func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
 	room, preemptors, again := r.take(now)
-	if room.empty() {
+	if !room {
 		return preemptors, again
 	}
-	r.gangs.mu.Lock()
-	defer r.gangs.mu.Unlock()
-	for e := range r.gangs.refused {
-		if room.concerns(e.id) && e.waitsForRoom() {
-			r.gangs.wakeLocked(e, room.others, now)
+	r.gangs.each(func(e *gangEntry) {
+		if e.lacksRoom() && e.waitsForRoom() {
+			r.gangs.wakeLocked(e, now)
 		}
-	}
-	for e := range r.gangs.cycling {
-		r.gangs.agenda.AddAt(e.id, now.Add(cycleGrace))
-	}
+		if !e.cycle.began.IsZero() {
+			r.gangs.agenda.AddAt(e.id, now.Add(cycleGrace))
+		}
+	})
 	return preemptors, again
 }
 
@@ -113,19 +91,17 @@ func nodeMayFitMore(before, after *v1.Node) bool {
 		before.Spec.Unschedulable != after.Spec.Unschedulable
 }
 
-// wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is
-// sure, or else because of what may as well have been its own doing or that of another gang. A native gang is activated
-// then.
-func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
-	if e.id.Native {
-		e.woken = e.lacksRoom()
-		if e.woken {
-			g.agenda.AddAt(e.id, e.lastCycle.notBefore)
-		}
+// wakeLocked has a gang that lacks room looked at again in its turn, because room has become free.
+func (g *gangs) wakeLocked(e *gangEntry, now time.Time) {
+	if !e.lacksRoom() {
 		return
 	}
-	e.woken = e.woken || sure
-	e.gang.RoomFreed(!sure, now)
+	latest := now.Add(g.config.MaxBackoff) // kube-scheduler tries a native gang by its own backoff, too
+	if !e.id.Native {
+		latest = e.gang.RetryAt()
+		e.gang.RoomFreed(now)
+	}
+	e.wake(latest)
 	g.afterChangeLocked(e)
 	g.agenda.Add(e.id)
 }

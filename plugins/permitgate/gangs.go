@@ -32,11 +32,7 @@ type gangs struct {
 	// ids has the name of each gang, and hierarchy the composite groups that native ones are part of.
 	ids       map[*gang.Gang]gangID
 	hierarchy gang.Hierarchy
-	queue     *gangQueue              // those that are ready to be looked at
-	planning  map[*gangEntry]struct{} // those with plans for members, or that preempt
-	awaiting  map[*gangEntry]struct{} // those for whose members that do not exist yet others leave room
-	refused   map[*gangEntry]struct{} // those that lack room
-	cycling   map[*gangEntry]struct{} // native gangs whose cycle has not ended
+	queue     *gangQueue // those that are ready to be looked at
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
@@ -50,8 +46,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[gangID](c)
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byID: map[gangID]*gangEntry{}, ids: map[*gang.Gang]gangID{}, queue: newGangQueue(), planning: map[*gangEntry]struct{}{}, awaiting: map[*gangEntry]struct{}{},
-		refused: map[*gangEntry]struct{}{}, cycling: map[*gangEntry]struct{}{},
+		byID: map[gangID]*gangEntry{}, ids: map[*gang.Gang]gangID{}, queue: newGangQueue(),
 	}
 	g.freed = &freedRoom{gangs: g}
 	return g
@@ -172,7 +167,7 @@ func (g *gangs) loseNode(node string, gone bool) {
 			g.abandon(e.id)
 			e.endPreemption()
 			e.searchAfter = time.Time{}
-			e.gang.RoomFreed(false, now)
+			e.gang.RoomFreed(now)
 			lost = true
 		}
 		if lost {
@@ -192,20 +187,39 @@ func (g *gangs) actAt(id gangID, at time.Time) {
 // actOnAll has the worker look at all gangs.
 func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.id) }) }
 
-// admitNext admits the gang that is next, and returns when to ask again; zero means not by time.
-func (g *gangs) admitNext() (again time.Time) {
+// admitNext admits the gang that is next, and returns the member to be activated if it is a native one, and when to ask
+// again; zero means not by time.
+func (g *gangs) admitNext() (activate *v1.Pod, again time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	woken := sync.OnceValue(g.wokenLocked)
-	id, found, again := g.queue.next(now, func(id gangID) time.Time { return g.byID[id].yieldsUntil(woken, now) })
+	id, found, again := g.queue.next(now)
 	if found {
 		e := g.byID[id]
-		e.gang.Admit(now)
+		if id.Native {
+			e.activated, activate = true, e.firstUnbound()
+		} else {
+			e.gang.Admit(now)
+		}
 		g.afterChangeLocked(e)
 		g.agenda.Add(id)
 	}
-	return again
+	return activate, again
+}
+
+// countRefusedLocked counts the gangs that lack room, or are about to be refused.
+func (g *gangs) countRefusedLocked() (n int) {
+	for _, e := range g.byID {
+		if e.lacksRoom() || e.gang.Ready() {
+			n++
+		}
+	}
+	return n
+}
+
+// restLocked has gangs of a priority and of lower ones wait for their turn after a look in vain at one that took a time.
+func (g *gangs) restLocked(e *gangEntry, took time.Duration, now time.Time) {
+	g.queue.rest(e.lowestPriority(), took, now)
 }
 
 // forgetLocked drops a gang without a PodGroup and pods.
@@ -216,9 +230,6 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 	delete(g.byID, e.id)
 	delete(g.ids, e.gang)
 	g.queue.remove(e.id)
-	for _, set := range []map[*gangEntry]struct{}{g.awaiting, g.cycling, g.refused} { // it is in none of the others
-		delete(set, e)
-	}
 	return true
 }
 

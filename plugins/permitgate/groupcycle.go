@@ -1,7 +1,6 @@
 package permitgate
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,9 +48,6 @@ type groupPlan struct {
 type vainCycle struct {
 	happened bool
 	refused  bool // by a proof, which is the gang's last rollback
-	// pause is how long after notBefore the gang is not activated again.
-	pause     time.Duration
-	notBefore time.Time
 }
 
 // nativeObjects are the objects of native gangs as the scheduler's informers show them.
@@ -134,19 +130,18 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	}
 	cycle := e.cycle
 	e.cycle = groupCycle{}
-	pause := g.pauseLocked(e, cycle.ended.Sub(cycle.began), now)
-	e.lastCycle = vainCycle{happened: true, refused: cycle.plan.refusal.Cause != "", pause: pause, notBefore: now.Add(pause)}
+	g.restLocked(e, cycle.ended.Sub(cycle.began), now)
+	e.lastCycle, e.woken = vainCycle{happened: true, refused: cycle.plan.refusal.Cause != ""}, false
 	if e.lastCycle.refused {
 		e.gang.NoteRefusal(cycle.plan.refusal)
 	}
-	freed, _ := g.freed.last()
-	if seen := cycle.began.Add(-informerLag); !freed.Before(seen) || !e.changedAt.Before(seen) { // perhaps too late for the cycle
-		g.wakeLocked(e, true, now)
+	if g.freed.since(cycle.began) || !e.changedAt.Before(cycle.began.Add(-informerLag)) { // perhaps too late for the cycle
+		g.wakeLocked(e, now)
 	}
 	switch {
 	case cycle.plan.domain != "":
 		e.noteTried(cycle.plan.domain)
-		g.wakeLocked(e, true, now)
+		g.wakeLocked(e, now)
 	case cycle.plan.exhausted || !e.lastCycle.refused:
 		e.tried = nil // the next time it starts over
 	}
@@ -166,7 +161,7 @@ func (e *gangEntry) notePlaced() {
 // settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker
 // look again.
 func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
-	if freed, _ := g.freed.last(); e.cycle.began.IsZero() || freed.Before(e.cycle.began) {
+	if e.cycle.began.IsZero() || !g.freed.since(e.cycle.began) {
 		return
 	}
 	if over := e.cycle.ended.Add(cycleGrace); now.Before(over) {
@@ -176,30 +171,13 @@ func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
 	g.endCycleLocked(e, now)
 }
 
-// takeWokenLocked returns the member by which a native gang is to be activated now that has been woken; nil for none.
-// An activation is lost if the group is not back in the queue: it can be woken again until its next cycle.
-func (g *gangs) takeWokenLocked(e *gangEntry, now time.Time) *v1.Pod {
-	v := &e.lastCycle
-	switch {
-	case !e.id.Native || !e.woken || e.gang.Closed():
-		return nil
-	case now.Before(v.notBefore):
-		g.agenda.AddAt(e.id, v.notBefore)
-		return nil
-	}
-	if until := e.yieldsUntil(g.wokenLocked, now); !until.IsZero() {
-		g.agenda.AddAt(e.id, until)
-		return nil
-	}
-	e.woken, v.notBefore = false, now.Add(v.pause)
-	unbound := make([]*v1.Pod, 0, e.unbound)
+// firstUnbound returns the member by which a native gang is activated: the oldest without a node, nil for none. The
+// activation is lost if the group is not back in the queue; until its next cycle the gang can be woken again.
+func (e *gangEntry) firstUnbound() (first *v1.Pod) {
 	for _, m := range e.pods {
-		if m.pod.Spec.NodeName == "" {
-			unbound = append(unbound, m.pod)
+		if m.pod.Spec.NodeName == "" && (first == nil || byAge(m.pod, first, nil) < 0) {
+			first = m.pod
 		}
 	}
-	if len(unbound) == 0 {
-		return nil
-	}
-	return slices.MinFunc(unbound, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
+	return first
 }

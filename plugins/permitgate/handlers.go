@@ -49,7 +49,7 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 				f.memberGone(before)
 			}
 			if before.Spec.NodeName != "" && shrinks(before, after) {
-				f.gangs.freed.note(noGang)
+				f.gangs.freed.note()
 			}
 			f.podSeen(after)
 		},
@@ -59,10 +59,10 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 		return nil, err
 	}
 	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
-		Add: func(*v1.Node, bool) { f.gangs.freed.note(noGang) },
+		Add: func(*v1.Node, bool) { f.gangs.freed.note() },
 		Update: func(before, after *v1.Node) {
 			if nodeMayFitMore(before, after) {
-				f.gangs.freed.note(noGang)
+				f.gangs.freed.note()
 			}
 			if gone := after.DeletionTimestamp != nil; gone && before.DeletionTimestamp == nil || nodeCloses(before, after) {
 				f.gangs.loseNode(after.Name, gone)
@@ -119,10 +119,11 @@ func shrinks(before, after *v1.Pod) bool {
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	id, ok := f.gangs.memberOf(pod)
-	if f.nominations.set(pod) {
-		f.gangs.freed.note(id)
-	}
+	left := f.nominations.set(pod)
 	if !ok {
+		if left {
+			f.gangs.freed.note()
+		}
 		return
 	}
 	if !pods.Live(pod) {
@@ -177,7 +178,7 @@ func (e *gangEntry) updateMember(m *member, keptOut bool, now time.Time) {
 // podGone handles the end of a pod: its node has room.
 func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if f.nominations.delete(pod.UID) || pod.Spec.NodeName != "" {
-		f.gangs.freed.note(noGang)
+		f.gangs.freed.note()
 	}
 	// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until
 	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then.
@@ -207,7 +208,8 @@ func (f *eventHandlers) groupSeen(group *podgroup.Group) {
 	f.gangs.change(group.ID, func(e *gangEntry, now time.Time) {
 		if e.setGroup(group, now) && e.id.Native {
 			e.changedAt = now
-			f.gangs.wakeLocked(e, true, now)
+			f.gangs.wakeLocked(e, now)
+			e.latest = now
 		}
 	})
 }

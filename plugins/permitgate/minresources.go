@@ -36,11 +36,10 @@ func (e *gangEntry) awaited() []proposal.Amount {
 	return slices.DeleteFunc(awaited, func(a proposal.Amount) bool { return a.Value <= 0 })
 }
 
-// awaitMembersLocked has other gangs leave room for members that do not exist yet, as the gang is let in.
-func (g *gangs) awaitMembersLocked(e *gangEntry, now time.Time) {
+// awaitMembers has other gangs leave room for members that do not exist yet, as the gang is let in.
+func (e *gangEntry) awaitMembers(now time.Time) {
 	if len(e.awaited()) > 0 {
 		e.awaitedUntil = now.Add(e.gang.Timeout())
-		g.awaiting[e] = struct{}{}
 	}
 }
 
@@ -49,12 +48,9 @@ func (g *gangs) awaitedBy(id gangID, priority int32) (awaited []proposal.Amount)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	for e := range g.awaiting {
-		amounts := e.awaited()
-		if len(amounts) == 0 || !now.Before(e.awaitedUntil) {
-			delete(g.awaiting, e)
-		} else if e.id != id && e.lowestPriority() >= priority {
-			awaited = append(awaited, amounts...)
+	for _, e := range g.byID {
+		if now.Before(e.awaitedUntil) && e.id != id && e.lowestPriority() >= priority {
+			awaited = append(awaited, e.awaited()...)
 		}
 	}
 	return awaited

@@ -113,7 +113,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 		handle: h, shared: s, gangs: s.gangs,
 		victims: &victimSearch{
 			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
-			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(), nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(),
 		},
 		proposer: &proposer{
 			handle: h, gangs: s.gangs, nominations: s.nominations, claims: newClaims(h),
@@ -186,7 +186,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	}
 	w := &worker{
 		gangs: s.gangs, nominations: s.nominations, profiles: s.profiles, rehearser: s.rehearser, leading: s.leader.Leading(),
-		report: s.server.Report, holds: s.holds,
+		report: s.server.Report,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(id gangID) { w.act(ctx, id) })
 	s.takeLead = sync.OnceFunc(func() { s.lead(ctx, h) })

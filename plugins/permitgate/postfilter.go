@@ -41,7 +41,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		if round == 0 || e.gang.Phase() != gang.Backoff {
 			return
 		}
-		e.gang.PauseAtLeast(p.gangs.pauseLocked(e, e.plan.cost, now), now)
+		p.gangs.restLocked(e, e.plan.cost, now)
 		if !packed { // a packed gang tries its next domain first
 			failed = e.gang.LastRollback()
 		}

@@ -29,11 +29,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			p.gangs.agenda.Add(id)
 			return
 		}
-		if last := e.gang.LastRollback(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
-			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change
-			// that may help. That may be what the other members gave back.
-			p.gangs.wakeLocked(e, false, now)
-		} else if reason == gang.ReasonBackoff && last.Cause == gang.CauseCycleFailed && last.Member == pod.UID {
+		if last := e.gang.LastRollback(); reason == gang.ReasonBackoff && last.Cause == gang.CauseCycleFailed && last.Member == pod.UID {
 			e.gang.Changed(now)
 			p.gangs.agenda.Add(id)
 		}

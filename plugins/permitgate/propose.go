@@ -35,9 +35,11 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 			e.tried = nil // the next time it starts over
 		}
 		result.refusal.Member = pod.UID
-		e.gang.Refuse(result.refusal, p.gangs.pauseLocked(e, took, now), now)
-		if _, freed := p.gangs.freed.last(); !freed.Before(began.Add(-informerLag)) { // perhaps too late for this look
-			p.gangs.wakeLocked(e, true, now)
+		e.woken = false
+		e.gang.Refuse(result.refusal, min(lookShare*took*time.Duration(p.gangs.countRefusedLocked()), lookAtMost), now)
+		p.gangs.restLocked(e, took, now)
+		if p.gangs.freed.since(began) { // perhaps too late for this look
+			p.gangs.wakeLocked(e, now)
 		}
 		if e.gang.Changes() != req.changes { // a member that has come since is not in the plan
 			e.gang.Changed(now)
@@ -54,7 +56,7 @@ func (p *PermitGate) gather(id gangID, req *gangRequest, result *proposalResult)
 	round := req.roundOf(result)
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		if e.gang.Gather(round, now) {
-			p.gangs.awaitMembersLocked(e, now)
+			e.awaitMembers(now)
 			e.startPlan(req, result)
 		}
 	})

@@ -20,110 +20,138 @@ func gangNamed(name string) gangID {
 }
 
 // TestGangsTakeTurns: one gang at a time by priority and age, but none waits for one of a lower priority; one whose
-// scout does not come holds up the others for a moment only, and one that yields holds up none.
+// scout does not come holds up the others for a moment only.
 func TestGangsTakeTurns(t *testing.T) {
-	start := time.Unix(1_000_000, 0)
-	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	rank := func(name string, priority int32, age int) podgroup.Rank {
-		return podgroup.Rank{Priority: priority, Created: after(-age), ID: gangNamed(name)}
-	}
-	queue := newGangQueue()
-	yielding := map[string]time.Time{}
-	next := func(ms int, want string, wantAgain int) {
-		t.Helper()
-		id, found, again := queue.next(after(ms), func(id gangID) time.Time { return yielding[id.Name] })
-		require.Equal(t, want, id.Name)
-		require.Equal(t, want != "", found)
-		require.Equal(t, after(wantAgain), again)
-	}
-	queue.update(rank("young", 0, 1), false)
-	queue.update(rank("old", 0, 100), false)
-	next(0, "old", 250)
-	next(1, "", 250)
-	queue.update(rank("urgent", 9, 0), false)
-	next(1, "urgent", 251)
-	queue.update(rank("old", 0, 100), true) // it is still queued
-	queue.remove(gangNamed("urgent"))
-	next(2, "", 250)
-	queue.remove(gangNamed("old")) // it was proposed
-	next(3, "young", 253)
-	queue.update(rank("young", 0, 1), false) // it was refused, and changed at once
-	next(4, "young", 254)
-	queue.remove(gangNamed("young"))
+	q := newQueueTest(t)
+	q.update("young", 0, 1, fresh)
+	q.update("old", 0, 100, fresh)
+	q.next(0, "old", 250)
+	q.next(1, "", 250)
+	q.update("urgent", 9, 0, fresh)
+	q.next(1, "urgent", 251)
+	q.queue.update(q.turn("old", 0, 100, fresh), true) // it is still queued
+	q.remove("urgent")
+	q.next(2, "", 250)
+	q.remove("old") // it was proposed
+	q.next(3, "young", 253)
+	q.update("young", 0, 1, fresh) // it was refused, and changed at once
+	q.next(4, "young", 254)
+	q.remove("young")
 
 	// A scout that does not come.
-	queue.update(rank("stuck", 9, 100), false)
-	queue.update(rank("young", 0, 1), false)
-	next(10, "stuck", 260)
-	next(259, "", 260)
-	next(260, "young", 510)
-	queue.remove(gangNamed("stuck"))
-	queue.remove(gangNamed("young"))
-
-	// One that leaves what has become free to others.
-	queue.update(rank("refused", 9, 100), false)
-	queue.update(rank("young", 0, 1), false)
-	yielding["refused"] = after(700)
-	next(600, "young", 700)
-	queue.remove(gangNamed("young"))
-	next(601, "", 700)
-	delete(yielding, "refused")
-	next(700, "refused", 950)
-	queue.remove(gangNamed("refused"))
-	require.Empty(t, queue.ranks)
-	require.Empty(t, queue.ready)
-	require.Empty(t, queue.admitted)
+	q.update("stuck", 9, 100, fresh)
+	q.update("young", 0, 1, fresh)
+	q.next(10, "stuck", 260)
+	q.next(259, "", 260)
+	q.next(260, "young", 510)
+	q.remove("stuck")
+	q.remove("young")
+	require.Empty(t, q.queue.turns)
+	require.Empty(t, q.queue.ready)
+	require.Empty(t, q.queue.admitted)
 }
 
-// TestPauses: looks at gangs of a priority that are refused take a tenth of the time at most, however many there are,
-// and so do gathers without success. Searches for victims take a fiftieth.
-func TestPauses(t *testing.T) {
-	for _, tt := range []struct {
-		took            time.Duration
-		gangs           int
-		looks, searches time.Duration
-	}{
-		{0, 0, 100 * time.Millisecond, 0},
-		{20 * time.Millisecond, 1, 200 * time.Millisecond, time.Second},
-		{20 * time.Millisecond, 20, 4 * time.Second, 20 * time.Second},
-		{20 * time.Millisecond, 1000, time.Minute, 10 * time.Minute},
-		{time.Minute, 1000, time.Minute, 50 * time.Minute},
-	} {
-		require.Equal(t, tt.looks, lookPause(tt.took, tt.gangs), "looks of %s, %d gangs", tt.took, tt.gangs)
-		require.Equal(t, tt.searches, searchPause(tt.took, tt.gangs), "searches of %s, %d gangs", tt.took, tt.gangs)
+// TestFreedRoomIsLookedAtInTurn: looks in vain take a tenth of the time of gangs of their priority and of lower ones, in
+// the order of rank. A gang whose own backoff is over does not wait for its turn, but leaves what has become free to
+// those of a higher priority for a moment.
+func TestFreedRoomIsLookedAtInTurn(t *testing.T) {
+	q := newQueueTest(t)
+	look := func(ms int, name string, priority int32, took time.Duration) {
+		t.Helper()
+		q.next(ms, name, ms+250)
+		q.queue.rest(priority, took, q.after(ms))
+		q.remove(name)
 	}
+	q.update("old", 0, 100, 30_000)
+	q.update("young", 0, 1, 30_000)
+	look(0, "old", 0, 0)
+	q.next(1, "", 10) // ten times the least that a look costs
+	q.update("old", 0, 100, 30_000)
+	look(10, "old", 0, 20*time.Millisecond)
+	q.next(11, "", 210)
+	q.update("urgent", 9, 0, 30_000)
+	look(11, "urgent", 9, 0) // which is above those that rest
+	q.update("urgent", 9, 0, 30_000)
+	q.next(12, "", 21)
+	look(21, "urgent", 9, time.Hour)
+	q.next(22, "", 30_000)
+	q.update("new", 0, 0, fresh)
+	look(23, "new", 0, 0) // the first look is free
+	q.update("urgent", 9, 0, 60_000)
+	q.next(30_000, "", 31_000)
+	look(31_000, "young", 0, 0)
+	q.next(31_001, "", 60_000)
+	q.next(60_000, "urgent", 60_250)
 }
 
-// TestRoomWakesOthers, and not the gang that has given it back. Pods that preempt alone follow when kube-scheduler has
-// heard of it, too.
-func TestRoomWakesOthers(t *testing.T) {
+// fresh says that a gang does not wait for its turn.
+const fresh = -1
+
+// queueTest is a queue of gangs and its clock.
+type queueTest struct {
+	t     *testing.T
+	queue *gangQueue
+}
+
+func newQueueTest(t *testing.T) *queueTest {
+	t.Helper()
+	return &queueTest{t, newGangQueue()}
+}
+
+func (q *queueTest) after(ms int) time.Time {
+	return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond)
+}
+
+func (q *queueTest) turn(name string, priority int32, age, latest int) turn {
+	waits := turn{Rank: podgroup.Rank{Priority: priority, Created: q.after(-age), ID: gangNamed(name)}}
+	if latest != fresh {
+		waits.latest = q.after(latest)
+	}
+	return waits
+}
+
+func (q *queueTest) update(name string, priority int32, age, latest int) {
+	q.queue.update(q.turn(name, priority, age, latest), false)
+}
+
+func (q *queueTest) remove(name string) { q.queue.remove(gangNamed(name)) }
+
+// next requires which gang is next, and when the queue is to be asked again.
+func (q *queueTest) next(ms int, want string, wantAgain int) {
+	q.t.Helper()
+	id, found, again := q.queue.next(q.after(ms))
+	require.Equal(q.t, want, id.Name)
+	require.Equal(q.t, want != "", found)
+	require.Equal(q.t, q.after(wantAgain), again)
+}
+
+// TestSearchPauses: a gang that no eviction helps searches for victims less and less often.
+func TestSearchPauses(t *testing.T) {
+	const took = 20 * time.Millisecond
+	for failed, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
+		require.Equal(t, want, searchPause(took, failed+1))
+	}
+	require.Equal(t, time.Minute, searchPause(took, 1000))
+	require.Equal(t, 100*time.Second, searchPause(2*time.Second, 3))
+}
+
+// TestPreemptorsFollow: pods that preempt alone are tried again when kube-scheduler has heard of freed room, too.
+func TestPreemptorsFollow(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	a, b := gangNamed("a"), gangNamed("b")
 	r := newGangs(clocktesting.NewFakeClock(start)).freed
-	take := func(now time.Time, wantPreemptors bool, wantAgain time.Time) freedBy {
+	take := func(now time.Time, wantRoom, wantPreemptors bool, wantAgain time.Time) {
 		t.Helper()
 		room, preemptors, again := r.take(now)
+		require.Equal(t, wantRoom, room)
 		require.Equal(t, wantPreemptors, preemptors)
 		require.Equal(t, wantAgain, again)
-		return room
 	}
-	room := take(start, false, time.Time{})
-	require.True(t, room.empty())
-
-	r.note(a)
-	room = take(start, false, time.Time{})
-	require.False(t, room.concerns(a))
-	require.True(t, room.concerns(b))
-	room = take(start, false, time.Time{})
-	require.True(t, room.empty())
-
-	r.note(a)
-	r.note(noGang)
+	take(start, false, false, time.Time{})
+	r.note()
 	r.notePreemptors()
-	room = take(start, false, start.Add(preemptorPause))
-	require.True(t, room.concerns(a))
-	take(start.Add(preemptorPause), true, time.Time{})
-	take(start.Add(time.Second), false, time.Time{})
+	take(start, true, false, start.Add(preemptorPause))
+	take(start.Add(preemptorPause), false, true, time.Time{})
+	take(start.Add(time.Second), false, false, time.Time{})
 }
 
 // refusedGangs are gangs of two that lack room, with priorities that fall from gang to gang.
@@ -158,16 +186,12 @@ func BenchmarkRefusedGangs(b *testing.B) {
 				clock.Step(time.Millisecond)
 				for id := range maps.Clone(g.queue.admitted) {
 					g.update(id, func(e *gangEntry, now time.Time) {
-						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, g.pauseLocked(e, 0, now), now)
-						g.wakeLocked(e, true, now)
+						e.woken = false
+						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, time.Duration(g.countRefusedLocked())*lookCost, now)
+						g.restLocked(e, 0, now)
+						g.wakeLocked(e, now)
 					})
 				}
-				b.StopTimer() // what the gangs' own times bring about
-				g.each(func(e *gangEntry) {
-					e.gang.RoomFreed(false, clock.Now())
-					g.afterChangeLocked(e)
-				})
-				b.StartTimer()
 			}
 		})
 	}

@@ -7,8 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/permitgate/barrier"
-	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -40,6 +38,13 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 		return
 	}
 	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound
-	id, _ := p.step(pod, true, func(g *gang.Gang, _ *barrier.Barrier, now time.Time) { g.Unreserved(pod.UID, now) })
-	p.gangs.freed.note(id)
+	comesBack := false
+	p.gangs.step(pod, func(e *gangEntry, now time.Time) {
+		e.notePlaced()
+		e.gang.Unreserved(pod.UID, now)
+		comesBack = e.pods[pod.UID] != nil
+	})
+	if !comesBack { // see freedRoom
+		p.gangs.freed.note()
+	}
 }

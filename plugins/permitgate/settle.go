@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"time"
+
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
@@ -14,9 +16,6 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	round := e.gang.RoundNumber()
 	failed := round == 0 && e.plan.round != 0 && e.gang.Phase() == gang.Backoff
 	if round != e.plan.round {
-		if len(e.plan.hints) > 0 {
-			g.freed.note(e.id) // members without a node leave room that was proposed to them
-		}
 		e.plan = roundPlan{round: round}
 	}
 	if failed {
@@ -24,7 +23,7 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	}
 	if failed && e.preempting != nil {
 		// The filters refuse what a search took for room: it asks about one member's devices at a time.
-		e.evictAfter = g.clock.Now().Add(searchAtMost)
+		e.evictAfter = g.clock.Now().Add(evictPauseAtMost)
 	}
 	if e.preempting != nil && !e.usesPreemption(failed) {
 		g.abandon(e.id)
@@ -37,15 +36,37 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 		}
 	}
 
-	setIn(g.planning, e, len(e.plan.hints) > 0 || e.preempting != nil)
-	setIn(g.cycling, e, !e.cycle.began.IsZero())
-	setIn(g.refused, e, e.lacksRoom())
-	e.woken = e.woken && e.lacksRoom()
-	if e.gang.Ready() {
-		g.queue.update(e.rank(), e.gang.Admitted())
+	if t, admitted, ready := e.turn(); ready {
+		g.queue.update(t, admitted)
 	} else {
 		g.queue.remove(e.id)
 	}
+}
+
+// turn returns a gang's place in the queue, if it is ready to be looked at, and whether it has been admitted.
+func (e *gangEntry) turn() (t turn, admitted, ready bool) {
+	switch phase := e.gang.Phase(); {
+	case e.id.Native:
+		e.woken = e.woken && e.lacksRoom()
+		admitted, ready = e.activated, e.woken && !e.gang.Closed()
+	case phase == gang.Backoff || phase == gang.Queued:
+		admitted, ready = e.gang.Admitted(), e.gang.Ready()
+	default:
+		e.woken = false
+	}
+	t = turn{e.rank(), e.latest}
+	if !e.woken {
+		t.latest = e.gang.RetryAt()
+	}
+	return t, admitted, ready
+}
+
+// wake has a gang wait for its turn, but not for longer than to a time.
+func (e *gangEntry) wake(latest time.Time) {
+	if !e.woken {
+		e.latest = latest
+	}
+	e.woken, e.activated = true, false
 }
 
 // usesPreemption reports whether a gang goes on with its preemption: until victims have gone it waits, and then it has
@@ -68,13 +89,4 @@ func (e *gangEntry) lacksRoom() bool {
 		return e.lastCycle.happened && e.cycle.began.IsZero()
 	}
 	return e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
-}
-
-// setIn has a gang in a set or not.
-func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
-	if in {
-		set[e] = struct{}{}
-	} else {
-		delete(set, e)
-	}
 }

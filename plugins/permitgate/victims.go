@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -18,6 +19,23 @@ import (
 	"zonewise.dev/plugins/permitgate/preempt"
 )
 
+const (
+	// searchShare is how many times as long as its first search for victims a gang then does not search, if that has
+	// found none; after each further one it is twice as long, up to searchAtMost. The searches of all gangs are parts of
+	// looks, see gangQueue.
+	searchShare  = 50
+	searchAtMost = time.Minute
+	// evictPause is how long a gang evicts no pods after its first release that failed; evictPauseAtMost bounds that of
+	// further ones.
+	evictPause       = time.Minute
+	evictPauseAtMost = 10 * time.Minute
+)
+
+// searchPause is how long a gang does not search for victims after so many searches in vain.
+func searchPause(took time.Duration, failed int) time.Duration {
+	return max(searchShare*took, min(searchShare*took<<min(failed-1, 10), searchAtMost))
+}
+
 // victimSearch looks for pods that a gang may preempt; only scheduling cycles use it.
 type victimSearch struct {
 	handle    fwk.Handle
@@ -25,6 +43,7 @@ type victimSearch struct {
 	runner    *filterRunner
 	preemptor *preempt.Preemptor
 	budgets   policylisters.PodDisruptionBudgetLister
+	nodes     corelisters.NodeLister
 	enabled   bool
 	delay     time.Duration // how long a gang waits before it preempts: until then an autoscaler may bring room
 	start     int           // where the next search begins
@@ -64,6 +83,10 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		v.start = (v.start + r.Looked) % n
 	}
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
+	if found && !v.stand(r.Nodes) {
+		v.gangs.freed.note() // so that the gang is looked at again
+		return preempt.Result{}, false
+	}
 	v.gangs.update(req.gangID, func(e *gangEntry, now time.Time) {
 		e.searchAfter = time.Time{}
 		if found {
@@ -72,9 +95,25 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 			return
 		}
 		e.failedSearches++
-		e.searchAfter = now.Add(searchPause(now.Sub(began), v.gangs.rivalsLocked(e)))
+		e.searchAfter = now.Add(searchPause(now.Sub(began), e.failedSearches))
 	})
 	return r, found
+}
+
+// stand reports whether nodes that a search has found may still take pods. The event of one that is cordoned or gone may
+// have come before kube-scheduler has seen that, and a gang that waits for pods to leave it would wait in vain.
+func (v *victimSearch) stand(nodes map[types.UID]string) bool {
+	infos := v.handle.SnapshotSharedLister().NodeInfos()
+	for _, name := range nodes {
+		seen, err := infos.Get(name)
+		if err != nil {
+			return false
+		}
+		if node, err := v.nodes.Get(name); err != nil || nodeCloses(seen.Node(), node) {
+			return false
+		}
+	}
+	return true
 }
 
 // begin starts the evictions, unless the gang no longer needs them.
@@ -154,10 +193,11 @@ func (g *gangs) Cleared(id gangID) {
 	g.change(id, func(e *gangEntry, now time.Time) {
 		if e.preempting != nil {
 			e.preempting.cleared = true
-			g.wakeLocked(e, true, now)
+			g.wakeLocked(e, now)
+			e.latest = now
 		}
 	})
-	g.freed.note(noGang)
+	g.freed.note()
 }
 
 // GivenUp implements preempt.Gangs.
@@ -165,7 +205,7 @@ func (g *gangs) GivenUp(id gangID, again bool) {
 	g.change(id, func(e *gangEntry, now time.Time) {
 		e.endPreemption()
 		if again {
-			e.gang.RoomFreed(false, now)
+			e.gang.RoomFreed(now)
 		}
 	})
 }

@@ -22,7 +22,6 @@ type worker struct {
 	profiles    *profiles
 	rehearser   *rehearse.Rehearser
 	leading     <-chan struct{}
-	holds       Holds // nil without
 	// report hears what has become of a gang.
 	report func(ctx context.Context, r serve.Report)
 }
@@ -45,7 +44,7 @@ func (w *worker) act(ctx context.Context, id gangID) {
 	} else {
 		w.actOnGang(ctx, id)
 	}
-	w.admitNext()
+	w.admitNext(klog.FromContext(ctx))
 }
 
 // actOnCluster wakes those that may be helped by what has changed for all.
@@ -55,14 +54,9 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 	if ended {
 		logger.V(4).Info("Nodes are not kept any more", "pods", len(refused))
 		w.profiles.any().Activate(logger, refused)
-		w.gangs.freed.note(noGang)
+		w.gangs.freed.note()
 	}
 	w.gangs.actAt(noGang, again)
-	if w.holds != nil {
-		owners, again := w.gangs.keeping.takeOwners(w.holds.Owns, now)
-		w.profiles.any().Activate(logger, owners)
-		w.gangs.actAt(noGang, again)
-	}
 	preemptors, again := w.gangs.freed.wake(now)
 	w.gangs.actAt(noGang, again)
 	if preemptors {
@@ -121,9 +115,6 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 		}
 	}
 	slices.SortFunc(work.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
-	if pod := w.gangs.takeWokenLocked(e, now); pod != nil {
-		work.activate = append(work.activate, pod)
-	}
 	if r := actions.Rollback; r != nil {
 		work.report.Member = e.podOf(r.Member)
 	}
@@ -154,9 +145,14 @@ func (w *worker) leads() bool {
 	}
 }
 
-// admitNext lets the gang that is next send its scouts. On a replica that does not lead there are no cycles for them.
-func (w *worker) admitNext() {
+// admitNext lets the gang that is next send its scouts, or activates it if it is a native one. On a replica that does
+// not lead there are no cycles for them.
+func (w *worker) admitNext(logger klog.Logger) {
 	if w.leads() {
-		w.gangs.actAt(noGang, w.gangs.admitNext())
+		pod, again := w.gangs.admitNext()
+		w.gangs.actAt(noGang, again)
+		if pod != nil {
+			w.activate(logger, pod)
+		}
 	}
 }

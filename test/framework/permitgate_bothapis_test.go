@@ -240,12 +240,12 @@ func TestPreemptedNodeIsLost(t *testing.T) {
 }
 
 // TestLowGangsHaveTheirTurn: gangs of a higher priority that pods which come and go wake again and again keep those of
-// a lower priority from what these can use for as long again as their pauses, and not for ever.
+// a lower priority from what these can use until the backoffs of these are over, and not for ever.
 func TestLowGangsHaveTheirTurn(t *testing.T) {
 	inBothAPIs(t, func(t *testing.T, a *api) {
-		const highs, most = 20, time.Second
+		const highs, most = 20, 4 * time.Second
 		c := newGangCluster(t, 2, 1)
-		c.start(withArgs(`{"bindRehearsal": "Never", "gangPreemption": false, "starvationAfter": "24h", "initialBackoff": "30s", "maxBackoff": "30s"}`))
+		c.start(withArgs(`{"bindRehearsal": "Never", "gangPreemption": false, "starvationAfter": "24h", "initialBackoff": "2s", "maxBackoff": "2s"}`))
 		c.bind("node-0", member("", "full", 2).Priority(100))
 		for i := range highs {
 			a.create(c, fmt.Sprint("high-", i), 4, func(p *st.PodWrapper) { p.Priority(10) })

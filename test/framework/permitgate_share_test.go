@@ -11,10 +11,10 @@ import (
 )
 
 // TestSearchesForVictimsAreFew: gangs that no eviction helps look for victims again as pods come and go, all of them
-// together for a fiftieth of the time, and each in its turn.
+// together for a tenth of the time, and each in its turn.
 func TestSearchesForVictimsAreFew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const gangs, took, share = 8, 50 * time.Millisecond, 50
+		const gangs, took, share = 8, 50 * time.Millisecond, 10
 		c := newGangCluster(t, 4, 4)
 		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s"}`))
 		// The nodes are full of pods that may go, beside one each that keeps its port.

@@ -146,8 +146,8 @@ func (c *cluster) createPriorityGang(name string, size int, priority int32) {
 	}
 }
 
-// TestVainWakesOfNativeGangsArePaced: room that does not suffice, again and again, costs a gang one cycle for each
-// pause.
+// TestVainWakesOfNativeGangsArePaced: room that does not suffice, again and again, costs a gang cycles for a tenth of
+// the time, with the least that one costs.
 func TestVainWakesOfNativeGangsArePaced(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 2)
@@ -165,6 +165,6 @@ func TestVainWakesOfNativeGangsArePaced(t *testing.T) {
 		}
 		before := cycles()
 		c.comeAndGo(t, 300, time.Millisecond)
-		require.Contains(t, []int{2, 3, 4}, cycles()-before, "in 300ms, with pauses of 100ms")
+		require.InDelta(t, 30, cycles()-before, 5, "in 300ms, with pauses of 10ms")
 	})
 }

@@ -16,7 +16,8 @@ func (g *Gang) rollBack(r Rollback, now time.Time) {
 			g.lostRounds++
 		}
 	}
-	g.rollBackFor(r, g.pauseAfter(took), now)
+	pause := g.pauseAfter(took)
+	g.rollBackFor(r, pause, pause, now)
 }
 
 // pauseAfter is how long no other round begins after one that took or held something for a time: ten times as long. As
@@ -45,20 +46,20 @@ func (g *Gang) settleHolding(now time.Time) {
 		held := g.heldFor(now)
 		g.heldSince = time.Time{}
 		if g.phase == Backoff && held > 0 {
-			g.PauseAtLeast(g.pauseAfter(held), now)
+			g.notBefore = later(g.notBefore, now.Add(g.pauseAfter(held)))
+			g.backoffUntil = later(g.backoffUntil, g.notBefore)
+			g.last.Backoff = g.backoffUntil.Sub(now)
 		}
 	}
 }
 
-// rollBackFor sends members back and begins a backoff, which freed room does not end before pause is over.
-func (g *Gang) rollBackFor(r Rollback, pause time.Duration, now time.Time) {
-	g.backoffSince, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause, g.failures)))
-	g.backoffUntil = now.Add(g.nextBackoff())
+// rollBackFor sends members back and begins a backoff of at least a time, which freed room does not end before pause is
+// over.
+func (g *Gang) rollBackFor(r Rollback, pause, atLeast time.Duration, now time.Time) {
+	g.backoffSince, g.notBefore = now, now.Add(pause)
+	g.backoffUntil = now.Add(max(g.nextBackoff(), atLeast))
 	if r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
 		// It changed while the round ran, perhaps too late for a member that had been tried.
-		g.backoffUntil = now
-	}
-	if g.backoffUntil.Before(g.notBefore) {
 		g.backoffUntil = g.notBefore
 	}
 	r.Backoff = g.backoffUntil.Sub(now)
@@ -113,32 +114,14 @@ func doubled(d time.Duration, times int, limit time.Duration) time.Duration {
 }
 
 // RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or
-// will when the pause after its last round is over. If it may as well be what this or another gang gave
-// back when it was rolled back, that takes twice as long with each failure: gangs that do not fit would else wake
-// themselves and each other for ever.
-func (g *Gang) RoomFreed(mayBeOwn bool, now time.Time) {
-	at := g.notBefore
-	if mayBeOwn {
-		at = g.notBeforeIfOwn
-	} else {
-		g.changedAt = now
-	}
+// will when the pause after its last round is over. What gangs give back when they are rolled back is not meant: gangs
+// that do not fit would wake themselves and each other for ever.
+func (g *Gang) RoomFreed(now time.Time) {
+	g.changedAt = now
 	if g.last.Cause.Capacity() {
-		g.endBackoff(at, now)
+		g.endBackoff(g.notBefore, now)
 	}
 	g.settle(now)
-}
-
-// PauseAtLeast keeps a gang that has just been rolled back from another round for as long as pause, whatever room
-// becomes free.
-func (g *Gang) PauseAtLeast(pause time.Duration, now time.Time) {
-	if g.phase != Backoff {
-		return
-	}
-	g.notBefore = later(g.notBefore, now.Add(pause))
-	g.notBeforeIfOwn = later(g.notBeforeIfOwn, now.Add(pause))
-	g.backoffUntil = later(g.backoffUntil, now.Add(pause))
-	g.last.Backoff = g.backoffUntil.Sub(now)
 }
 
 func later(a, b time.Time) time.Time {

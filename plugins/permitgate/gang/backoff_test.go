@@ -67,23 +67,22 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 	}
 }
 
-// TestRoomEndsABackoff after the pause that the caller asks for when the gang was refused without a round, and
-// otherwise not before ten times as long as the round took.
+// TestRoomEndsABackoff at once when the gang was refused without a round, and otherwise not before ten times as long as
+// the round took.
 func TestRoomEndsABackoff(t *testing.T) {
 	g, _ := newGang(2, 2)
 	require.True(t, g.Admit(start))
-	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, 100*time.Millisecond, start)
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, time.Minute, start)
 	requireRefuses(t, g, "m0", start, gang.ReasonBackoff, "no room for 2 at once")
-	g.RoomFreed(false, after(1))
-	require.Equal(t, after(100), g.Act(after(1)).Next)
-	g.Act(after(100))
+	require.Equal(t, after(60_000), g.Act(after(1)).Next)
+	g.RoomFreed(after(1))
 	require.Equal(t, gang.Queued, g.Phase())
 
 	g, ids := newGang(2, 2)
 	wait(t, g, start, ids[0])
 	full(t, g, after(30), ids[1])
 	g.Unreserved(ids[0], after(30))
-	g.RoomFreed(false, after(40))
+	g.RoomFreed(after(40))
 	g.Act(after(40))
 	require.Equal(t, after(330), g.Act(after(40)).Next)
 	require.Equal(t, gang.Backoff, g.Phase())
@@ -91,35 +90,10 @@ func TestRoomEndsABackoff(t *testing.T) {
 	require.Equal(t, gang.Queued, g.Phase())
 }
 
-// TestOwnRoomWaitsLongerWithEachFailure than other room does, up to MaxBackoff.
-func TestOwnRoomWaitsLongerWithEachFailure(t *testing.T) {
-	g, ids := newGang(2, 2)
-	now := start
-	for failures, want := range []int{300, 600, 1200, 2400, 4800, 8000, 8000} {
-		wait(t, g, now, ids[0])
-		now = now.Add(30 * time.Millisecond)
-		full(t, g, now, ids[1])
-		g.Unreserved(ids[0], now)
-		g.RoomFreed(true, now)
-		g.Act(now)
-		end := now.Add(time.Duration(min(want, 1000<<failures)) * time.Millisecond)
-		require.Equal(t, end, g.Act(now).Next)
-		if failures%2 == 0 {
-			g.RoomFreed(false, now)
-			g.Act(now)
-			end = now.Add(300 * time.Millisecond)
-			require.Equal(t, end, g.Act(now).Next, "room ends it as before")
-		}
-		g.Act(end)
-		require.Equal(t, gang.Queued, g.Phase())
-		now = end
-	}
-}
-
 func TestRoomDuringTheRoundShortensTheBackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	wait(t, g, after(10), ids[0])
-	g.RoomFreed(false, after(20))
+	g.RoomFreed(after(20))
 	full(t, g, after(30), ids[1])
 	g.Act(after(30))
 	g.Unreserved(ids[0], after(30))
@@ -131,7 +105,7 @@ func TestRoomDoesNotCureARefusal(t *testing.T) {
 	wait(t, g, start, ids[0])
 	g.Unreserved(ids[0], start)
 	require.Equal(t, gang.Backoff, g.Phase())
-	g.RoomFreed(false, after(500))
+	g.RoomFreed(after(500))
 	requireRefuses(t, g, ids[0], after(600), gang.ReasonBackoff, "refused")
 	g.Act(after(1000))
 	require.Equal(t, gang.Queued, g.Phase())
@@ -242,7 +216,7 @@ func TestWhatIsHeldForNothing(t *testing.T) {
 				g.Unreserved(id, after(held+lag))
 			}
 			const whole = held + lag
-			g.RoomFreed(false, after(whole))
+			g.RoomFreed(after(whole))
 			g.Act(after(10 * held))
 			require.Equal(t, gang.Backoff, g.Phase())
 			g.Act(after(whole + 10*whole + 1))
@@ -359,7 +333,7 @@ func TestLongRoundsHaveLongPauses(t *testing.T) {
 				for _, id := range ids[:members-1] {
 					g.Unreserved(id, now)
 				}
-				g.RoomFreed(false, now)
+				g.RoomFreed(now)
 				end := now.Add(want * time.Second)
 				require.WithinDuration(t, end, g.RetryAt(), 10*time.Second/members, "after %d lost rounds of %s", lost+1, round)
 				now = g.RetryAt()
@@ -389,37 +363,13 @@ func TestLongRoundsHaveLongPauses(t *testing.T) {
 		for _, id := range ids {
 			g.Unreserved(id, after(60_000))
 		}
-		g.RoomFreed(false, after(61_000))
+		g.RoomFreed(after(61_000))
 		g.Act(after(659_999))
 		require.Equal(t, gang.Backoff, g.Phase())
 		g.SetPod("another", gang.Pod{}, after(300_000))
 		g.Act(after(300_000))
 		require.Equal(t, gang.Queued, g.Phase(), "it is not the same gang any more")
 	})
-}
-
-// TestPauseAtLeast: a gang stays away for a time, whether or not something happens that may help it.
-func TestPauseAtLeast(t *testing.T) {
-	for name, tt := range map[string]struct {
-		happens func(g *gang.Gang)
-		until   int
-	}{
-		"nothing":             {func(*gang.Gang) {}, 10_000},
-		"room is free":        {func(g *gang.Gang) { g.RoomFreed(false, after(1)) }, 10_000},
-		"room may be its own": {func(g *gang.Gang) { g.RoomFreed(true, after(1)) }, 10_000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g, ids := gathering(t, 2, 2)
-			full(t, g, start, ids[0])
-			g.PauseAtLeast(10*time.Second, start)
-			require.Equal(t, 10*time.Second, g.Act(start).Rollback.Backoff)
-			tt.happens(g)
-			g.Act(after(tt.until - 1))
-			require.Equal(t, gang.Backoff, g.Phase())
-			g.Act(after(tt.until))
-			require.Equal(t, gang.Queued, g.Phase())
-		})
-	}
 }
 
 // TestDeadlineOfARoundWithoutANode: proposed nodes are not kept for ever for members that do not come.

@@ -40,8 +40,7 @@
 // is over, but not before ten times as long as it took, and as members held something, to the last Unreserve. So what
 // is held for nothing is at most a tenth of the time. For the time in which its members took steps, the first lost
 // round since the gang was whole costs at most MaxBackoff, and each further one twice as much, since a slow scheduler
-// makes rounds long. If the change may be the gang's own doing, the pause doubles with each failure, so that gangs that
-// do not fit come to rest.
+// makes rounds long. What gangs give back is no change, so that gangs that do not fit come to rest.
 //
 // # Members
 //

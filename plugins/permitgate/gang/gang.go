@@ -42,12 +42,11 @@ type Gang struct {
 	failures   int // rollbacks with backoff since the gang was whole
 	lostRounds int // those of them that ended a round in which members held something
 	// pauseLimit bounds the pause after the last rollback.
-	pauseLimit     time.Duration
-	backoffUntil   time.Time // end of the Backoff phase
-	backoffSince   time.Time // when it began
-	notBefore      time.Time // before when no room ends it
-	notBeforeIfOwn time.Time // before when no room does that may be the gang's own
-	last           Rollback  // the last one
+	pauseLimit   time.Duration
+	backoffUntil time.Time // end of the Backoff phase
+	backoffSince time.Time // when it began
+	notBefore    time.Time // before when no room ends it
+	last         Rollback  // the last one
 
 	rehearsals      map[Template]*rehearsal // since the last round began
 	rehearsalsBegun int                     // ever

@@ -72,7 +72,7 @@ func TestRefusedRehearsalSendsTheGangBack(t *testing.T) {
 	require.Empty(t, a.Rehearse)
 
 	// Room does not help.
-	g.RoomFreed(false, after(300))
+	g.RoomFreed(after(300))
 	requireRefuses(t, g, ids[0], after(400), gang.ReasonBackoff, "says a policy")
 
 	// The next round asks again, also for what passed in this one.

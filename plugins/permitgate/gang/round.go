@@ -141,12 +141,11 @@ func (g *Gang) endRound() {
 	}
 }
 
-// Refuse sends the scout's gang to backoff instead of beginning a round. Whatever changes, but for the gang itself, it
-// is not admitted again for as long as pause.
-func (g *Gang) Refuse(r Rollback, pause time.Duration, now time.Time) {
+// Refuse sends the scout's gang to backoff instead of beginning a round, for at least a time unless something changes.
+func (g *Gang) Refuse(r Rollback, atLeast time.Duration, now time.Time) {
 	g.settle(now)
 	if g.phase == Queued {
-		g.rollBackFor(r, pause, now)
+		g.rollBackFor(r, 0, atLeast, now)
 	}
 	g.settle(now)
 }

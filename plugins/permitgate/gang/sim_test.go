@@ -236,7 +236,7 @@ func (w *world) room() { w.roomOf("") }
 func (w *world) roomOf(name string) {
 	for _, other := range slices.Sorted(maps.Keys(w.gangs)) {
 		if other != name {
-			w.gangs[other].RoomFreed(false, w.now)
+			w.gangs[other].RoomFreed(w.now)
 		}
 	}
 	w.hintRoom()

@@ -15,10 +15,11 @@ import (
 // Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang
 // kube-scheduler writes it only on the member that was in a cycle; the others are written here.
 
-// isUnschedulable reports whether the members of a refused gang are unschedulable, and not about to get room by a
-// preemption. kube-scheduler writes those of native gangs.
+// isUnschedulable reports whether the members of a gang that was refused are unschedulable, and not about to get room by
+// a preemption. So they are while it waits for its turn to be looked at again. kube-scheduler writes those of native
+// gangs.
 func (g *Gang) isUnschedulable() bool {
-	return g.Group != nil && !g.Group.Native && g.Phase == gang.Backoff && !g.Preempting &&
+	return g.Group != nil && !g.Group.Native && (g.Phase == gang.Backoff || g.Phase == gang.Queued) && !g.Preempting &&
 		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable || g.Last.Cause == gang.CauseCycleFailed)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
@@ -21,6 +22,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/podstatus"
 	"zonewise.dev/test/build"
 	"zonewise.dev/test/crdtest"
 )
@@ -64,6 +66,31 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	s.Lead(t.Context(), h)
 	s.Report(t.Context(), seen)
 	require.Eventually(t, func() bool { return source.Writes() == 1 }, time.Minute, time.Millisecond)
+}
+
+// refused is a gang that was refused, and waits for its turn to be looked at again.
+type refused struct {
+	memberless
+	pod *v1.Pod
+}
+
+func (r refused) Get(podgroup.ID) (Gang, bool) {
+	return Gang{Group: r.group, Phase: gang.Queued, Last: gang.Rollback{Cause: gang.CauseNoRoom, Detail: "short of cpu"}}, true
+}
+func (r refused) Members(podgroup.ID) []Member { return []Member{{Pod: r.pod, Missing: true}} }
+
+// TestAutoscalersSeeAGangThatWaitsForItsTurn: where pods come and go all the time, a refused gang is woken before its
+// members have the condition.
+func TestAutoscalersSeeAGangThatWaitsForItsTurn(t *testing.T) {
+	pod := build.Pod("p", "1", build.Namespace(train.Namespace), build.Member(train.Name))
+	h := handle{client: fake.NewSimpleClientset(pod)}
+	s := New(Config{Clock: clock.RealClock{}, Gangs: refused{memberless{group: podgroup.Read(&v1alpha1.PodGroup{})}, pod}})
+	s.patcher = podstatus.New(h)
+	require.NoError(t, s.writeConditions(t.Context(), train))
+	pod, err := h.client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, pod.Status.Conditions, 1)
+	require.Contains(t, pod.Status.Conditions[0].Message, "short of cpu")
 }
 
 // TestAPodGroupsEventOutlivesALateReport: the last report about a gang may be one from before its PodGroup came.
