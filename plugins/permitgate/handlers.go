@@ -6,32 +6,26 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/pods"
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/preempt"
 )
 
 // eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type eventHandlers struct {
-	gangs       *gangs
-	nominations *nominations
-	claims      *claims
-	// ours reports whether a scheduler's name is that of a profile with this plugin.
-	ours func(schedulerName string) bool
-	// nominatedMember is called for gangs with members that are nominated in the API.
-	nominatedMember func(id gangID)
-	// keepNomination is called for members of ours that come with a nomination, as after a restart.
-	keepNomination func(pod *v1.Pod)
-	// dropNomination is called for members without a node that are being deleted.
-	dropNomination func(pod *v1.Pod)
-	// gone is called for pods that have left their nodes.
-	gone func(uid types.UID)
+	*Shared
+	handle fwk.Handle
+	claims *claims
+	logger klog.Logger
 }
 
 // watch starts the handlers, and returns functions that report whether they have seen the first lists.
@@ -39,8 +33,9 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) {
 			f.podSeen(pod)
-			if _, member := podgroup.Of(pod); member && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.ours(pod.Spec.SchedulerName) {
-				f.keepNomination(pod)
+			_, member := podgroup.Of(pod)
+			if member && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.profiles.has(pod.Spec.SchedulerName) { // after a restart
+				upstream.KeepNomination(f.logger, f.handle, preempt.NewPodInfo(pod))
 			}
 		},
 		Update: func(before, after *v1.Pod) {
@@ -128,7 +123,8 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	}
 	if !pods.Live(pod) {
 		if pod.Spec.NodeName == "" {
-			f.dropNomination(pod) // no cycle ends it any more, and a finalizer may keep the pod for long
+			f.handle.DeleteNominatedPodIfExists(pod) // no cycle ends it any more, and a finalizer may keep the pod for long
+			f.server.PodLeaves(pod)
 		}
 		f.memberGone(pod)
 		return
@@ -139,7 +135,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		kept = e.keptNode(pod.UID)
 	})
 	if pod.Spec.NodeName == "" && (pod.Status.NominatedNodeName != "" || kept != "") {
-		f.nominatedMember(id)
+		f.server.CheckNominations(id)
 	}
 }
 
@@ -150,7 +146,7 @@ func (f *eventHandlers) updateMember(e *gangEntry, pod *v1.Pod, now time.Time) {
 	m, keptOut := &member{pod: pod}, false
 	if !e.id.Native {
 		m.absent = f.claims.absentOf(pod)
-		keptOut = m.absent != (claimRef{}) || !f.ours(pod.Spec.SchedulerName)
+		keptOut = m.absent != (claimRef{}) || !f.profiles.has(pod.Spec.SchedulerName)
 	}
 	e.updateMember(m, keptOut, now)
 }
@@ -185,7 +181,7 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
 		f.gangs.freed.notePreemptors()
 	}
-	f.gone(pod.UID)
+	f.preemptor.Gone(pod.UID)
 	f.memberGone(pod)
 }
 

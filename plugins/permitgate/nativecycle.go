@@ -51,40 +51,24 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 	return &fwk.PreFilterResult{NodeNames: plan.nodes}, nil
 }
 
-// groupRun is a run of a pod-group cycle.
-type groupRun struct {
-	// proposes is true if nodes are to be proposed: for a gang that is packed, or is refused if it provably does not
-	// fit, because its last cycle has placed no member, or some run.
-	proposes bool
-	// preempting is true on a cluster without the pods that the group may preempt. movesOn is true if that is not to
-	// be, because the run before was for one domain only, and the next one is tried first.
-	preempting, movesOn bool
-}
-
-// beginRun begins a run of a native gang's cycle.
-func (g *gangs) beginRun(id gangID, state fwk.CycleState) (run groupRun) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.byID[id]
-	if e == nil || !e.guarded() {
-		return run
-	}
-	e.cycle.runs++
-	run.proposes = e.group.Topology.Key != "" || !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())
-	run.preempting = upstream.PreemptingRun(state, e.cycle.runs)
-	run.movesOn = run.preempting && e.cycle.plan.domain != ""
-	return run
-}
-
-// planNative makes the plan for a run. A gang that need not be packed is tried once before it has to be proved that it
-// fits.
+// planNative makes the plan for a run. Nodes are proposed for a gang that is packed, or whose last cycle has placed no
+// member, or that runs: one that need not be packed is tried once before it has to be proved that it fits. A run is
+// preempting on a cluster without the pods that the group may preempt.
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
 	id, _ := podgroup.IDOf(pod)
-	run := p.gangs.beginRun(id, state)
-	if run.movesOn {
+	proposes, preempting, movesOn := false, false, false
+	p.gangs.update(id, func(e *gangEntry, _ time.Time) {
+		if e.guarded() {
+			e.cycle.runs++
+			proposes = e.group.Topology.Key != "" || !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())
+			preempting = upstream.PreemptingRun(state, e.cycle.runs)
+			movesOn = preempting && e.cycle.plan.domain != ""
+		}
+	})
+	switch {
+	case movesOn: // the run before was for one domain only
 		return &nativePlan{refused: p.gangs.refusal(id, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
-	}
-	if !run.proposes {
+	case !proposes:
 		return &nativePlan{}
 	}
 	plan, answer, req := &nativePlan{}, groupPlan{}, p.proposer.requestOf(id, pod)
@@ -93,7 +77,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 		began := p.gangs.clock.Now()
 		result := p.proposer.makeProposal(ctx, state, req, nodes)
 		p.proposer.observe(ctx, req, result, began)
-		if !run.preempting {
+		if !preempting {
 			p.keeper.keepForStarving(ctx, req, result, false)
 		}
 		answer = groupPlan{refusal: result.refusal, exhausted: result.proposal.Verdict == proposal.Exhausted}
@@ -104,7 +88,7 @@ func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *
 	} else if req.proposal.Topology.Required {
 		plan.confined = domainOf(p.handle.SnapshotSharedLister().NodeInfos(), req.proposal.Topology.Key, req.boundOn)
 	}
-	if !run.preempting {
+	if !preempting {
 		p.gangs.update(id, func(e *gangEntry, _ time.Time) { e.cycle.plan = answer })
 	}
 	if answer.refusal.Cause != "" {

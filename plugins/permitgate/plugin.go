@@ -24,7 +24,6 @@ import (
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
-	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -155,15 +154,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	})
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
-	f := &eventHandlers{
-		gangs: s.gangs, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
-		nominatedMember: s.server.CheckNominations, gone: s.preemptor.Gone,
-		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, preempt.NewPodInfo(pod)) },
-		dropNomination: func(pod *v1.Pod) {
-			h.DeleteNominatedPodIfExists(pod)
-			s.server.PodLeaves(pod)
-		},
-	}
+	f := &eventHandlers{s, h, newClaims(h), klog.FromContext(ctx)}
 	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
 		if err := s.watchNativeLocked(factory, f); err != nil {
 			return err
@@ -184,10 +175,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		}
 		s.groups = groups
 	}
-	w := &worker{
-		gangs: s.gangs, nominations: s.nominations, profiles: s.profiles, rehearser: s.rehearser, leading: s.leader.Leading(),
-		report: s.server.Report,
-	}
+	w := &worker{s}
 	go s.gangs.agenda.Run(ctx, 1, func(id gangID) { w.act(ctx, id) })
 	s.takeLead = sync.OnceFunc(func() { s.lead(ctx, h) })
 	go func() {

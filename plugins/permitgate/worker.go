@@ -10,21 +10,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
 // worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods
 // for that, and it does so without locks.
-type worker struct {
-	gangs       *gangs
-	nominations *nominations
-	profiles    *profiles
-	rehearser   *rehearse.Rehearser
-	leading     <-chan struct{}
-	// report hears what has become of a gang.
-	report func(ctx context.Context, r serve.Report)
-}
+type worker struct{ *Shared }
 
 // gangWork is what the worker takes out of the lock.
 type gangWork struct {
@@ -71,14 +62,14 @@ func (w *worker) actOnGang(ctx context.Context, id gangID) {
 	logger := klog.FromContext(ctx).WithValues("podGroup", id, "native", id.Native)
 	work, ok := w.take(id)
 	if !ok {
-		w.report(ctx, serve.Report{ID: id, Gone: true})
+		w.server.Report(ctx, serve.Report{ID: id, Gone: true})
 		return
 	}
 	for _, pod := range work.unnominated {
 		w.profiles.any().DeleteNominatedPodIfExists(pod)
 	}
 	w.execute(logger, id, &work)
-	w.report(ctx, work.report)
+	w.server.Report(ctx, work.report)
 }
 
 // observe counts what a gang has done.
@@ -138,7 +129,7 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 // leads reports whether this process leads.
 func (w *worker) leads() bool {
 	select {
-	case <-w.leading:
+	case <-w.leader.Leading():
 		return true
 	default:
 		return false
