@@ -109,11 +109,6 @@ func (w *worker) take(id gangID) (work gangWork, ok bool) {
 	if r := actions.Rollback; r != nil {
 		work.report.Member = e.podOf(r.Member)
 	}
-	for _, uid := range actions.BindFailed {
-		if pod := e.podOf(uid); pod != nil {
-			work.report.BindFailed, work.report.Node = pod, e.gang.Node(uid)
-		}
-	}
 	if e.preempting == nil {
 		work.unnominated = e.unnominated
 	}

@@ -94,7 +94,6 @@ func TestNativeBindsAreRefused(t *testing.T) {
 		for _, name := range names {
 			require.Equal(t, 4, c.mishap.tried(name), "one cycle for each backoff")
 		}
-		require.NotZero(t, c.recorder.count("PodGroup n GangRolledBack", "not on a Friday"))
 		c.requireGroupCondition("n", native.ConditionReleased, metav1.ConditionFalse, "not on a Friday")
 		require.Equal(t, metav1.ConditionTrue, c.groupCondition("n", schedulingv1beta1.PodGroupInitiallyScheduled).Status, "kube-scheduler's own is left alone")
 		c.requireRoomFor(4)
@@ -219,7 +218,6 @@ func TestNativeBindFails(t *testing.T) {
 		c.soon(func() bool { return c.getPod("n-1").Status.NominatedNodeName == "node-0" })
 		c.create(member("", "thief"))
 		c.requireUnbound("thief")
-		c.requireEvent("PodGroup n GangBindFailed", "n-1")
 		c.requireBound(names...)
 		require.EqualValues(t, most+1, binds.Load())
 		require.GreaterOrEqual(t, c.clock.Since(start), time.Second)
@@ -253,7 +251,6 @@ func TestNativeGangStaysBoundInPart(t *testing.T) {
 		c.create(nativeMember("n", "n-2"))
 		c.start(withArgs(`{"nativeGroups": "Guard", "recoveryTimeout": "20s"}`))
 		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionTrue, "2 of 3 members")
-		c.requireEvent("PodGroup n GangPartlyBound", "2 of 3 members")
 		c.addNode("another", 1)
 		c.eventually("the gang is bound", func() bool { return len(c.boundAmong("n-2")) == 1 })
 		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionFalse, "")

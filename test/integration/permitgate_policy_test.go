@@ -56,7 +56,6 @@ func TestPolicyForOnePod(t *testing.T) {
 				w.requirePending(gang...)
 			} else {
 				w.waitBound(workers...)
-				w.waitEvent("PodGroup", "train", "GangBindFailed")
 				w.requirePending(leader)
 				w.eventually("the leader keeps its node", func() (bool, string) {
 					node := w.pod(leader).Status.NominatedNodeName

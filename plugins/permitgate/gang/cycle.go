@@ -259,7 +259,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 			g.keptNodes[uid] = m.node
 		}
 		m.failedOn = m.node
-		g.report.BindFailed = append(g.report.BindFailed, uid)
+		g.report.BindFailed = true
 		g.move(m, memberIdle)
 		if g.lacksOneBind() {
 			g.wakeAt(m, now.Add(bindRetry))

@@ -106,7 +106,7 @@ func TestNativeBindsThatFail(t *testing.T) {
 	g.Bound("b", now)
 	for _, kept := range []string{"node", "", "", ""} {
 		g.Unreserved("c", now)
-		require.Equal(t, []types.UID{"c"}, g.Act(now).BindFailed)
+		require.True(t, g.Act(now).BindFailed)
 		require.Equal(t, kept, g.KeptNode("c"))
 		requireKept(t, g, "c", now)
 		g.Act(now)

@@ -203,8 +203,8 @@ type Actions struct {
 	Rollback *Rollback
 	// Rollbacks are the causes of all failures since the previous call.
 	Rollbacks []Cause
-	// BindFailed lists the members whose binds have failed since the previous call.
-	BindFailed []types.UID
+	// BindFailed is true when a member's bind has failed since the previous call.
+	BindFailed bool
 	// BecameWhole is true when the quorum has been bound through this gang's own release since the
 	// previous call; TimeToWhole is then the time from the quorum's existence to that.
 	BecameWhole bool

@@ -25,8 +25,8 @@ const reportGrace = 5 * time.Second
 type sentEvents struct {
 	group types.UID // of the PodGroup; empty while there is none
 
-	complaints map[string]string    // what is wrong with the PodGroup, by the event's reason
-	failures   map[string]time.Time // when the last event about a failure was sent, by its cause
+	complaints map[string]string        // what is wrong with the PodGroup, by the event's reason
+	failures   map[gang.Cause]time.Time // when the last event about a rollback was sent, by its cause
 
 	waitsFor   gang.Reason         // what the gang waits for
 	notified   sets.Set[types.UID] // the PodGroup and the pods whose events have said so
@@ -47,16 +47,16 @@ func (t *sentEvents) noteIfNew(reason, complaint string) bool {
 	return complaint != ""
 }
 
-// failurePause is the least time between two events about failures of one gang for one cause.
+// failurePause is the least time between two events about rollbacks of one gang for one cause.
 const failurePause = time.Minute
 
-// noteFailure reports whether an event about a failure is due, and then counts it as sent.
-func (t *sentEvents) noteFailure(cause string, now time.Time) bool {
+// noteFailure reports whether an event about a rollback is due, and then counts it as sent.
+func (t *sentEvents) noteFailure(cause gang.Cause, now time.Time) bool {
 	if last, sent := t.failures[cause]; sent && now.Sub(last) < failurePause {
 		return false
 	}
 	if t.failures == nil {
-		t.failures = map[string]time.Time{}
+		t.failures = map[gang.Cause]time.Time{}
 	}
 	t.failures[cause] = now
 	return true
@@ -87,14 +87,21 @@ func (s *Server) SendEvent(ctx context.Context, id podgroup.ID, pod *v1.Pod, rea
 	s.send(ctx, id, message{regarding, reason, note})
 }
 
-// sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each
-// event once to each object.
+// sendEvents sends the due events about a gang that is not native, and schedules a look if one becomes due by time
+// alone. It sends each event once to each object. What becomes of a member its own condition says.
 func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	kind, partly := s.partlyBoundNote(r.ID, g)
 	now := s.Clock.Now()
 	s.mu.Lock()
 	t := s.sentLocked(r.ID)
-	msgs := t.failureMessages(&r, g, now)
+	var msgs []message
+	if rb := r.Actions.Rollback; rb != nil && g.Group != nil && t.noteFailure(rb.Cause, now) {
+		note := rollbackNote(rb, r.Member)
+		if rb.Backoff > 0 {
+			note += fmt.Sprintf("; next attempt in %s or when something changes that may help", rb.Backoff.Round(time.Millisecond))
+		}
+		msgs = append(msgs, message{g.Group.Reference(), reasonRolledBack, note})
+	}
 	if g.Group != nil && g.Group.GetUID() == t.group { // otherwise the report that says so is on its way
 		for _, c := range g.Group.Complaints {
 			if t.noteIfNew(c.Reason, c.Text) {
@@ -105,7 +112,7 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 			msgs = append(msgs, message{g.Group.Reference(), reasonPartlyBound, partly})
 		}
 	}
-	due, again := t.noteWaiting(r.ID, g, now)
+	due, again := t.noteWaiting(g, now)
 	s.mu.Unlock()
 	if due {
 		msgs = append(msgs, s.waitingMessages(r.ID, g)...)
@@ -116,35 +123,8 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	}
 }
 
-// failureMessages returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
-func (t *sentEvents) failureMessages(r *Report, g *Gang, now time.Time) (msgs []message) {
-	add := func(pod *v1.Pod, reason, note string) {
-		if g.Group != nil {
-			msgs = append(msgs, message{g.Group.Reference(), reason, note})
-		}
-		if pod != nil {
-			msgs = append(msgs, message{pod, reason, note})
-		}
-	}
-	if rb := r.Actions.Rollback; rb != nil && t.noteFailure(string(rb.Cause), now) {
-		note := rollbackNote(rb, r.Member)
-		if rb.Backoff > 0 {
-			note += fmt.Sprintf("; next attempt in %s or when something changes that may help", rb.Backoff.Round(time.Millisecond))
-		}
-		add(r.Member, reasonRolledBack, note)
-	}
-	if r.BindFailed != nil && t.noteFailure(reasonBindFailed, now) {
-		add(r.BindFailed, reasonBindFailed, bindFailedNote(r.BindFailed, r.Node))
-	}
-	return msgs
-}
-
 // noteWaiting reports whether events are due about a gang whose PodGroup or members are missing, or when to look again.
-// Of a native gang a condition says so.
-func (t *sentEvents) noteWaiting(id podgroup.ID, g *Gang, now time.Time) (due bool, again time.Duration) {
-	if id.Native {
-		return false, 0
-	}
+func (t *sentEvents) noteWaiting(g *Gang, now time.Time) (due bool, again time.Duration) {
 	reason := g.Reason
 	if reason == gang.ReasonBackoff {
 		reason = gang.ReasonNone // the rollback has its own event

@@ -13,10 +13,9 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// The reasons of events about gangs of either API.
+// The reasons of events about gangs, and of conditions of native ones.
 const (
 	reasonRolledBack  = "GangRolledBack"
-	reasonBindFailed  = "GangBindFailed"
 	reasonPartlyBound = "GangPartlyBound"
 )
 
@@ -52,9 +51,4 @@ func rollbackNote(r *gang.Rollback, member *v1.Pod) string {
 		note += fmt.Sprintf("; %d waiting members were sent back", r.Rejected)
 	}
 	return note
-}
-
-// bindFailedNote describes a bind that failed.
-func bindFailedNote(member *v1.Pod, node string) string {
-	return fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the next attempt, unless it has failed there before", member.Name, node)
 }

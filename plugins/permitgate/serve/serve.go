@@ -12,8 +12,8 @@
 // # Non-goals
 //
 // The package decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions, so events
-// on the PodGroup replace them. Native PodGroups have no status of this kind; they get conditions, and kube-scheduler
-// writes those of their pods.
+// on the PodGroup replace them. Native PodGroups have no status of this kind; they get conditions instead of events, and
+// kube-scheduler writes those of their pods.
 package serve
 
 import (
@@ -96,9 +96,7 @@ type Member struct {
 type Report struct {
 	podgroup.ID
 	Actions gang.Actions
-	// Member is the pod of the rollback, BindFailed one whose bind to Node has failed.
-	Member, BindFailed *v1.Pod
-	Node               string
+	Member  *v1.Pod // of the rollback
 	// Gone: nothing is left of the gang.
 	Gone bool
 }
@@ -222,17 +220,18 @@ func (s *Server) Report(ctx context.Context, r Report) {
 		return
 	}
 	switch {
-	case g.Group == nil:
-	case r.Native:
+	case r.Native && g.Group != nil:
 		s.agenda.AddAt(job{kind: jobGroup, gang: r.ID}, s.Clock.Now().Add(nominationGrace))
-	case s.writer != nil:
-		s.writer.Later(r.Namespace, g.Group.GetUID(), statusPause)
+	case !r.Native:
+		if g.Group != nil && s.writer != nil {
+			s.writer.Later(r.Namespace, g.Group.GetUID(), statusPause)
+		}
+		s.sendEvents(ctx, r, &g)
 	}
-	s.sendEvents(ctx, r, &g)
 	if r.Actions.Rollback != nil {
 		s.queueConditions(r.ID, &g)
 	}
-	if r.Actions.Rollback != nil || r.BindFailed != nil || g.Nominated > 0 || g.Preempting {
+	if r.Actions.Rollback != nil || r.Actions.BindFailed || g.Nominated > 0 || g.Preempting {
 		s.CheckNominations(r.ID)
 	}
 }
