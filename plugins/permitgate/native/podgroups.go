@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1beta1"
@@ -118,35 +117,19 @@ func Conditions(g *podgroup.Group) []metav1.Condition {
 	return group.Status.Conditions
 }
 
-// PatchConditions gives a PodGroup conditions, and returns it as it is then, or nil if it is gone.
-func PatchConditions(ctx context.Context, client clientset.Interface, g *podgroup.Group, conditions []metav1.Condition) (*podgroup.Group, error) {
+// PatchConditions gives a PodGroup conditions. It is not an error if it is gone.
+func PatchConditions(ctx context.Context, client clientset.Interface, g *podgroup.Group, conditions []metav1.Condition) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": g.GetUID()},
 		"status":   map[string]any{"conditions": conditions},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encoding a patch: %w", err)
+		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	group, err := client.SchedulingV1beta1().PodGroups(g.Namespace).Patch(
+	_, err = client.SchedulingV1beta1().PodGroups(g.Namespace).Patch(
 		ctx, g.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return Read(group, true), nil // for its conditions
-}
-
-// Latest returns the later of two views of a PodGroup: that of the informer, and what a patch has returned, nil if
-// nothing has been patched.
-func Latest(shown, patched *podgroup.Group) *podgroup.Group {
-	if patched == nil || patched.GetUID() != shown.GetUID() {
-		return shown
-	}
-	order, err := resourceversion.CompareResourceVersion(shown.GetResourceVersion(), patched.GetResourceVersion())
-	if err == nil && order < 0 {
-		return patched
-	}
-	return shown
+	return err
 }

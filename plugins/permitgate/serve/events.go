@@ -31,8 +31,6 @@ type sentEvents struct {
 	waitsFor   gang.Reason         // what the gang waits for
 	notified   sets.Set[types.UID] // the PodGroup and the pods whose events have said so
 	notifiedAt time.Time           // when the last of them did
-
-	patched *podgroup.Group // a native PodGroup as the last patch has left it; nil before
 }
 
 // noteIfNew reports whether a complaint is new, and notes it.

@@ -19,7 +19,7 @@ import (
 
 // A native PodGroup says by conditions what becomes of its gang.
 
-// writeGroup gives a native PodGroup the conditions that it should have and has not.
+// writeGroup gives a native PodGroup the conditions that it should have and has not, as far as the informer shows.
 func (s *Server) writeGroup(ctx context.Context, id podgroup.ID) error {
 	g, known := s.Gangs.Get(id)
 	if !known || g.Group == nil {
@@ -31,10 +31,7 @@ func (s *Server) writeGroup(ctx context.Context, id podgroup.ID) error {
 			s.agenda.AddAt(job{kind: jobGroup, gang: id}, due)
 		}
 	}
-	s.mu.Lock()
-	latest := native.Latest(g.Group, s.sentLocked(id).patched)
-	s.mu.Unlock()
-	has := native.Conditions(latest)
+	has := native.Conditions(g.Group)
 	conditions := missingFrom(has, s.groupConditions(id, &g, has, now))
 	if len(conditions) == 0 {
 		return nil
@@ -46,13 +43,7 @@ func (s *Server) writeGroup(ctx context.Context, id podgroup.ID) error {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	patched, err := native.PatchConditions(ctx, s.patcher.Client, latest, conditions)
-	if err == nil {
-		s.mu.Lock()
-		s.sentLocked(id).patched = patched
-		s.mu.Unlock()
-	}
-	return err
+	return native.PatchConditions(ctx, s.patcher.Client, g.Group, conditions)
 }
 
 // missingFrom returns the conditions that are wanted and not there, but for times.

@@ -34,9 +34,6 @@ func (*PodGroups) PartsOf(string) []*podgroup.Group { return nil }
 func Conditions(*podgroup.Group) []metav1.Condition { return nil }
 
 // PatchConditions does nothing.
-func PatchConditions(_ context.Context, _ clientset.Interface, g *podgroup.Group, _ []metav1.Condition) (*podgroup.Group, error) {
-	return g, nil
+func PatchConditions(context.Context, clientset.Interface, *podgroup.Group, []metav1.Condition) error {
+	return nil
 }
-
-// Latest returns what the informer shows.
-func Latest(shown, _ *podgroup.Group) *podgroup.Group { return shown }
