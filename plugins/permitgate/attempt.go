@@ -78,20 +78,14 @@ func (p *PermitGate) enterCycle(id gangID, pod *v1.Pod) (scout bool, a *attempt,
 	p.gangs.update(id, func(e *gangEntry, now time.Time) {
 		scout, reason, detail = e.gang.Enter(pod.UID, now)
 		if !scout && reason == gang.ReasonNone {
-			a = e.attemptFor(pod.UID, infos)
+			a = &attempt{confined: e.confineMember(infos)}
+			if m := e.pods[pod.UID]; m != nil {
+				a.hinted = e.plan.hintFor(m)
+			}
+			a.lifted = e.siblingsOn(a.hinted, pod.UID)
 		}
 	})
 	return scout, a, p.gangs.refusal(id, reason, detail)
-}
-
-// attemptFor returns what a member is tried on that has entered its cycle.
-func (e *gangEntry) attemptFor(uid types.UID, infos fwk.NodeInfoLister) *attempt {
-	a := &attempt{confined: e.confineMember(infos)}
-	if m := e.pods[uid]; m != nil {
-		a.hinted = e.plan.hintFor(m)
-	}
-	a.lifted = e.siblingsOn(a.hinted, uid)
-	return a
 }
 
 // nominateAgain restores the nominations that were lifted for the cycle of a member.

@@ -157,7 +157,7 @@ func (req *gangRequest) roundOf(result *proposalResult) gang.Round {
 	r := gang.Round{}
 	for i := range req.proposal.Classes {
 		members := req.proposal.Classes[i].Members
-		if result.planned() {
+		if result.proposal.Verdict == proposal.Proposed {
 			members = members[:result.proposal.Hints[i].Members]
 		}
 		r.Members = append(r.Members, members...)

@@ -8,7 +8,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/barrier"
-	"zonewise.dev/plugins/permitgate/gang"
 )
 
 // PreBindPreFlight returns Skip for pods that are not members.
@@ -25,11 +24,11 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 		return nil
 	}
 	var answer <-chan barrier.Answer
-	id, ok := p.step(pod, false, func(_ *gang.Gang, b *barrier.Barrier, now time.Time) { answer = b.Arrive(ctx, p.handle, pod, now) })
+	id, ok := p.gangs.step(pod, func(e *gangEntry, now time.Time) { answer = e.barrier.Arrive(ctx, p.handle, pod, now) })
 	if !ok {
 		return nil
 	}
 	return barrier.Wait(ctx, id.NamespacedName, answer, func() {
-		p.step(pod, false, func(_ *gang.Gang, b *barrier.Barrier, _ time.Time) { b.Leave(pod.UID) })
+		p.gangs.step(pod, func(e *gangEntry, _ time.Time) { e.barrier.Leave(pod.UID) })
 	})
 }

@@ -83,9 +83,6 @@ type proposalResult struct {
 	view    *clusterView
 }
 
-// planned reports whether the members have nodes to be tried on.
-func (r *proposalResult) planned() bool { return r.proposal.Verdict == proposal.Proposed }
-
 // propose makes the proposal for a gang whose scout is in its cycle.
 func (p *proposer) propose(ctx context.Context, state fwk.CycleState, id gangID, scout *v1.Pod, nodes []fwk.NodeInfo) (*gangRequest, *proposalResult) {
 	began := p.gangs.clock.Now()
