@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// bytesPerPod is in what the controller can work on copies of a cluster, for each of its pods. With half as much,
-	// the garbage collector takes more CPU than the work (BenchmarkCertify).
-	bytesPerPod = 24 << 10
+	// bytesPerPod is in what the controller can work on a copy of a cluster, for each of its pods: three times what is
+	// live in BenchmarkCertify. The garbage collector takes a fifth of the CPU then, a seventh without a limit, and
+	// half with half as much.
+	bytesPerPod = 12 << 10
 	// bytesAtStart is what the process has without a cluster.
 	bytesAtStart = 64 << 20
 )

@@ -4,15 +4,18 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/manifests"
 	"zonewise.dev/test/clitest"
 )
 
@@ -46,5 +49,21 @@ func TestTooLarge(t *testing.T) {
 		100 << 20: "the controller may use 100Mi of memory, and needs " + mebibytes(need) + " for 10000 pods: raise the memory limit of its Deployment",
 	} {
 		require.Equal(t, want, (&Shared{MemoryLimit: limit}).TooLarge(s), limit)
+	}
+}
+
+// TestManifestsMemory: the manifests' limit has room for the cluster that they and docs/operations.md say it is for,
+// and half of it has not.
+func TestManifestsMemory(t *testing.T) {
+	limits := regexp.MustCompile(`1,000 nodes with 30 pods each:(?s:.*?)limits:\s+memory: (\S+)`)
+	for _, file := range []string{"components/controller/deployment.yaml", "charts/zonewise/values.yaml"} {
+		content, err := manifests.FS.ReadFile(file)
+		require.NoError(t, err)
+		found := limits.FindSubmatch(content)
+		require.NotNil(t, found, file)
+		quantity := resource.MustParse(string(found[1]))
+		limit := quantity.Value() / 10 * 9 // what LimitMemory leaves
+		require.Greater(t, limit, int64(bytesAtStart+30_000*bytesPerPod), file)
+		require.Less(t, limit/2, int64(bytesAtStart+30_000*bytesPerPod), file)
 	}
 }
