@@ -8,12 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -206,4 +210,19 @@ func TestMetrics(t *testing.T) {
 	}
 	require.Len(t, names, 5)
 	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(gaugeHelp), names...))
+}
+
+// TestLedgerWithoutGates: InPlacePodVerticalScaling is gone from Kubernetes 1.38 on, and what it stood for stays. This
+// program has none of kube-scheduler's gates.
+func TestLedgerWithoutGates(t *testing.T) {
+	require.NotContains(t, utilfeature.DefaultMutableFeatureGate.GetAll(), featuregate.Feature("InPlacePodVerticalScaling"))
+	cpu := func(amount string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: apiresource.MustParse(amount)}
+	}
+	pod := &v1.Pod{
+		Spec:   v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: cpu("1")}}}},
+		Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c", AllocatedResources: cpu("2")}}},
+	}
+	requests := resource.PodRequests(pod, ledgerOptions().Requests)
+	require.Equal(t, "2", requests.Cpu().String(), "a resize that waits counts with what is larger")
 }
