@@ -99,6 +99,32 @@ func TestNativeMembersShareAClaim(t *testing.T) {
 	})
 }
 
+// TestNativeMembersConflictOverAClaim that none of them has allocated, on an API server that refuses the second of two
+// writes: DynamicResources fails all but the first member that writes the allocation, so a guarded gang is sent back as
+// a whole, again and again. It is bound once another pod has had the claim allocated.
+func TestNativeMembersConflictOverAClaim(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t, 4)
+		c.server.Conflicts.Store(true)
+		c.addDevices(1, "", "node-0")
+		c.addClaim("shared")
+		c.start(withArgs(guarded))
+		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		for _, name := range []string{"n-0", "n-1", "n-2"} {
+			c.create(sharing(nativeMember("n", name).UID(name)))
+		}
+		for range 30 {
+			c.pass(2 * time.Second)
+			bound := c.boundAmong("n-0", "n-1", "n-2")
+			require.True(t, len(bound) == 0 || len(bound) == 3, "bound in part: %v", bound)
+		}
+		require.Empty(t, c.boundAmong("n-0", "n-1", "n-2"), "kube-scheduler lets members share an allocation in their own cycle, and one of them write it")
+
+		c.create(sharing(member("", "first").UID("first")))
+		c.requireBound("first", "n-0", "n-1", "n-2")
+	})
+}
+
 // TestNativeGroupSharesAClaim that the PodGroup names: it is reserved for the group, and stays so when the gang is sent
 // back from the barrier, since DynamicResources does not take it from a group by Unreserve. The PodGroup says that. The
 // gang is bound whole or not at all even so, and a cycle in vain gives the claim back.
