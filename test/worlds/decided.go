@@ -153,18 +153,27 @@ func (p *player) keptFrom(nodes []fwk.NodeInfo, pod *v1.Pod) (kept []keptSlots) 
 				k.on[at.Name] += int(at.Slots) * k.cpu
 			}
 		}
-		if r.Spec.Mode == v1alpha1.ModeGuarantee || r.Spec.OwnerPolicy == v1alpha1.OwnerRequired {
-			for _, info := range nodes {
-				for _, there := range info.GetPods() {
-					if ownerAmong(reservations, there.GetPod()) == r {
-						k.on[info.Node().Name] -= requestOf(there.GetPod())
-					}
+		inclusive, used := r.Spec.Mode == v1alpha1.ModeGuarantee || r.Spec.OwnerPolicy == v1alpha1.OwnerRequired, map[string]int{}
+		for _, info := range nodes {
+			owned := 0
+			for _, there := range info.GetPods() {
+				if inclusive && ownerAmong(reservations, there.GetPod()) == r {
+					owned += requestOf(there.GetPod())
 				}
 			}
+			k.on[info.Node().Name] -= owned
+			used[info.Node().Labels[v1.LabelTopologyZone]] += (owned + k.cpu - 1) / max(k.cpu, 1)
 		}
 		for name, held := range k.on {
 			k.on[name] = max(held, 0)
 			k.slots += k.on[name] / max(k.cpu, 1)
+		}
+		if inclusive { // an owner beside the slots of its zone counts for one that another owner has just left
+			unused := 0
+			for _, zone := range r.Status.Zones {
+				unused += max(int(zone.Desired)-used[zone.Name], 0)
+			}
+			k.slots = min(k.slots, unused)
 		}
 		if k.slots > 0 {
 			kept = append(kept, k)
