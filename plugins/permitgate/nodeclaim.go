@@ -100,6 +100,8 @@ type keeping struct {
 	// if one has, also in favor of another, since they were taken last.
 	refused map[types.UID]*v1.Pod
 	ended   bool
+	// ownersAt is when owners among them were taken last.
+	ownersAt time.Time
 }
 
 func newKeeping(a *agenda.Agenda[gangID]) *keeping {
@@ -173,6 +175,34 @@ func (k *keeping) noteRefused(pod *v1.Pod, claim *nodeClaim) {
 	if k.claim.Load() != claim { // some of its nodes may have been given up meanwhile
 		k.noteEndLocked()
 	}
+}
+
+// ownersPause is how often owners of holds are tried again that were kept off: some may be on a kept node since.
+const ownersPause = 30 * time.Second
+
+// takeOwners returns the pods that were kept off and own holds, in the form of the handle's argument, each time that
+// ownersPause has passed while a gang keeps nodes. again is when to ask again; zero means not by time.
+func (k *keeping) takeOwners(owns func(pod *v1.Pod) bool, now time.Time) (owners map[string]*v1.Pod, again time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	claim := k.claim.Load()
+	if claim == nil {
+		return nil, time.Time{}
+	}
+	if k.ownersAt.Before(claim.since) {
+		k.ownersAt = claim.since
+	}
+	if again = k.ownersAt.Add(ownersPause); now.Before(again) {
+		return nil, again
+	}
+	owners = map[string]*v1.Pod{}
+	for _, pod := range k.refused {
+		if owns(pod) {
+			owners[podgroup.Key(pod).String()] = pod
+		}
+	}
+	k.ownersAt = now
+	return owners, now.Add(ownersPause)
 }
 
 // takeEnded reports whether nodes are no longer kept that were, and returns the pods that were kept off, in the form of

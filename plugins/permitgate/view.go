@@ -20,6 +20,8 @@ type Holds interface {
 	Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, kept []int64)
 	// Own adds what is held there for pods such as the pod, and unused.
 	Own(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, own []int64)
+	// Owns reports whether holds are for pods such as the pod, on whichever nodes. It may be called at any time.
+	Owns(pod *v1.Pod) bool
 }
 
 // clusterView shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.

@@ -48,6 +48,11 @@ func (w *worker) actOnCluster(logger klog.Logger) {
 		w.gangs.freed.note()
 	}
 	w.gangs.actAt(noGang, again)
+	if w.holds != nil {
+		owners, again := w.gangs.keeping.takeOwners(w.holds.Owns, now)
+		w.profiles.any().Activate(logger, owners)
+		w.gangs.actAt(noGang, again)
+	}
 	preemptors, again := w.gangs.freed.wake(now)
 	w.gangs.actAt(noGang, again)
 	if preemptors {

@@ -24,6 +24,12 @@ func (s *Shared) Own(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, ow
 	s.ask(pod, node, names, own, (*floor.Floor).Own)
 }
 
+// Owns reports whether a pod is an owner of a reservation. It may be called from any goroutine.
+func (s *Shared) Owns(pod *v1.Pod) bool {
+	r := s.get()
+	return r != nil && r.server.Claims().OwnerOf(pod) != nil
+}
+
 func (s *Shared) ask(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, into []int64, question func(*floor.Floor, *floor.Pod, *floor.At) ledger.Resources) {
 	r := s.running // set before the first cycle
 	if r == nil {

@@ -104,30 +104,29 @@ func (p *Page) Title(format string, args ...any) {
 
 // Para writes text, wrapped to the width, with an indentation.
 func (p *Page) Para(indent int, color Color, format string, args ...any) {
-	p.writeLines(indent, "", Plain, color, fmt.Sprintf(format, args...))
+	p.writeLines(indent, "", 0, color, fmt.Sprintf(format, args...))
 }
 
 // Item writes text after a dash, with its further lines indented.
 func (p *Page) Item(indent int, color Color, format string, args ...any) {
-	p.writeLines(indent, "- ", Plain, color, fmt.Sprintf(format, args...))
+	p.writeLines(indent, "- ", 2, color, fmt.Sprintf(format, args...))
 }
 
 // Marked writes text after a mark in a color of its own, with its further lines indented.
 func (p *Page) Marked(indent int, mark string, markColor Color, format string, args ...any) {
-	p.writeLines(indent, mark+" ", markColor, Plain, fmt.Sprintf(format, args...))
+	p.writeLines(indent, p.Paint(markColor, mark)+" ", len(mark)+1, Plain, fmt.Sprintf(format, args...))
 }
 
-// writeLines writes text, made printable and wrapped to the width. The first line begins with lead, the others with as
-// many spaces.
-func (p *Page) writeLines(indent int, lead string, leadColor, color Color, text string) {
+// writeLines writes text, made printable and wrapped to the width. The first line begins with lead, which is so many
+// columns wide, the others with as many spaces.
+func (p *Page) writeLines(indent int, lead string, leadWidth int, color Color, text string) {
 	indentation, width := strings.Repeat(" ", indent), p.style.Width
 	if width > 0 {
-		width = max(20, width-len(indentation+lead))
+		width = max(20, width-indent-leadWidth)
 	}
-	begin := p.Paint(leadColor, lead)
 	for _, line := range wrapText(Printable(text), width) {
-		p.WriteString(indentation + begin + p.Paint(color, line) + "\n")
-		begin = strings.Repeat(" ", len(lead))
+		p.WriteString(indentation + lead + p.Paint(color, line) + "\n")
+		lead = strings.Repeat(" ", leadWidth)
 	}
 }
 
