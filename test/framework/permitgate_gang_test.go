@@ -232,6 +232,9 @@ func (f duringLooks) Kept(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) { f
 // Own implements permitgate.Holds.
 func (duringLooks) Own(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) {}
 
+// Owns implements permitgate.Holds.
+func (duringLooks) Owns(*v1.Pod) bool { return false }
+
 // looks counts the looks at what is held on nodes. It implements permitgate.Holds, and holds nothing.
 type looks struct{ atomic.Int64 }
 
@@ -239,6 +242,9 @@ func (l *looks) Kept(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) { l.Add(
 
 // Own implements permitgate.Holds.
 func (*looks) Own(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) {}
+
+// Owns implements permitgate.Holds.
+func (*looks) Owns(*v1.Pod) bool { return false }
 
 // TestStarvingGangCostsOtherPodsNothing: while a gang collects, cycles of other pods look at no node for its sake but
 // those that their filters look at, however many members it has and whatever it has collected. Pods of a higher
