@@ -72,14 +72,16 @@ func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
 	if !room {
 		return preemptors, again
 	}
-	r.gangs.each(func(e *gangEntry) {
-		if e.lacksRoom() && e.waitsForRoom() {
+	r.gangs.mu.Lock()
+	defer r.gangs.mu.Unlock()
+	for e := range r.gangs.open {
+		if e.waitsForRoom() {
 			r.gangs.wakeLocked(e, now)
 		}
 		if !e.cycle.began.IsZero() {
 			r.gangs.agenda.AddAt(e.id, now.Add(cycleGrace))
 		}
-	})
+	}
 	return preemptors, again
 }
 

@@ -33,6 +33,8 @@ type gangs struct {
 	ids       map[*gang.Gang]gangID
 	hierarchy gang.Hierarchy
 	queue     *gangQueue // those that are ready to be looked at
+	// open are the few gangs of which a look at another one, or freed room, has to know; see isOpenLocked.
+	open map[*gangEntry]struct{}
 	// abandon ends a gang's preemption.
 	abandon func(id gangID)
 	// missing says why a PodGroup of scheduling.x-k8s.io is not known.
@@ -46,7 +48,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	a := agenda.New[gangID](c)
 	g := &gangs{
 		clock: c, agenda: a, keeping: newKeeping(a),
-		byID: map[gangID]*gangEntry{}, ids: map[*gang.Gang]gangID{}, queue: newGangQueue(),
+		byID: map[gangID]*gangEntry{}, ids: map[*gang.Gang]gangID{}, queue: newGangQueue(), open: map[*gangEntry]struct{}{},
 	}
 	g.freed = &freedRoom{gangs: g}
 	return g
@@ -209,7 +211,7 @@ func (g *gangs) admitNext() (activate *v1.Pod, again time.Time) {
 
 // countRefusedLocked counts the gangs that lack room, or are about to be refused.
 func (g *gangs) countRefusedLocked() (n int) {
-	for _, e := range g.byID {
+	for e := range g.open {
 		if e.lacksRoom() || e.gang.Ready() {
 			n++
 		}
@@ -230,6 +232,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 	delete(g.byID, e.id)
 	delete(g.ids, e.gang)
 	g.queue.remove(e.id)
+	delete(g.open, e)
 	return true
 }
 

@@ -48,7 +48,7 @@ func (g *gangs) awaitedBy(id gangID, priority int32) (awaited []proposal.Amount)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	for _, e := range g.byID {
+	for e := range g.open {
 		if now.Before(e.awaitedUntil) && e.id != id && e.lowestPriority() >= priority {
 			awaited = append(awaited, e.awaited()...)
 		}

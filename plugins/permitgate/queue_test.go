@@ -155,8 +155,8 @@ func TestPreemptorsFollow(t *testing.T) {
 }
 
 // refusedGangs are gangs of two that lack room, with priorities that fall from gang to gang.
-func refusedGangs(b *testing.B, clock *clocktesting.FakeClock, n int) *gangs {
-	b.Helper()
+func refusedGangs(tb testing.TB, clock *clocktesting.FakeClock, n int) *gangs {
+	tb.Helper()
 	g := newGangs(clock)
 	g.config = gang.Config{Timeout: time.Minute, InitialBackoff: time.Hour, MaxBackoff: time.Hour, Jitter: func() float64 { return 0 }}
 	for i := range n {
@@ -172,6 +172,28 @@ func refusedGangs(b *testing.B, clock *clocktesting.FakeClock, n int) *gangs {
 		})
 	}
 	return g
+}
+
+// TestOnlyOpenGangsAreGoneThrough for a look or for freed room: neither PodGroups that never get a member nor gangs
+// that run, of which there may be any number.
+func TestOnlyOpenGangsAreGoneThrough(t *testing.T) {
+	g := refusedGangs(t, clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), 3)
+	for i := range 5 {
+		g.change(gangNamed(fmt.Sprint("idle-", i)), func(e *gangEntry, now time.Time) { e.gang.SetGroup(gang.Spec{MinMember: 2}, now) })
+	}
+	require.Len(t, g.open, 3)
+	require.Equal(t, 3, g.countRefusedLocked())
+	g.update(gangNamed("gang-0"), func(e *gangEntry, now time.Time) {
+		for uid := range e.pods {
+			e.gang.SetPod(uid, gang.Pod{Bound: true}, now)
+		}
+	})
+	require.Len(t, g.open, 2, "a gang runs")
+	g.update(gangNamed("gang-1"), func(e *gangEntry, now time.Time) {
+		e.gang.Admit(now)
+		e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, time.Minute, now)
+	})
+	require.Len(t, g.open, 2, "one that was refused waits for room")
 }
 
 // BenchmarkRefusedGangs is what it takes to decide which gang is looked at next, of many that lack room, where some

@@ -41,6 +41,19 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	} else {
 		g.queue.remove(e.id)
 	}
+	if g.isOpenLocked(e) {
+		g.open[e] = struct{}{}
+	} else {
+		delete(g.open, e)
+	}
+}
+
+// isOpenLocked reports whether a gang lacks room or is to be looked at, has a plan or a preemption, is in a native
+// group's cycle, or awaits members. Gangs that run, and PodGroups without members, are none of these: there may be any
+// number of them, and the others are gone through for each look and whenever room becomes free.
+func (g *gangs) isOpenLocked(e *gangEntry) bool {
+	return e.lacksRoom() || e.gang.Ready() || len(e.plan.hints) > 0 || e.preempting != nil || !e.cycle.began.IsZero() ||
+		g.clock.Now().Before(e.awaitedUntil)
 }
 
 // turn returns a gang's place in the queue, if it is ready to be looked at, and whether it has been admitted.

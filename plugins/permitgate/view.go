@@ -105,7 +105,7 @@ func (g *gangs) promisedTo(req *gangRequest, nominator fwk.PodNominator, nominat
 	promised := map[string][]promise{}
 	known := maps.Clone(req.members)
 	g.mu.Lock()
-	for _, e := range g.byID {
+	for e := range g.open {
 		if e.id == req.gangID {
 			continue
 		}
