@@ -184,7 +184,7 @@ func TestAPodThatGrewInPlace(t *testing.T) {
 	})
 }
 
-// TestOwnersThatMayNowRunAreWoken: whoever changes a reservation so that its owners may run wakes those that wait.
+// TestOwnersThatMayNowRunAreWoken: a change of a reservation after which its owners may run wakes those that wait.
 func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 	required := func(change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservation {
 		return reservation("r", "web", 1, func(r *v1alpha1.ZoneReservation) {

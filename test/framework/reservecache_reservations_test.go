@@ -147,7 +147,7 @@ func TestTheOldestIsFilledFirst(t *testing.T) {
 			c.reservations.apply(reservation(name, name, 1, func(r *v1alpha1.ZoneReservation) {
 				r.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Duration(i) * time.Hour).Truncate(time.Second))
 			}))
-			// Room that becomes free before the scheduler knows of the reservation is anybody's.
+			// Room that becomes free before the scheduler knows of the reservation is any pod's.
 			c.requireCondition(name, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
 		}
 		c.pod("waiting", "batch", "1", nil)

@@ -76,7 +76,7 @@ func TestPolicyReachesPodsThatWereSigned(t *testing.T) {
 	}
 }
 
-// lateSource is a source of which nobody knows what it has before settled is set.
+// lateSource is a source that does not say what it has before settled is set.
 type lateSource struct {
 	*crdtest.Source
 	settled atomic.Bool
