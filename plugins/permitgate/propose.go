@@ -29,14 +29,17 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 	if !preempts {
 		p.keeper.keepForStarving(ctx, req, result, false)
 	}
-	took := p.gangs.clock.Since(began)
+	took, pause := p.gangs.clock.Since(began), time.Duration(0)
+	if preempts {
+		pause = nominationPause
+	}
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		if result.proposal.Verdict == proposal.Exhausted {
 			e.tried = nil // the next time it starts over
 		}
 		result.refusal.Member = pod.UID
 		e.woken = false
-		e.gang.Refuse(result.refusal, min(lookShare*took*time.Duration(p.gangs.countRefusedLocked()), lookAtMost), now)
+		e.gang.Refuse(result.refusal, pause, min(lookShare*took*time.Duration(p.gangs.countRefusedLocked()), lookAtMost), now)
 		p.gangs.restLocked(e, took, now)
 		if p.gangs.freed.since(began) { // perhaps too late for this look
 			p.gangs.wakeLocked(e, now)

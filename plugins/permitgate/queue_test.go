@@ -191,7 +191,7 @@ func TestOnlyOpenGangsAreGoneThrough(t *testing.T) {
 	require.Len(t, g.open, 2, "a gang runs")
 	g.update(gangNamed("gang-1"), func(e *gangEntry, now time.Time) {
 		e.gang.Admit(now)
-		e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, time.Minute, now)
+		e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, 0, time.Minute, now)
 	})
 	require.Len(t, g.open, 2, "one that was refused waits for room")
 }
@@ -209,7 +209,7 @@ func BenchmarkRefusedGangs(b *testing.B) {
 				for id := range maps.Clone(g.queue.admitted) {
 					g.update(id, func(e *gangEntry, now time.Time) {
 						e.woken = false
-						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, time.Duration(g.countRefusedLocked())*lookCost, now)
+						e.gang.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, 0, time.Duration(g.countRefusedLocked())*lookCost, now)
 						g.restLocked(e, 0, now)
 						g.wakeLocked(e, now)
 					})

@@ -67,15 +67,24 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 	}
 }
 
-// TestRoomEndsABackoff at once when the gang was refused without a round, and otherwise not before ten times as long as
-// the round took.
+// TestRoomEndsABackoff at once, or after its pause, when the gang was refused without a round, and otherwise not before
+// ten times as long as the round took.
 func TestRoomEndsABackoff(t *testing.T) {
 	g, _ := newGang(2, 2)
 	require.True(t, g.Admit(start))
-	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, time.Minute, start)
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, 0, time.Minute, start)
 	requireRefuses(t, g, "m0", start, gang.ReasonBackoff, "no room for 2 at once")
 	require.Equal(t, after(60_000), g.Act(after(1)).Next)
 	g.RoomFreed(after(1))
+	require.Equal(t, gang.Queued, g.Phase())
+
+	g, _ = newGang(2, 2)
+	require.True(t, g.Admit(start))
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom}, 100*time.Millisecond, 0, start)
+	g.RoomFreed(after(1))
+	require.Equal(t, after(100), g.Act(after(1)).Next)
+	require.Equal(t, gang.Backoff, g.Phase(), "its pause is not over")
+	g.Act(after(100))
 	require.Equal(t, gang.Queued, g.Phase())
 
 	g, ids := newGang(2, 2)

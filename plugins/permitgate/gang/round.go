@@ -141,11 +141,12 @@ func (g *Gang) endRound() {
 	}
 }
 
-// Refuse sends the scout's gang to backoff instead of beginning a round, for at least a time unless something changes.
-func (g *Gang) Refuse(r Rollback, atLeast time.Duration, now time.Time) {
+// Refuse sends the scout's gang to backoff instead of beginning a round, for at least a time unless something changes,
+// and for as long as pause whatever changes.
+func (g *Gang) Refuse(r Rollback, pause, atLeast time.Duration, now time.Time) {
 	g.settle(now)
 	if g.phase == Queued {
-		g.rollBackFor(r, 0, atLeast, now)
+		g.rollBackFor(r, pause, max(pause, atLeast), now)
 	}
 	g.settle(now)
 }

@@ -23,7 +23,7 @@ func TestOneScout(t *testing.T) {
 	require.True(t, scout)
 	require.Empty(t, g.Act(after(900)).Activate, "the proposal takes its time")
 
-	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, 0, after(901))
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, 0, 0, after(901))
 	a := g.Act(after(901))
 	require.Equal(t, gang.CauseNoRoom, a.Rollback.Cause)
 	require.False(t, g.Admitted())

@@ -66,7 +66,7 @@ func (w *world) propose(p *pod) (gathers bool) {
 	room := max(0, min(len(members), w.capacity-w.used()-w.hints("")))
 	hopes := w.hopeful && len(members) >= need
 	if room < need && !hopes {
-		g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Member: p.uid, Detail: "no room"}, 0, w.now)
+		g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Member: p.uid, Detail: "no room"}, 0, 0, w.now)
 		if g.Phase() == gang.Queued {
 			w.check.Fatalf("gang %s is queued, and was refused", p.gang)
 		}
