@@ -75,8 +75,8 @@ type claimState struct {
 // zoneState is what a claim has in a zone.
 type zoneState struct {
 	// unused counts the slots without an owner, used those that owners take up, and covered how many of the used ones
-	// have room for the rest of a slot, which is held.
-	unused, used, covered int
+	// have room for the rest of a slot, which is held; rests counts those of these that could go, see [holding.rests].
+	unused, used, covered, rests int
 	// searched means that no node of the zone had room for one more slot, and only one that has got room since can.
 	searched bool
 }
@@ -125,7 +125,7 @@ func (c *claimState) inOrder() bool {
 		}
 	}
 	for zone, z := range c.zones {
-		if z.unused > 0 && c.wanted(zone) == 0 || z.covered < min(z.used, c.desired[zone]) || z.covered > c.desired[zone] {
+		if z.unused > 0 && c.wanted(zone) == 0 || z.covered < min(z.used, c.desired[zone]) || z.covered > c.desired[zone] && z.rests > 0 {
 			return false
 		}
 	}

@@ -18,7 +18,7 @@
 //
 // A claim is to have in each of its zones the slots that are desired there. Those of a claim that is Inclusive (a
 // Guarantee, or Required) count the owners that run: what they ask for is rounded up to whole slots on each node, and
-// the rest of those is held as well. Slots lie on the nodes with the least room for them, and stay while they may. What
+// the rest of those is held as well, before any further slot of the node. Slots lie on the nodes with the least room for them, and stay while they may. What
 // a zone has no room for is held in the claim's other zones, as evenly as there is room, and moves home. The order is
 // by age alone, and no claim takes what another one has.
 //

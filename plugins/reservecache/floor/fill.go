@@ -59,7 +59,7 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 		}
 		fewer := h.exchanged(n)
 		f.change(h, func() {
-			h.slots += n
+			h.slots = h.filled() + n
 			h.dropLastFormer(fewer)
 		})
 		more -= n
@@ -85,17 +85,18 @@ func (f *Floor) takes(c *claimState, n *node, limit int) int {
 		}
 		return limit
 	}
-	if c.Inclusive && h.slots < h.used {
-		return 0 // first comes the rest of the slots that owners take up
+	filled := h.filled()
+	if filled > h.slots && len(h.former) > 0 {
+		return 0 // owners take up former slots: none is exchanged for one that an owner would have
 	}
 	if c.PerNode > 0 {
-		limit = min(limit, c.PerNode-h.slots-h.beside())
+		limit = min(limit, c.PerNode-filled-h.beside())
 	}
-	if len(h.former) == 0 {
+	if filled == h.slots && len(h.former) == 0 {
 		return max(0, limit)
 	}
 	takes := 0
-	for takes < limit && h.hasRoom(h.slots+takes+1, h.exchanged(takes+1)) {
+	for takes < limit && h.hasRoom(filled+takes+1, h.exchanged(takes+1)) {
 		takes++
 	}
 	return takes

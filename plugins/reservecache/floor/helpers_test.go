@@ -184,8 +184,8 @@ func (w *world) most(zone string, c *floor.Claim) (n int) {
 }
 
 // roomFor names a node of a zone that has room for one more slot of a claim beside pods and slots, if the fraction
-// allows one; empty for none. Nodes with owners of a Guarantee are left out: where they are more than the slots that
-// their zone is to have, the first slots there would be those that they take up.
+// allows one; empty for none. Of a Guarantee it has room as well for what owners there leave of their slots: that is held
+// before a further slot.
 func (w *world) roomFor(zone string, c *floor.Claim) string {
 	var offered ledger.Resources
 	room := ""
@@ -196,8 +196,12 @@ func (w *world) roomFor(zone string, c *floor.Claim) string {
 		offered.Add(&w.size, 1)
 		n, held := w.node(i), w.floor.HeldOn()[object.Name]
 		free := n.Allocatable.Minus(&n.Requested)
-		owned := n.Owned[c.UID]
-		if left := free.Minus(&held); c.Slot.Exceeds(&left) == "" && !(c.Inclusive && owned.Pods > 0) {
+		need, owned := c.Slot, n.Owned[c.UID]
+		if c.Inclusive {
+			need = c.Slot.Times(int64(owned.Covering(&c.Slot) + 1))
+			need = need.Beyond(&owned)
+		}
+		if left := free.Minus(&held); need.Exceeds(&left) == "" {
 			room = object.Name
 		}
 	}

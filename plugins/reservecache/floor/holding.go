@@ -49,6 +49,15 @@ func (h *holding) rests() int {
 	return h.covered()
 }
 
+// filled is how many slots are there before a free one is: owners take up the first ones, also where they are more than
+// their zone is to have.
+func (h *holding) filled() int {
+	if !h.claim.Inclusive {
+		return h.slots
+	}
+	return max(h.slots, h.used)
+}
+
 // kept is how many former slots there are.
 func (h *holding) kept() (n int) {
 	for i := range h.former {
@@ -177,6 +186,7 @@ func (h *holding) count(sign int) {
 	if c.Inclusive {
 		z.used += sign * h.used
 		z.covered += sign * h.covered()
+		z.rests += sign * h.rests()
 	}
 	c.kept += sign * h.kept()
 	c.keptCost += sign * h.keptCost(h.slots)

@@ -114,7 +114,10 @@ func TestNoneIsShortBesideRoom(t *testing.T) {
 			} else {
 				p := drawPod(t)
 				if i := rapid.IntRange(0, 4).Draw(t, "owner"); i < len(claims) {
-					p = pod{request: claims[i].Slot, own: claims[i].UID}
+					p.own = claims[i].UID
+					if rapid.Bool().Draw(t, "whole slot") {
+						p.request = claims[i].Slot
+					}
 				}
 				w.place(drawOrder(t, nodes), p)
 			}
