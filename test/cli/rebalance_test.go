@@ -259,7 +259,7 @@ func (w *world) runKubelets() {
 	w.t.Cleanup(func() { cancel(); <-done })
 	sync := func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
-		if err := w.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		if err := w.List(ctx, &pods); err != nil {
 			return false, nil //nolint:nilerr // it is tried again
 		}
 		for i := range pods.Items {

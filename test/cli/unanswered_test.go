@@ -85,7 +85,7 @@ func newFront(t *testing.T, kubeconfig string) (*front, string) {
 func TestAKindIsNotAnswered(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
-	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	w.run("web", "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
 	w.Make(t, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneSurvivalSpec{
 		Workloads: []v1alpha1.SurvivalWorkload{{Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
 		Survive:   v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)},

@@ -1,8 +1,8 @@
 package native
 
 import (
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,12 +19,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/plugins/permitgate/native"
-	"zonewise.dev/test/documents"
 )
 
-// TestMovingToNativePodGroups makes the objects of the document, one block after the other: gangs of both APIs run
-// beside each other, also with one name. Then it shows what the document warns of: with WorkloadWithJob on, the label
-// makes no gang of a Job.
+// TestMovingToNativePodGroups applies the files of examples/gangs: gangs of both APIs run beside each other, also with
+// one name. Then it shows what docs/native-podgroups.md warns of: with WorkloadWithJob on, the label makes no gang of a
+// Job.
 func TestMovingToNativePodGroups(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
@@ -33,16 +32,16 @@ func TestMovingToNativePodGroups(t *testing.T) {
 		Paths: []string{filepath.Join(root, "manifests", "crds", "scheduling.x-k8s.io_podgroups.yaml")}, ErrorIfPathMissing: true,
 	})
 	require.NoError(t, err)
-	blocks := movingBlocks(t, root)
-	c.run("the document", guarded, func(c *cluster) {
+	labelled, nativeOnes := example(t, root, "job.yaml"), example(t, root, "native.yaml")
+	c.run("the examples", guarded, func(c *cluster) {
 		withJobs := func(on bool) {
 			featuregatetesting.SetFeatureGateDuringTest(c.t, utilfeature.DefaultFeatureGate, features.WorkloadWithJob, on)
 		}
 		withJobs(false)
 		stop := c.startJobController()
-		c.apply(blocks[0])
+		c.apply(labelled)
 		c.eventually("the gang of scheduling.x-k8s.io is bound", func() bool { return len(c.boundOf("train-1")) == 2 })
-		c.apply(blocks[1])
+		c.apply(nativeOnes)
 		c.eventually("the native gang is bound", func() bool { return len(c.boundOf("train-2")) == 2 })
 		c.eventually("its PodGroup says so", func() bool {
 			status, _ := c.conditionOf("train", native.ConditionReleased)
@@ -52,7 +51,7 @@ func TestMovingToNativePodGroups(t *testing.T) {
 
 		withJobs(true)
 		c.startJobController()
-		c.apply(strings.NewReplacer("train-2", "train-3", "      schedulingGroup: {podGroupName: train}\n", "", "  template:", "  scheduling: {schedulingPolicy: {gang: {}}}\n  template:").Replace(jobOf(blocks[1])))
+		c.apply(strings.NewReplacer("train-2", "train-3", "      schedulingGroup: {podGroupName: train}\n", "", "  template:", "  scheduling: {schedulingPolicy: {gang: {}}}\n  template:").Replace(jobOf(nativeOnes)))
 		c.eventually("the Job's own gang is bound", func() bool { return len(c.boundOf("train-3")) == 2 })
 		group, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Get(c.t.Context(), *c.boundOf("train-3")[0].Spec.SchedulingGroup.PodGroupName, metav1.GetOptions{})
 		require.NoError(c.t, err)
@@ -60,7 +59,7 @@ func TestMovingToNativePodGroups(t *testing.T) {
 		require.Len(c.t, c.boundOf("train-1"), 2, "the old one runs on")
 
 		// Room for one of two: the label would have both wait.
-		c.apply(strings.NewReplacer("train-1", "train-4", "500m", "700m", "name: train}", "name: more}", "pod-group: train", "pod-group: more").Replace(blocks[0]))
+		c.apply(strings.NewReplacer("train-1", "train-4", "500m", "700m", "name: train}", "name: more}", "pod-group: train", "pod-group: more").Replace(labelled))
 		c.eventually("one member is bound alone", func() bool { return len(c.boundOf("train-4")) == 1 })
 		pod := c.boundOf("train-4")[0]
 		require.Equal(c.t, "more", pod.Labels[schedulingv1alpha1.PodGroupLabel])
@@ -70,22 +69,12 @@ func TestMovingToNativePodGroups(t *testing.T) {
 	})
 }
 
-// movingBlocks are the manifests of the document's section about moving a workload.
-func movingBlocks(t *testing.T, root string) (manifests []string) {
+// example returns the manifests in a file of examples/gangs, which docs/native-podgroups.md names.
+func example(t *testing.T, root, file string) string {
 	t.Helper()
-	all, err := documents.Read(root)
+	content, err := os.ReadFile(filepath.Join(root, "examples", "gangs", file))
 	require.NoError(t, err)
-	at := slices.IndexFunc(all, func(d documents.Document) bool { return d.Path == "docs/native-podgroups.md" })
-	require.GreaterOrEqual(t, at, 0)
-	blocks, err := all[at].Blocks()
-	require.NoError(t, err)
-	for _, b := range blocks {
-		if b.Section == "Moving a workload" && b.Language == "yaml" {
-			manifests = append(manifests, b.Text)
-		}
-	}
-	require.Len(t, manifests, 2)
-	return manifests
+	return string(content)
 }
 
 // jobOf returns the last of some manifests.

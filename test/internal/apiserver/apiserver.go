@@ -100,11 +100,15 @@ func (s *Server) InstallAPIs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// StartControllers runs the controllers behind a Deployment, the disruption controller and the garbage collector until
-// the test ends.
-func (s *Server) StartControllers(t *testing.T) {
+// StartControllers runs controllers of Kubernetes until the test ends: those that are named, and without a name those
+// behind a Deployment, the disruption controller and the garbage collector.
+func (s *Server) StartControllers(t *testing.T, names ...string) {
 	t.Helper()
-	s.run(t, s.plane.Program("controllers"), nil, "--kubeconfig="+s.plane.Admin)
+	args := []string{"--kubeconfig=" + s.plane.Admin}
+	if len(names) > 0 {
+		args = append(args, "--controllers="+strings.Join(names, ","))
+	}
+	s.run(t, s.plane.Program("controllers"), nil, args...)
 }
 
 // StartKubelets has kwok run bound pods, and end deleted ones, until the test ends.
@@ -198,6 +202,17 @@ func (s *Server) Kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(s.plane.Program("kubectl"), append([]string{"--kubeconfig=" + s.plane.Admin}, args...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// Shell runs a command in a directory as an administrator whose PATH has kubectl, and returns what it prints.
+func (s *Server) Shell(t *testing.T, dir, command string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.plane.Admin, "PATH="+filepath.Dir(s.plane.Program("kubectl"))+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", command, out)
 	return string(out)
 }
 
