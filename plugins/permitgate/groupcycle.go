@@ -23,6 +23,10 @@ const informerLag = 50 * time.Millisecond
 // another plugin's PreEnqueue keeps the group, as DefaultPreemption's does while it has pods evicted.
 const cycleGrace = 100 * time.Millisecond
 
+// missedPause is how long after a cycle that may have missed free room the gang is tried again: by then kube-scheduler
+// has seen it.
+const missedPause = 200 * time.Millisecond
+
 // groupCycle is a pod-group cycle of a native gang.
 //
 // kube-scheduler runs it twice: on the cluster as it is, and, if the group does not fit, on one without the pods that
@@ -48,6 +52,8 @@ type groupPlan struct {
 type vainCycle struct {
 	happened bool
 	refused  bool // by a proof, which is the gang's last rollback
+	// notBefore is before when the gang is not activated.
+	notBefore time.Time
 }
 
 // nativeObjects are the objects of native gangs as the scheduler's informers show them.
@@ -135,14 +141,16 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	if e.lastCycle.refused {
 		e.gang.NoteRefusal(cycle.plan.refusal)
 	}
-	if g.freed.since(cycle.began) || !e.changedAt.Before(cycle.began.Add(-informerLag)) { // perhaps too late for the cycle
-		g.wakeLocked(e, now)
-	}
+	late := g.freed.since(cycle.began) || !e.changedAt.Before(cycle.began.Add(-informerLag)) // perhaps not seen in the cycle
 	switch {
 	case cycle.plan.domain != "":
 		e.noteTried(cycle.plan.domain)
 		g.wakeLocked(e, now)
-	case cycle.plan.exhausted || !e.lastCycle.refused:
+	case late:
+		e.lastCycle.notBefore = now.Add(missedPause)
+		g.wakeLocked(e, now)
+	}
+	if cycle.plan.domain == "" && (cycle.plan.exhausted || !e.lastCycle.refused) {
 		e.tried = nil // the next time it starts over
 	}
 }

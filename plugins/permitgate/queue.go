@@ -34,10 +34,10 @@ type gangQueue struct {
 	rests map[int32]time.Time
 }
 
-// turn is a gang's place in the queue. From a time on it does not wait for its turn any longer.
+// turn is a gang's place in the queue. Before earliest it has no turn, and from latest on it waits for none.
 type turn struct {
 	podgroup.Rank
-	latest time.Time
+	earliest, latest time.Time
 }
 
 // admission is when a gang was admitted that is still to be looked at.
@@ -117,6 +117,10 @@ func (q *gangQueue) next(now time.Time) (first gangID, found bool, again time.Ti
 		}
 		if busy {
 			break // so it is for those that follow
+		}
+		if now.Before(t.earliest) {
+			wait(t.earliest)
+			continue
 		}
 		rests, latest := q.restsUntil(t.Priority), t.latest
 		if q.ready[0].Priority > t.Priority && !latest.IsZero() { // that one waits for its turn

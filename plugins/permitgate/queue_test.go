@@ -46,6 +46,17 @@ func TestGangsTakeTurns(t *testing.T) {
 	q.next(260, "young", 510)
 	q.remove("stuck")
 	q.remove("young")
+
+	// One that has no turn yet holds up nobody.
+	later := q.turn("later", 9, 100, fresh)
+	later.earliest = q.after(1100)
+	q.queue.update(later, false)
+	q.update("young", 0, 1, fresh)
+	q.next(1000, "young", 1100)
+	q.next(1001, "", 1100)
+	q.next(1100, "later", 1350)
+	q.remove("later")
+	q.remove("young")
 	require.Empty(t, q.queue.turns)
 	require.Empty(t, q.queue.ready)
 	require.Empty(t, q.queue.admitted)

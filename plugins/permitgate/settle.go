@@ -67,7 +67,7 @@ func (e *gangEntry) turn() (t turn, admitted, ready bool) {
 	default:
 		e.woken = false
 	}
-	t = turn{e.rank(), e.latest}
+	t = turn{e.rank(), e.lastCycle.notBefore, e.latest}
 	if !e.woken {
 		t.latest = e.gang.RetryAt()
 	}
