@@ -164,7 +164,7 @@ func finished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// actAsKubelets has pods succeed, and those that terminate go.
+// actAsKubelets has pods succeed, or be refused, and those that terminate go.
 func (p *player) actAsKubelets() {
 	now := time.Now()
 	for _, pod := range p.listPods() {
@@ -178,7 +178,7 @@ func (p *player) actAsKubelets() {
 			}
 		case pod.DeletionTimestamp != nil:
 			since := p.noteLeaving(&pod)
-			if (at == nil || !at.lost) && !p.stuck[pod.UID] && (at == nil || now.Sub(since) >= grace) {
+			if (at == nil || !at.lost || at.outOfService && !w.replacesAtOnce()) && !p.stuck[pod.UID] && (at == nil || now.Sub(since) >= grace) {
 				p.finishPod(&pod)
 			}
 		case at != nil && at.lost:
@@ -189,6 +189,10 @@ func (p *player) actAsKubelets() {
 			if now.Sub(p.boundAt[pod.UID]) >= w.runs()+keptFor {
 				p.finishPod(&pod)
 			}
+		case at != nil && p.boundAt[pod.UID].IsZero() && p.givenBlindly(&pod) && p.startedOn(at)+requestOf(&pod) > at.CPU:
+			p.boundAt[pod.UID] = now
+			p.markDisturbed(w)
+			p.editStatus(&pod, func(status *v1.PodStatus) { status.Phase = v1.PodFailed })
 		case at != nil:
 			delete(p.leaving, pod.UID)
 			if p.boundAt[pod.UID].IsZero() {
@@ -198,11 +202,35 @@ func (p *player) actAsKubelets() {
 				w.done++
 				w.disturbed = true
 				p.succeeded = now
-				if err := p.server.EditPod(pod.Namespace, pod.Name, func(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded }); err != nil {
-					panic(fmt.Sprintf("worlds: %v", err))
-				}
+				p.editStatus(&pod, func(status *v1.PodStatus) { status.Phase = v1.PodSucceeded })
 			}
 		}
+	}
+}
+
+// startedOn returns how many CPUs the pods of a node ask for that its kubelet has started.
+func (p *player) startedOn(n *node) (cpus int) {
+	for _, pod := range p.listPods() {
+		if pod.Spec.NodeName == n.Name && !p.boundAt[pod.UID].IsZero() && !finished(&pod) {
+			cpus += requestOf(&pod)
+		}
+	}
+	return cpus
+}
+
+// reportStarts has kubelets say when their pods have started: by that victims are chosen, in the cluster and in a copy.
+func (p *player) reportStarts() {
+	for _, pod := range p.listPods() {
+		if at := p.boundAt[pod.UID]; !at.IsZero() && pod.Status.StartTime == nil {
+			p.editStatus(&pod, func(status *v1.PodStatus) { status.StartTime = ptr.To(metav1.NewTime(at).Rfc3339Copy()) })
+		}
+	}
+}
+
+// editStatus has a kubelet write the status of a pod.
+func (p *player) editStatus(pod *v1.Pod, edit func(*v1.PodStatus)) {
+	if err := p.server.EditPod(pod.Namespace, pod.Name, func(pod *v1.Pod) { edit(&pod.Status) }); err != nil {
+		panic(fmt.Sprintf("worlds: %v", err))
 	}
 }
 
@@ -212,6 +240,9 @@ func (w *workload) runs() time.Duration {
 	}
 	return w.Runs
 }
+
+// replacesAtOnce reports whether a pod that terminates is replaced before it has gone.
+func (w *workload) replacesAtOnce() bool { return w != nil && (w.Kind == Deployment || w.Kind == Job) }
 
 func (p *player) markDisturbed(w *workload) {
 	if w != nil {

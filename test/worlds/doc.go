@@ -8,6 +8,7 @@
 //	Play      carries the steps of a World out, plays the controllers and the kubelets beside the scheduler, and lets the world come to rest
 //	check     the invariants, each a function with a name: after each step and each pause, at rest, and after a restart at rest
 //	          (checkSettled: those of an instant at which the scheduler has nothing left to do)
+//	AtRest    of a World are steps for its end: a zone is lost as a certificate has foreseen, or the moves of plans are made
 //	Shrink    takes steps and amounts away as long as the same invariant fails
 //
 // The checks know the API alone: where pods are, and what the statuses of reservations say is held. They do not know

@@ -22,6 +22,8 @@ func New(seed uint64) World {
 	}
 	g.addMishaps(seed)
 	g.addDevices(seed)
+	g.addLateLeader(seed)
+	g.addRest(seed)
 	return g.world
 }
 
@@ -29,11 +31,7 @@ func New(seed uint64) World {
 // events, a fail-over, and volumes. It draws from numbers of its own, so that a world is the same without it.
 func (g *generator) addMishaps(seed uint64) {
 	own := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
-	insert := func(after int, step Step) int {
-		at := after + own.IntN(len(g.world.Steps)-after+1)
-		g.world.Steps = slices.Insert(g.world.Steps, at, step)
-		return at + 1
-	}
+	insert := func(after int, step Step) int { return g.insert(own, after, step) }
 	if w, ok := among(own, g.workloads); ok && own.chance(20) {
 		insert(0, SlowBinds{w.Name, pick(own, time.Millisecond, time.Second, 20*time.Second)})
 	}
@@ -49,6 +47,59 @@ func (g *generator) addMishaps(seed uint64) {
 	if own.chance(25) {
 		g.addVolume(own)
 	}
+}
+
+// insert has a step happen some time after the first steps, and returns how many there are with it.
+func (g *generator) insert(own *generator, after int, step Step) int {
+	at := after + own.IntN(len(g.world.Steps)-after+1)
+	g.world.Steps = slices.Insert(g.world.Steps, at, step)
+	return at + 1
+}
+
+// addLateLeader has a leader of some worlds give its lease back while the events of the next one are late. It draws from
+// numbers of its own, as addMishaps does.
+func (g *generator) addLateLeader(seed uint64) {
+	own := &generator{Rand: rand.New(rand.NewPCG(seed, 3))}
+	if own.chance(15) {
+		at := g.insert(own, 0, StandBy{})
+		at = g.insert(own, at, Watches{Late: pick(own, 500*time.Millisecond, 3*time.Second)})
+		g.insert(own, at, FailOver{pick(own, time.Millisecond, time.Second, 2*time.Second)})
+	}
+}
+
+// addRest has some worlds run another workload in the end, in a zone that has room before others have. Then they lose
+// that zone, or moves are made. It draws from numbers of its own, as addMishaps does.
+func (g *generator) addRest(seed uint64) {
+	own := &generator{Rand: rand.New(rand.NewPCG(seed, 4)), zones: []string{"a", "b", "c"}, made: g.made}
+	own.Shuffle(len(own.zones), func(i, j int) { own.zones[i], own.zones[j] = own.zones[j], own.zones[i] })
+	run := own.drawWorkload().(Run)
+	run.Workload.Replicas, run.Workload.CPU, run.Workload.Runs, run.Workload.Pool = 3+own.IntN(4), 1, 0, ""
+	end := Step(LoseCertified{own.zones[0], own.chance(50)})
+	switch own.IntN(5) {
+	case 0, 1:
+	case 2, 3:
+		end = Rebalance{}
+		run.Workload.Pool = "gpu" // others do not take its room
+		if run.Workload.gang() {  // which nobody moves
+			run.Workload.Kind = Deployment
+		}
+	default:
+		return
+	}
+	own.workloads = []Workload{run.Workload}
+	for i, zone := range own.zones {
+		node := own.drawNode(zone, 8).(Add)
+		node.Node.Pool = run.Workload.Pool
+		own.step(node)
+		if i == 0 {
+			own.step(run)
+			own.step(Wait{time.Minute})
+		}
+	}
+	own.step(own.drawPolicy())
+	own.step(Wait{quiet})
+	own.step(end)
+	g.world.AtRest = own.world.Steps
 }
 
 // addDevices has pods of some worlds ask for devices, which some of their nodes have. It draws from numbers of its own,

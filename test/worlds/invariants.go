@@ -36,6 +36,8 @@ const (
 	RestChangesNothing  = "RestChangesNothing"  // a restart at rest changes no decision
 	DevicesAreUsedOnce  = "DevicesAreUsedOnce"  // a device is allocated to one ResourceClaim, whose pods are bound to the device's node
 	DevicesAreGivenBack = "DevicesAreGivenBack" // a gang that waits leaves no device allocated
+	CertificatesHold    = "CertificatesHold"    // after the loss of a zone all pods run again of which a certificate said so
+	MovesEnd            = "MovesEnd"            // a cluster at rest in which all moves of plans are made has soon nothing to move, and no fewer pods run
 	AttemptsAreBounded  = "AttemptsAreBounded"  // a cluster at rest causes few scheduling cycles
 )
 

@@ -50,6 +50,9 @@ type Report struct {
 	Failures []Failure
 	// Cycles counts scheduling cycles, Bound pods.
 	Cycles, Bound int
+	// Displaced counts pods that lost their zone in the end and were certified to run again, Moved those that were moved
+	// back to another zone.
+	Displaced, Moved int
 	// Lived is the world's own time.
 	Lived time.Duration
 }
@@ -79,24 +82,33 @@ func Play(t *testing.T, w World) (report Report) {
 		utilruntime.ReallyCrash = true
 		utilruntime.PanicHandlers = utilruntime.PanicHandlers[:len(utilruntime.PanicHandlers)-1]
 	}()
+	calls := newOutside()
+	defer close(calls)
 	rand.Seed(1) //nolint:staticcheck // the scheduler chooses among equal nodes by the generator that all share
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlayer(t, w)
+		p.outside = calls
 		panicked = func(r any) { p.fail(NoPanic, "%v, at %s", r, placeOf(debug.Stack())) }
 		defer func() { report = p.report() }()
 		p.start()
 		defer p.stop()
-		for _, step := range w.Steps {
-			if p.failed() {
-				return
-			}
-			p.traceStep(step)
-			step.apply(p)
-			p.observe()
+		if p.carryOut(w.Steps); !p.failed() {
+			p.rest()
 		}
-		p.rest()
 	})
 	return report
+}
+
+// carryOut carries steps out, up to a failure.
+func (p *player) carryOut(steps []Step) {
+	for _, step := range steps {
+		if p.failed() {
+			return
+		}
+		p.traceStep(step)
+		step.apply(p)
+		p.observe()
+	}
 }
 
 // placeOf returns where a panic began, by the stack of its handler.
@@ -113,11 +125,12 @@ func placeOf(stack []byte) string {
 // player plays one world: it is the API server's users, the controllers and the kubelets. But for what mu guards it
 // belongs to one goroutine, that of the bubble.
 type player struct {
-	t      *testing.T
-	world  World
-	began  time.Time
-	server *fakeapi.Server
-	custom *crdtest.Source
+	t       *testing.T
+	world   World
+	outside outside
+	began   time.Time
+	server  *fakeapi.Server
+	custom  *crdtest.Source
 	*scheduling
 	standby *scheduling // follows and does not lead; nil for none
 
@@ -127,6 +140,9 @@ type player struct {
 	leaving   map[types.UID]time.Time // since when pods terminate, or are on nodes that are gone
 	boundAt   map[types.UID]time.Time
 	created   int
+	displaced int // see Report
+	moved     int
+	blind     span      // when the leader did not know yet what its predecessor had bound
 	changedAt time.Time // when the last step was carried out that was no wait
 	succeeded time.Time // when the last pod did
 	traced    tracer
@@ -156,6 +172,8 @@ type node struct {
 	object   *v1.Node
 	lost     bool
 	cordoned bool
+	// outOfService: somebody has said that a lost node has ended, so that pods go whose controllers wait for that.
+	outOfService bool
 }
 
 func newPlayer(t *testing.T, w World) *player {
@@ -191,7 +209,7 @@ func (p *player) report() Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Report{
-		Failures: slices.Clone(p.found), Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
+		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
 	}
 }
 
@@ -229,7 +247,8 @@ const (
 	restingLong = 2 * time.Hour
 )
 
-// rest lets the world come to rest, and checks what must be true then, before and after a restart.
+// rest lets the world come to rest, and checks what must be true then, before and after a restart. Then it carries out
+// the steps for that time.
 func (p *player) rest() {
 	Watches{}.apply(p)
 	p.changedAt = time.Now()
@@ -255,6 +274,7 @@ func (p *player) rest() {
 	if p.succeeded.Before(restarted.Add(-podWaits)) { // otherwise the room of pods that have ended has others bound
 		p.checkRestart(held, bound)
 	}
+	p.carryOut(p.world.AtRest)
 }
 
 // fallsBackForLong reports whether preparations fail after a time in which others wait.

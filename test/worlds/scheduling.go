@@ -131,6 +131,7 @@ func (p *player) stop() {
 		p.standby.end()
 		p.standby = nil
 	}
+	time.Sleep(time.Minute) // the bubble waits for slow binds to end, but has no time of its own any more
 }
 
 // noteInterrupted marks gangs that a scheduler has ended between two binds of.
@@ -157,17 +158,30 @@ func (p *player) startStandby() {
 // leaseDuration is how long a scheduler that stands by waits for one that has ended without giving its lease back.
 const leaseDuration = 15 * time.Second
 
-// failOver ends the scheduler that leads and has the one that stands by lead, if there is one, when the lease has
-// ended. By then it has the events of what the other did.
-func (p *player) failOver() {
+// failOver ends the scheduler that leads and has the one that stands by lead after a time, if there is one. When that
+// is until the lease has ended, it has the events of what the other did by then.
+func (p *player) failOver(after time.Duration) {
 	if p.standby == nil {
 		return
 	}
 	p.noteInterrupted()
 	p.end()
 	p.scheduling, p.standby = p.standby, nil
-	p.wait(leaseDuration)
+	p.wait(after)
 	p.lead()
+	if after < leaseDuration {
+		p.blind = span{time.Now(), time.Now().Add(time.Duration(p.server.EventDelay.Load()))}
+	}
+}
+
+// span is the time between two instants.
+type span struct{ from, to time.Time }
+
+// givenBlindly reports whether a pod was given its node by a leader that did not know yet what its predecessor had
+// bound, as kube-scheduler does. Its kubelet refuses the pod if the node has no room for it.
+func (p *player) givenBlindly(pod *v1.Pod) bool {
+	given, known := p.decisionsSoFar()[pod.UID]
+	return known && !given.at.Before(p.blind.from) && !given.at.After(p.blind.to)
 }
 
 // loadProfile returns the shipped configuration with the probe behind all other plugins, and ahead of them in PreBind.

@@ -19,6 +19,11 @@ func Shrink(w World, patience time.Duration, fails func(World) bool) World {
 	}
 	for progress {
 		progress = false
+		for i := len(w.AtRest) - 1; i >= 0; i-- {
+			smaller := w
+			smaller.AtRest = slices.Concat(w.AtRest[:i], w.AtRest[i+1:])
+			try(smaller)
+		}
 		removeSteps(&w, try)
 		for i := range w.Steps {
 			for _, step := range simpler(w.Steps[i]) {
@@ -42,7 +47,9 @@ func removeSteps(w *World, try func(World) bool) {
 			if end > len(w.Steps) {
 				continue
 			}
-			try(World{Native: w.Native, Steps: slices.Delete(slices.Clone(w.Steps), begin, end)})
+			smaller := *w
+			smaller.Steps = slices.Delete(slices.Clone(w.Steps), begin, end)
+			try(smaller)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -120,8 +121,19 @@ type Restart struct{}
 // StandBy starts a second scheduler that follows the cluster and does not lead.
 type StandBy struct{}
 
-// FailOver ends the scheduler, whatever it is doing, and has the one that stands by lead.
-type FailOver struct{}
+// FailOver ends the scheduler, whatever it is doing, and has the one that stands by lead: so long after, as when the
+// lease is given back, or for 0 when it has run out.
+type FailOver struct{ After time.Duration }
+
+// LoseCertified loses a zone if a certificate says that displaced pods run again: for good, or as Lose does. It is for
+// a world at rest.
+type LoseCertified struct {
+	Zone      string
+	NodesStay bool
+}
+
+// Rebalance has the moves made that plans consist of, until there are none. It is for a world at rest.
+type Rebalance struct{}
 
 func (s Wait) apply(p *player)      { p.wait(s.For) }
 func (s Add) apply(p *player)       { p.addNode(s.Node) }
@@ -136,7 +148,10 @@ func (s Stop) apply(p *player)      { p.stopWorkload(s.Workload) }
 func (s DropClaim) apply(p *player) { p.dropClaim(p.podAt(s.Workload, s.Pod)) }
 func (Restart) apply(p *player)     { p.restart() }
 func (StandBy) apply(p *player)     { p.startStandby() }
-func (FailOver) apply(p *player)    { p.failOver() }
+func (s FailOver) apply(p *player)  { p.failOver(cmp.Or(s.After, leaseDuration)) }
+func (Rebalance) apply(p *player)   { p.carryOutPlans() }
+
+func (s LoseCertified) apply(p *player) { p.loseCertified(s.Zone, s.NodesStay) }
 
 func (s SlowPreBinds) apply(p *player) {
 	p.mu.Lock()

@@ -14,6 +14,8 @@ type World struct {
 	Native bool
 	// Steps are carried out one after the other. Objects come by steps as well.
 	Steps []Step
+	// AtRest are carried out once the world has come to rest, and the scheduler has been started anew.
+	AtRest []Step
 }
 
 // Step is something that happens. A step that names an object which is not there does nothing, so that any part of a
@@ -128,6 +130,12 @@ func (w World) String() string {
 	}
 	b.WriteString("Steps: []Step{\n")
 	for _, step := range w.Steps {
+		fmt.Fprintf(&b, "\t%s,\n", source(reflect.ValueOf(step)))
+	}
+	if len(w.AtRest) > 0 {
+		b.WriteString("}, AtRest: []Step{\n")
+	}
+	for _, step := range w.AtRest {
 		fmt.Fprintf(&b, "\t%s,\n", source(reflect.ValueOf(step)))
 	}
 	b.WriteString("}}")

@@ -95,7 +95,7 @@ func playSeed(t *testing.T, seed uint64) {
 	began := time.Now()
 	r := Play(t, w)
 	if *reports {
-		fmt.Printf("seed %d: %v for %v of its own, %d cycles, %d bound, %v\n", seed, time.Since(began).Round(time.Millisecond), r.Lived, r.Cycles, r.Bound, r.Failures)
+		fmt.Printf("seed %d: %v for %v of its own, %d cycles, %d bound, %d displaced, %d moved, %v\n", seed, time.Since(began).Round(time.Millisecond), r.Lived, r.Cycles, r.Bound, r.Displaced, r.Moved, r.Failures)
 	}
 	f, failed := r.Has("")
 	if !failed {
