@@ -177,12 +177,19 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 		f.gangs.freed.note()
 	}
 	// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until
-	// the victim is deleted. A member that is sent back leaves its node first, and its deletion is no event then.
-	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
+	// the victim is deleted. One whose binding cycle was stopped leaves its node first, and its deletion is no event then.
+	if _, member := podgroup.Of(pod); pod.Spec.NodeName == "" && (member || preempted(pod)) {
 		f.gangs.freed.notePreemptors()
 	}
 	f.preemptor.Gone(pod.UID)
 	f.memberGone(pod)
+}
+
+// preempted reports whether a scheduler has deleted a pod to make room.
+func preempted(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+	})
 }
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.

@@ -116,6 +116,26 @@ func TestMemberIsPreemptedOnItsWayToTheBarrier(t *testing.T) {
 // have its room. It is preempted again then, leaves its node while the preemptor may not be retried, and is deleted
 // when it has none.
 func TestPreemptorLooksAgainTooEarly(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, c *cluster) []string{
+		"a member at the barrier": func(t *testing.T, c *cluster) []string {
+			t.Helper()
+			names, _ := gangAtBarrier(t, c)
+			return names
+		},
+		"a pod that is prepared": func(t *testing.T, c *cluster) []string {
+			t.Helper()
+			p := c.slowPreparation("low")
+			c.create(member("", "low", 3))
+			<-p.started
+			return []string{"low"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testPreemptorLooksAgainTooEarly(t, prepare) })
+	}
+}
+
+func testPreemptorLooksAgainTooEarly(t *testing.T, prepare func(t *testing.T, c *cluster) []string) {
+	t.Helper()
 	bubble(t, func(t *testing.T) {
 		c := newGangCluster(t, 3)
 		deleting, deleted, leaves := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -125,7 +145,7 @@ func TestPreemptorLooksAgainTooEarly(t *testing.T) {
 			return nil
 		}
 		c.start(withArgs(slowBackoff))
-		names, _ := gangAtBarrier(t, c)
+		names := prepare(t, c)
 		c.mishap.set(func(m *mishap) { m.unreserve = func(string) { <-leaves } })
 		c.create(member("", "urgent").Priority(100))
 		<-deleting
