@@ -14,7 +14,7 @@ const subsystem = "permitgate"
 var (
 	rollbacks = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "rollbacks_total",
-		Help:           "Gangs that were refused or whose round failed, by cause: no_room, shared_claim, unschedulable, cycle_failed, timeout, refused, bind_refused, not_prepared, members_left, group_gone, other_group.",
+		Help:           "Gangs that were refused or whose round failed, by cause: no_room, shared_claim, unschedulable, cycle_failed, timeout, refused, bind_refused, not_prepared, node_gone, members_left, group_gone, other_group.",
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"cause"})
 	proposalDuration = metrics.NewHistogramVec(&compbasemetrics.HistogramOpts{

@@ -101,9 +101,14 @@ func TestBindIsRefusedForLong(t *testing.T) {
 	})
 }
 
-// TestReleaseInVain: a member cannot be prepared for its bind, which shows after ten minutes each time. What the gang
-// holds for it is a tenth of the time.
+// TestReleaseInVain: a member cannot be prepared for its bind, which shows after ten minutes each time, or when a node
+// goes before that. What the gang holds for it is a tenth of the time.
 func TestReleaseInVain(t *testing.T) {
+	t.Run("no node goes", func(t *testing.T) { releaseInVain(t, false) })
+	t.Run("nodes go", func(t *testing.T) { releaseInVain(t, true) })
+}
+
+func releaseInVain(t *testing.T, nodesGo bool) {
 	inBothAPIs(t, func(t *testing.T, a *api) {
 		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1)
 		held := time.Duration(0)
@@ -123,7 +128,13 @@ func TestReleaseInVain(t *testing.T) {
 		})
 		a.create(c, "g", 2, unchanged)
 		const all = 8 * time.Hour
-		c.pass(all)
+		for passed := time.Duration(0); passed < all; passed += 8 * time.Minute {
+			c.pass(8 * time.Minute)
+			if nodesGo { // and another one comes in its place
+				require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "node-0", metav1.DeleteOptions{}))
+				c.addNode("node-0", 1)
+			}
+		}
 		require.NotZero(t, held)
 		require.LessOrEqual(t, held, all/10+10*time.Minute)
 	})
@@ -193,7 +204,7 @@ func TestNodeGoesWhileMembersWait(t *testing.T) {
 		}
 		require.NotEmpty(t, node)
 		require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-		c.pass(5 * time.Minute)
+		c.pass(15 * time.Minute) // ten times the minute until the volume was there, and one more
 		require.Len(t, c.boundAmong(names...), 3)
 		for pod, at := range c.bound("g-") {
 			require.NotEqual(t, node, at, pod)

@@ -24,6 +24,16 @@ var faults = map[string]World{
 		FailPreBind{"gang", 0, 10 * time.Minute},
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1}},
 	}},
+	// Its nodes were taken again at once: GangsHoldNothing.
+	"a node goes before a member has failed to be prepared": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 2}},
+		Add{Node{Name: "b1", Zone: "b", CPU: 2}},
+		FailPreBind{"gang", 0, 10 * time.Minute},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 4, CPU: 1}},
+		Wait{7 * time.Minute},
+		Add{Node{Name: "b2", Zone: "b", CPU: 2}},
+		Remove{"b1"},
+	}},
 	// Its slots took the room of the pods that the gang would have preempted: HeldRoomIsThere.
 	"a native gang of owners preempts, and its slots are not enough": {Native: true, Steps: []Step{
 		Add{Node{Name: "c1", Zone: "c", CPU: 2}},

@@ -58,8 +58,9 @@ func (g *Gang) settleHolding(now time.Time) {
 func (g *Gang) rollBackFor(r Rollback, pause, atLeast time.Duration, now time.Time) {
 	g.backoffSince, g.notBefore = now, now.Add(pause)
 	g.backoffUntil = now.Add(max(g.nextBackoff(), atLeast))
-	if r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
-		// It changed while the round ran, perhaps too late for a member that had been tried.
+	if r.Cause == CauseNodeGone || r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
+		// The next round is for other nodes, or something changed while the round ran, perhaps too late for a member
+		// that had been tried.
 		g.backoffUntil = g.notBefore
 	}
 	r.Backoff = g.backoffUntil.Sub(now)

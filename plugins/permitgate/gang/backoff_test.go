@@ -212,6 +212,10 @@ func TestWhatIsHeldForNothing(t *testing.T) {
 			g.Arrive(ids[0], after(2))
 			g.Commit(g.Arrive(ids[1], after(held)), ids[:1], after(held))
 		},
+		"a node is gone": func(g *gang.Gang, ids []types.UID) {
+			g.Release(ids, after(1))
+			g.LoseNode("node", after(held))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config
@@ -235,7 +239,7 @@ func TestWhatIsHeldForNothing(t *testing.T) {
 }
 
 // TestNodeIsLost: members that have been given a node that is gone have lost it, whether they wait or are at the
-// barrier.
+// barrier. The gang waits for ten times as long as they held something, and for no longer.
 func TestNodeIsLost(t *testing.T) {
 	for name, released := range map[string]bool{"waiting": false, "at the barrier": true} {
 		t.Run(name, func(t *testing.T) {
@@ -257,6 +261,10 @@ func TestNodeIsLost(t *testing.T) {
 				arrival, _ := g.ArrivalOf(ids[0])
 				require.Equal(t, gang.ArrivalRefused, arrival)
 			}
+			for _, id := range ids {
+				g.Unreserved(id, after(10))
+			}
+			require.Equal(t, after(110), g.RetryAt(), "ten times the 10 ms, and no backoff beside that")
 		})
 	}
 }

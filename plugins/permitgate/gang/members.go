@@ -102,7 +102,7 @@ func (g *Gang) LoseNode(node string, now time.Time) (lost bool) {
 		m.inRound, m.letIn = false, false
 		g.move(m, memberIdle)
 		g.noteFirstTried(m, now)
-		g.rollBackIfShort(Rollback{Cause: CauseMembersLeft, Member: uid, Detail: "the node " + node + " is gone, which the member was to have"}, now)
+		g.rollBackIfShort(Rollback{Cause: CauseNodeGone, Member: uid, Detail: "the node " + node + " is gone, which the member was to have"}, now)
 	}
 	return lost
 }
@@ -120,6 +120,9 @@ func (g *Gang) DeletePod(uid types.UID, now time.Time) {
 	} else {
 		g.forget(m)
 	}
-	g.rollBackIfShort(Rollback{Cause: CauseMembersLeft, Member: uid, Detail: "a member was deleted"}, now)
+	if g.short() {
+		g.sendBack(Rollback{Cause: CauseMembersLeft, Member: uid, Detail: "a member was deleted"}, now) // another may step in at once
+	}
+	g.settle(now)
 	g.Changed(now)
 }

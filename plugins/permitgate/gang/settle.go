@@ -119,19 +119,20 @@ func (g *Gang) wakeAt(m *member, at time.Time) {
 	}
 }
 
-// rollBackIfShort is called when a member has failed. It ends the round if the others cannot make up the quorum any
-// more, and the release if those that are left of it do not.
+// rollBackIfShort is called when a member has failed. It ends the round or the release that is short now.
 func (g *Gang) rollBackIfShort(r Rollback, now time.Time) {
-	possible := g.valid() && g.live() >= g.MinMember()
-	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
-	if possible && (broken || g.round != nil && g.reachable() < g.MinMember()) {
-		if r.Cause == CauseMembersLeft {
-			g.sendBack(r, now) // another may step in at once
-		} else {
-			g.rollBack(r, now)
-		}
+	if g.short() {
+		g.rollBack(r, now)
 	}
 	g.settle(now)
+}
+
+// short reports whether a member has failed without which the others of the round cannot make up the quorum any more,
+// or without which those that are left of a release do not.
+func (g *Gang) short() bool {
+	possible := g.valid() && g.live() >= g.MinMember()
+	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
+	return possible && (broken || g.round != nil && g.reachable() < g.MinMember())
 }
 
 func (g *Gang) valid() bool { return g.spec != nil && g.spec.MinMember >= 1 }

@@ -51,6 +51,8 @@ const (
 	// CauseNotPrepared: a member that was released was preempted, failed to be prepared for its bind, or was
 	// not prepared in time.
 	CauseNotPrepared Cause = "not_prepared"
+	// CauseNodeGone: a node is gone that a member was to have.
+	CauseNodeGone Cause = "node_gone"
 	// CauseMembersLeft: fewer members than minMember are left, in the gang or in the round.
 	CauseMembersLeft Cause = "members_left"
 	// CauseGroupGone: the PodGroup was deleted or became invalid.
@@ -64,7 +66,7 @@ func (c Cause) Capacity() bool {
 	switch c {
 	case CauseNoRoom, CauseUnschedulable, CauseTimeout:
 		return true
-	case CauseSharedClaim, CauseCycleFailed, CauseNotPrepared, CauseRefused, CauseBindRefused, CauseMembersLeft, CauseGroupGone, CauseOtherGroup:
+	case CauseSharedClaim, CauseCycleFailed, CauseNotPrepared, CauseRefused, CauseBindRefused, CauseNodeGone, CauseMembersLeft, CauseGroupGone, CauseOtherGroup:
 	}
 	return false
 }
