@@ -155,14 +155,15 @@ func (p *player) keptFrom(nodes []fwk.NodeInfo, pod *v1.Pod) (kept []keptSlots) 
 		}
 		inclusive, used := r.Spec.Mode == v1alpha1.ModeGuarantee || r.Spec.OwnerPolicy == v1alpha1.OwnerRequired, map[string]int{}
 		for _, info := range nodes {
-			owned := 0
+			owned, owners := 0, 0
 			for _, there := range info.GetPods() {
 				if inclusive && ownerAmong(reservations, there.GetPod()) == r {
 					owned += requestOf(there.GetPod())
+					owners++
 				}
 			}
 			k.on[info.Node().Name] -= owned
-			used[info.Node().Labels[v1.LabelTopologyZone]] += (owned + k.cpu - 1) / max(k.cpu, 1)
+			used[info.Node().Labels[v1.LabelTopologyZone]] += max((owned+k.cpu-1)/max(k.cpu, 1), owners) // a slot is for one
 		}
 		for name, held := range k.on {
 			k.on[name] = max(held, 0)

@@ -42,6 +42,23 @@ var faults = map[string]World{
 		Wait{time.Second},
 		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
 	}},
+	// This package took two small owners on one node for one slot: HeldRoomIsKept.
+	"owners leave room that another pod may have, since others use all slots": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		Run{Workload{Name: "fill", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Run{Workload{Name: "stays", App: "app", Kind: Deployment, Replicas: 2, CPU: 1}},
+		Wait{10 * time.Second},
+		Add{Node{Name: "a2", Zone: "a", CPU: 4}},
+		Cordon{Node: "a1"},
+		Run{Workload{Name: "goes", App: "app", Kind: Deployment, Replicas: 4, CPU: 1}},
+		Wait{10 * time.Second},
+		Cordon{Node: "a1", Open: true},
+		Reserve{Reservation{Name: "r", App: "app", Slots: 2, CPU: 3, Required: true}},
+		Wait{10 * time.Second},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 1, CPU: 3}},
+		Wait{time.Minute},
+		Stop{"goes"},
+	}},
 	// Others were evicted for room that waited for it, again and again: EvictionsEnd.
 	"a victim does not go, and pods come": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 6}},
