@@ -152,6 +152,9 @@ func (p *player) keptFrom(nodes []fwk.NodeInfo, pod *v1.Pod) (kept []keptSlots) 
 			for _, at := range zone.Nodes {
 				k.on[at.Name] += int(at.Slots) * k.cpu
 			}
+			if len(k.zones) > 0 && len(zone.Nodes) > 0 { // also those that an edit has left
+				k.zones = append(k.zones, zone.Name)
+			}
 		}
 		inclusive, used := r.Spec.Mode == v1alpha1.ModeGuarantee || r.Spec.OwnerPolicy == v1alpha1.OwnerRequired, map[string]int{}
 		for _, info := range nodes {

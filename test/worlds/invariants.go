@@ -217,8 +217,8 @@ func (p *player) checkBind(podName string) {
 		since, short := p.short[r.Name][n.Zone]
 		status, known := zoneOf(p.status(r.Name), n.Zone)
 		if !short || !known || status.Held >= status.Desired {
-			if !known || p.lacksSlots(r.Name) {
-				return // it may be given slots here that it lacks elsewhere
+			if !known || status.Held < status.Desired || p.lacksSlots(r.Name) {
+				return // it may be given slots here that it lacks, or holds, elsewhere
 			}
 			continue
 		}
