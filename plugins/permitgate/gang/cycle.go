@@ -261,8 +261,11 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		m.failedOn = m.node
 		g.report.BindFailed = true
 		g.move(m, memberIdle)
-		if g.lacksOneBind() {
+		switch {
+		case g.lacksOneBind():
 			g.wakeAt(m, now.Add(bindRetry))
+		case !g.config.Native && !g.AnyPlaced(): // the next round may fail as soon
+			g.rollBack(Rollback{Cause: CauseBindRefused, Member: uid, Detail: "the binds of all members have failed"}, now)
 		}
 	case memberIdle:
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {

@@ -373,6 +373,20 @@ func TestFailedBindIsRetriedAlone(t *testing.T) {
 	require.Equal(t, gang.Whole, g.Phase())
 }
 
+// TestAllBindsFail: the gang backs off, as the next round may fail as soon.
+func TestAllBindsFail(t *testing.T) {
+	g, ids := newGang(2, 2)
+	wait(t, g, start, ids...)
+	require.Len(t, g.Release(ids, start), 2)
+	passBarrier(t, g, start, ids...)
+	g.Unreserved(ids[0], start)
+	require.NotEqual(t, gang.Backoff, g.Phase(), "the other one may still be bound")
+	g.Unreserved(ids[1], start)
+	require.Equal(t, gang.Backoff, g.Phase())
+	require.GreaterOrEqual(t, g.Act(start).Next, start.Add(config.InitialBackoff/2))
+	requireRefuses(t, g, ids[0], start, gang.ReasonBackoff, "the binds of all members have failed")
+}
+
 // TestBindThatFailedButBound: the API server may have bound a pod although the call failed.
 func TestBindThatFailedButBound(t *testing.T) {
 	for name, informerFirst := range map[string]bool{"informer first": true, "Unreserve first": false} {
