@@ -195,7 +195,8 @@ func (f *inFlightWork) endBinding(uid types.UID) {
 }
 
 // onSchedulingFailure is the scheduler's failure handler. The context is that of the binding cycle, or of the
-// scheduling cycle if there was no binding cycle.
+// scheduling cycle if there was no binding cycle. For a member of a group whose cycle ends before its binding cycle
+// begins it is the scheduler's own, which does not end.
 func (s *Sim) onSchedulingFailure(
 	ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 	nominating *fwk.NominatingInfo, start time.Time,
@@ -203,7 +204,11 @@ func (s *Sim) onSchedulingFailure(
 	uid := pod.Pod.UID
 	s.handleFailure(ctx, f, pod, status, nominating, start)
 	s.noteFailure(uid, status)
-	context.AfterFunc(ctx, func() { s.inFlight.endBinding(uid) })
+	if ctx.Done() == s.ctx.Done() {
+		s.inFlight.endBinding(uid)
+	} else {
+		context.AfterFunc(ctx, func() { s.inFlight.endBinding(uid) })
+	}
 }
 
 // GetNodeHint implements framework.Framework. It gives the hint of the options and none of the framework's, so that

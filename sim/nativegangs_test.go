@@ -1,16 +1,22 @@
 package sim_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,6 +100,26 @@ func TestNativeGangs(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context()))
 	require.Equal(t, map[string]int{"b": 10}, zonesOf(s, "gang"), "it takes room that comes")
+}
+
+// turnstile refuses all pods in Permit.
+type turnstile struct{}
+
+func (turnstile) Name() string { return "Turnstile" }
+
+func (turnstile) Permit(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.Status, time.Duration) {
+	return fwk.NewStatus(fwk.Unschedulable, "the turnstile is locked"), 0
+}
+
+// TestNativeGangIsRefusedInPermit: its members wait, and the copy comes to rest although no binding cycle follows on
+// what they have reserved.
+func TestNativeGangIsRefusedInPermit(t *testing.T) {
+	cfg, err := sim.DefaultConfig()
+	require.NoError(t, err)
+	cfg.Profiles[0].Plugins.Permit.Enabled = append(cfg.Profiles[0].Plugins.Permit.Enabled, config.Plugin{Name: "Turnstile"})
+	registry := frameworkruntime.Registry{"Turnstile": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return turnstile{}, nil }}
+	s := run(t, slices.Concat(twoZones(), nativeGang("gang", 3)), sim.Options{Config: cfg, Registry: registry})
+	require.Equal(t, map[string]int{"": 3}, zonesOf(s, "gang"))
 }
 
 // TestANativeGangPreempts: a whole gang takes the room of pods of a lower priority.
