@@ -11,6 +11,9 @@
 //	AtRest    of a World are steps for its end: a zone is lost as a certificate has foreseen, or the moves of plans are made
 //	Shrink    takes steps and amounts away as long as the same invariant fails
 //
+// PlayAlone plays a world with kube-scheduler alone. Where that breaks an invariant, too, the check of it says so, with
+// the reason, and a test shows it.
+//
 // The checks know the API alone: where pods are, and what the statuses of reservations say is held. They do not know
 // how room is held, so that they stay when that changes. What is checked of a decision is checked in its cycle, with
 // the NodeInfos that the scheduler has seen (checkDecision). A verdict on what fits is simple arithmetic and says

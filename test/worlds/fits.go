@@ -335,10 +335,11 @@ func (u unit) own() map[types.UID]bool {
 	return own
 }
 
-// mayBeOn reports whether the node and the volume admit the unit's pods.
+// mayBeOn reports whether the node, the pods there and the volume admit the unit's pods.
 func (u unit) mayBeOn(n *viewNode) bool {
 	volume := u.workload.Volume
-	return n.takes(u.pods[0]) && (volume == "" || volume == n.Zone || volume == n.Name)
+	keepsOff := func(there *v1.Pod) bool { return there.UID != u.pods[0].UID && mustBeApart(there, u.pods[0]) }
+	return n.takes(u.pods[0]) && !slices.ContainsFunc(n.pods, keepsOff) && (volume == "" || volume == n.Zone || volume == n.Name)
 }
 
 // takes reports whether the node's labels, taints and state admit the pod.

@@ -396,24 +396,6 @@ func (p *player) checkFits(c *view) {
 	}
 }
 
-// checkVictims: the scheduler evicts no pod of a cluster in which nothing has happened for long, but for what it evicts
-// itself and what comes back.
-func (p *player) checkVictims() {
-	p.mu.Lock()
-	victims := p.victims
-	p.mu.Unlock()
-	from := p.restsFrom
-	if p.succeeded.After(from) {
-		from = p.succeeded
-	}
-	for _, v := range victims {
-		if rested := v.at.Sub(from); rested > evictionsEnd {
-			p.fail(EvictionsEnd, "pod %s was evicted after nothing had happened for %v", v.pod, rested)
-			return
-		}
-	}
-}
-
 // checkAttempts: a cluster at rest has few cycles.
 func (p *player) checkAttempts(before map[string]int, rest time.Duration) {
 	if time.Since(p.changedAt) < rest {

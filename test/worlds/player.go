@@ -53,6 +53,8 @@ type Report struct {
 	// Displaced counts pods that lost their zone in the end and were certified to run again, Moved those that were moved
 	// back to another zone.
 	Displaced, Moved int
+	// EvictsForEver is true if kube-scheduler itself evicts pods without end, see returnsFirst.
+	EvictsForEver bool
 	// Lived is the world's own time.
 	Lived time.Duration
 }
@@ -70,7 +72,19 @@ func (r Report) Has(invariant string) (Failure, bool) {
 // Play carries out a world in a bubble of time, with the real scheduler in the shipped profile, and then lets it come
 // to rest. It ends at the first failure. No other world may be played meanwhile: feature gates and panic handlers are
 // those of the process.
-func Play(t *testing.T, w World) (report Report) {
+func Play(t *testing.T, w World) Report {
+	t.Helper()
+	return play(t, w, false)
+}
+
+// PlayAlone is Play with kube-scheduler in its default profile, without our plugins: what breaks an invariant then is
+// its own doing. Reservations and policies are nothing to it.
+func PlayAlone(t *testing.T, w World) Report {
+	t.Helper()
+	return play(t, w, true)
+}
+
+func play(t *testing.T, w World, alone bool) (report Report) {
 	t.Helper()
 	if w.Native {
 		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
@@ -87,7 +101,7 @@ func Play(t *testing.T, w World) (report Report) {
 	rand.Seed(1) //nolint:staticcheck // the scheduler chooses among equal nodes by the generator that all share
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlayer(t, w)
-		p.outside = calls
+		p.outside, p.alone = calls, alone
 		panicked = func(r any) { p.fail(NoPanic, "%v, at %s", r, placeOf(debug.Stack())) }
 		defer func() { report = p.report() }()
 		p.start()
@@ -127,6 +141,7 @@ func placeOf(stack []byte) string {
 type player struct {
 	t       *testing.T
 	world   World
+	alone   bool // see PlayAlone
 	outside outside
 	began   time.Time
 	server  *fakeapi.Server
@@ -158,12 +173,6 @@ type player struct {
 	stirred                 time.Time                // when a node or a reservation last changed
 	breaks                  map[string]time.Duration // pods that fail to be prepared, and after which time
 	found                   []Failure
-}
-
-// victim is a pod that the scheduler has deleted.
-type victim struct {
-	pod string
-	at  time.Time
 }
 
 // node is a node and what it is like when it answers.
@@ -206,10 +215,11 @@ func (p *player) failed() bool {
 }
 
 func (p *player) report() Report {
+	forEver := p.evictsForEver()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Report{
-		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
+		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, EvictsForEver: forEver, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
 	}
 }
 
@@ -264,7 +274,7 @@ func (p *player) rest() {
 			p.checkVictims()
 		}
 	}
-	if p.failed() || p.failsForEver() {
+	if p.failed() || p.failsForEver() || p.evictsForEver() {
 		return // what fails at a time is tried again at another
 	}
 	held, bound := p.heldByReservation(), p.boundPods()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -78,7 +79,7 @@ func (p *player) newScheduling() *scheduling {
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := schedulertest.NewInformerFactory(api)
-	cfg := loadProfile()
+	cfg := loadProfile(p.alone)
 	var err error
 	s.scheduler, err = scheduler.New(ctx, api, factory, nil,
 		func(string) events.EventRecorderLogger { return recorder{p} },
@@ -114,14 +115,6 @@ func (p *player) newScheduling() *scheduling {
 		}
 	}
 	return s
-}
-
-// noteVictim is called before the scheduler deletes a pod.
-func (p *player) noteVictim(pod string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.victims = append(p.victims, victim{pod, time.Now()})
-	return nil
 }
 
 // stop ends the scheduler as a kill does: nothing that it still does reaches the API server.
@@ -184,11 +177,15 @@ func (p *player) givenBlindly(pod *v1.Pod) bool {
 	return known && !given.at.Before(p.blind.from) && !given.at.After(p.blind.to)
 }
 
-// loadProfile returns the shipped configuration with the probe behind all other plugins, and ahead of them in PreBind.
-func loadProfile() *config.KubeSchedulerConfiguration {
+// loadProfile returns the shipped configuration, or with alone kube-scheduler's own, with the probe behind all other
+// plugins, and ahead of ours in PreBind.
+func loadProfile(alone bool) *config.KubeSchedulerConfiguration {
 	content, err := shipped.FS.ReadFile(profile)
 	if err != nil {
 		panic(err)
+	}
+	if alone {
+		content = []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
 	}
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode(content, nil, nil)
 	if err != nil {
@@ -450,13 +447,31 @@ func (s mortalSource) PatchStatus(ctx context.Context, before, after client.Obje
 // keepers are the reasons of events with which a gang that waits for long begins to keep nodes or room from others.
 var keepers = []string{"GangKeepsNodes", "GangCollectsRoom"}
 
-// recorder notes when a gang begins to collect room.
+// recorder notes when a gang begins to collect room, and for which pods kube-scheduler evicts others.
 type recorder struct{ player *player }
 
-func (r recorder) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+func (r recorder) Eventf(regarding, related runtime.Object, _, reason, _, _ string, _ ...any) {
 	if slices.Contains(keepers, reason) {
 		r.player.collects.Store(true)
 	}
+	if victim, isPod := regarding.(*v1.Pod); isPod && reason == "Preempted" {
+		r.player.notePreemptors(victim, r.player.podsOf(related))
+	}
+}
+
+// podsOf returns the pods that an event is related to. A pod that preempts is of a type of kube-scheduler's own.
+func (p *player) podsOf(related runtime.Object) (pods []*v1.Pod) {
+	switch o := related.(type) {
+	case interface{ Pods() map[string]*v1.Pod }:
+		return slices.Collect(maps.Values(o.Pods()))
+	case *schedulingv1beta1.PodGroup:
+		for _, pod := range p.listPods() {
+			if gangOf(&pod) == o.Name {
+				pods = append(pods, &pod)
+			}
+		}
+	}
+	return pods
 }
 
 func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }

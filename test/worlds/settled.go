@@ -13,7 +13,7 @@ import (
 // checkSettled checks what is true at an instant at which the scheduler has done all that there is to do, before the
 // kubelets and the controllers act.
 func (p *player) checkSettled() {
-	if p.server.EventDelay.Load() == 0 {
+	if p.server.EventDelay.Load() == 0 && !p.alone {
 		p.checkLedger(p.scheduling)
 	}
 }

@@ -1,0 +1,53 @@
+package worlds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+)
+
+// apart is a workload that preempts another one, from whose pods its own are to be apart.
+func apart(kind Kind, replicas int, runs time.Duration) World {
+	return World{Native: kind == NativeGang, Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 3}},
+		Add{Node{Name: "a2", Zone: "a", CPU: 3}},
+		Run{Workload{Name: "fill", Kind: Deployment, Replicas: 2, CPU: 1}},
+		Run{Workload{Name: "apart", App: "fill", Kind: kind, Replicas: replicas, CPU: 1, Priority: 1, Spread: OnePerNode, Runs: runs}},
+	}}
+}
+
+// TestKubeSchedulerEvictsForEver: it does so alone as well, be the preemptors pods of any kind. Once it does not any
+// more, returnsFirst has no reason.
+func TestKubeSchedulerEvictsForEver(t *testing.T) {
+	for name, w := range map[string]World{
+		"Deployment": apart(Deployment, 2, 0), "StatefulSet": apart(StatefulSet, 1, 0), "Job": apart(Job, 1, time.Minute), "native gang": apart(NativeGang, 2, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, play := range []func(*testing.T, World) Report{Play, PlayAlone} {
+				report := play(t, w)
+				require.Empty(t, report.Failures)
+				require.True(t, report.EvictsForEver)
+			}
+		})
+	}
+}
+
+// TestReturnsFirst: nothing else that is evicted late is kube-scheduler's doing.
+func TestReturnsFirst(t *testing.T) {
+	pod := func(w Workload) *v1.Pod { return (&workload{Workload: w}).pod(w.Name + "-0") }
+	for name, tt := range map[string]struct {
+		victim, preemptor Workload
+		returns           bool
+	}{
+		"apart from the victim":              {Workload{Name: "web"}, Workload{Name: "db", App: "web", Spread: OnePerNode}, true},
+		"apart from others":                  {Workload{Name: "web"}, Workload{Name: "db", Spread: OnePerNode}, false},
+		"the victim is apart from pods, too": {Workload{Name: "web", Spread: OnePerNode}, Workload{Name: "db", App: "web", Spread: OnePerNode}, false},
+		"the victim alone is":                {Workload{Name: "web", App: "db", Spread: OnePerNode}, Workload{Name: "db"}, false},
+		"spread over zones":                  {Workload{Name: "web"}, Workload{Name: "db", App: "web", Spread: OverZones}, false},
+		"for room":                           {Workload{Name: "web"}, Workload{Name: "db", App: "web"}, false},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tt.returns, returnsFirst(pod(tt.victim), pod(tt.preemptor))) })
+	}
+}
