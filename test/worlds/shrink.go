@@ -19,7 +19,7 @@ func Shrink(w World, patience time.Duration, fails func(World) bool) World {
 	}
 	for progress {
 		progress = false
-		for i := len(w.AtRest) - 1; i >= 0; i-- {
+		for i := range slices.Backward(w.AtRest) {
 			smaller := w
 			smaller.AtRest = slices.Concat(w.AtRest[:i], w.AtRest[i+1:])
 			try(smaller)
