@@ -55,7 +55,9 @@ func TestLeaderWithLateEvents(t *testing.T) {
 				FailOver{after},
 			}})
 			require.Empty(t, report.Failures)
-			require.Equal(t, blind, report.Bound > 4, "pods were bound that had no room")
+			if after != time.Millisecond { // then it depends on which pods the leader tries first
+				require.Equal(t, blind, report.Bound > 4, "pods were bound that had no room")
+			}
 		})
 	}
 }
