@@ -51,7 +51,7 @@ func (o outside) call(f func()) {
 	o <- func() {} // is taken after f
 }
 
-// objects returns the cluster as whoever copies it reads it. Kubelets say which pods are ready.
+// objects returns the cluster as a copy of it is made from. Kubelets say which pods are ready.
 func (p *player) objects() (all []client.Object) {
 	for _, like := range kinds.All() {
 		all = append(all, crdtest.All(p.custom, like)...)

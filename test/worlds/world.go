@@ -14,7 +14,7 @@ type World struct {
 	Native bool
 	// Steps are carried out one after the other. Objects come by steps as well.
 	Steps []Step
-	// AtRest are carried out once the world has come to rest, and the scheduler has been started anew.
+	// AtRest are carried out once the world has come to rest, and the scheduler has been restarted.
 	AtRest []Step
 }
 

@@ -18,9 +18,9 @@
 //
 // A claim is to have in each of its zones the slots that are desired there. Those of a claim that is Inclusive (a
 // Guarantee, or Required) count the owners that run: what they ask for is rounded up to whole slots on each node, and
-// the rest of those is held as well, before any further slot of the node. Slots lie on the nodes with the least room for them, and stay while they may. What
-// a zone has no room for is held in the claim's other zones, as evenly as there is room, and moves home. The order is
-// by age alone, and no claim takes what another one has.
+// the rest of those is held as well, before any further slot of the node. Slots lie on the nodes with the least room
+// for them, and stay while they may. What a zone has no room for is held in the claim's other zones, as evenly as there
+// is room, and moves home. The order is by age alone, and no claim takes what another one has.
 //
 // Where pods have taken the room of slots, these go: of the claims with the lowest priority first, and of these of the
 // youngest. What owners leave of their slots goes last.
