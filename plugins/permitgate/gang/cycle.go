@@ -262,10 +262,10 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		g.report.BindFailed = true
 		g.move(m, memberIdle)
 		switch {
+		case !g.AnyPlaced(): // the next round may fail as soon
+			g.rollBack(Rollback{Cause: CauseBindRefused, Member: uid, Detail: "the binds of all members have failed"}, now)
 		case g.lacksOneBind():
 			g.wakeAt(m, now.Add(bindRetry))
-		case !g.config.Native && !g.AnyPlaced(): // the next round may fail as soon
-			g.rollBack(Rollback{Cause: CauseBindRefused, Member: uid, Detail: "the binds of all members have failed"}, now)
 		}
 	case memberIdle:
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {

@@ -387,6 +387,16 @@ func TestAllBindsFail(t *testing.T) {
 	requireRefuses(t, g, ids[0], start, gang.ReasonBackoff, "the binds of all members have failed")
 }
 
+// TestOnlyBindFails: so does a gang of one.
+func TestOnlyBindFails(t *testing.T) {
+	g, ids := newGang(1, 1)
+	enter(t, g, start, ids[0])
+	g.Permit(ids[0], "node", start)
+	passBarrier(t, g, start, ids...)
+	g.Unreserved(ids[0], start)
+	require.Equal(t, gang.Backoff, g.Phase())
+}
+
 // TestBindThatFailedButBound: the API server may have bound a pod although the call failed.
 func TestBindThatFailedButBound(t *testing.T) {
 	for name, informerFirst := range map[string]bool{"informer first": true, "Unreserve first": false} {

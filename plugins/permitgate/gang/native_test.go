@@ -91,10 +91,9 @@ func TestPodThatIsKeptOutBeforeItIsAMember(t *testing.T) {
 	require.Empty(t, g.Act(now.Add(time.Minute)).Activate, "once is enough")
 }
 
-// TestNativeBindsThatFail: a member whose bind fails keeps its node for the next attempt, and waits for a second each
-// time: kube-scheduler has no backoff for it.
-func TestNativeBindsThatFail(t *testing.T) {
-	g, now := native(t)
+// beginBinds has a, b and c come to their binds.
+func beginBinds(t *testing.T, g *gang.Gang, now time.Time) {
+	t.Helper()
 	for _, uid := range []types.UID{"a", "b", "c"} {
 		requireWaits(t, g, uid, now)
 	}
@@ -102,6 +101,13 @@ func TestNativeBindsThatFail(t *testing.T) {
 	require.Empty(t, g.Arrive("a", now))
 	require.Empty(t, g.Arrive("b", now))
 	g.Commit(g.Arrive("c", now), nil, now)
+}
+
+// TestNativeBindsThatFail: a member whose bind fails keeps its node for the next attempt, and waits for a second each
+// time: kube-scheduler has no backoff for it.
+func TestNativeBindsThatFail(t *testing.T) {
+	g, now := native(t)
+	beginBinds(t, g, now)
 	g.Bound("a", now)
 	g.Bound("b", now)
 	for _, kept := range []string{"node", "", "", ""} {
@@ -125,4 +131,25 @@ func TestNativeBindsThatFail(t *testing.T) {
 	}
 	g.Bound("c", now)
 	require.Equal(t, gang.Whole, g.Phase())
+}
+
+// TestAllNativeBindsFail: the gang backs off for longer and longer, as its next cycle may fail as soon.
+func TestAllNativeBindsFail(t *testing.T) {
+	g, now := native(t)
+	for _, backoff := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+		beginBinds(t, g, now)
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			require.NotEqual(t, gang.Backoff, g.Phase(), "the others may still be bound")
+			g.Unreserved(uid, now)
+			requireKept(t, g, uid, now)
+		}
+		require.Equal(t, gang.Backoff, g.Phase())
+		require.Equal(t, now.Add(backoff), g.RetryAt())
+		for now = g.RetryAt(); g.Closed(); now = now.Add(10 * time.Millisecond) {
+			require.Equal(t, []types.UID{"a"}, g.Act(now).Activate)
+			for _, uid := range []types.UID{"a", "b", "c"} {
+				g.Enqueue(uid, now)
+			}
+		}
+	}
 }
