@@ -57,6 +57,16 @@ func mustBeApart(pod, other *v1.Pod) bool {
 	})
 }
 
+// waitsForStuck reports whether kube-scheduler has the unit wait for a pod that never ends to terminate. It takes such a
+// pod for a victim, and the same one in each cycle, be there others. A gang that lacks more than one member does not
+// preempt by kube-scheduler.
+func (u unit) waitsForStuck(p *player, c *view) bool {
+	return u.need == 1 && slices.ContainsFunc(u.pods, func(pod *v1.Pod) bool {
+		n := c.byName[pod.Status.NominatedNodeName]
+		return n != nil && slices.ContainsFunc(n.pods, func(there *v1.Pod) bool { return p.stuck[there.UID] && priorityOf(there) < priorityOf(pod) })
+	})
+}
+
 // hasTerms reports whether a pod has to be with other pods, or apart from them.
 func hasTerms(pod *v1.Pod) bool {
 	a := pod.Spec.Affinity

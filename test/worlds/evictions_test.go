@@ -51,3 +51,23 @@ func TestReturnsFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tt.returns, returnsFirst(pod(tt.victim), pod(tt.preemptor))) })
 	}
 }
+
+// TestKubeSchedulerWaitsForStuckPod: alone as well, although another victim would go. Once it does not any more,
+// waitsForStuck has no reason.
+func TestKubeSchedulerWaitsForStuckPod(t *testing.T) {
+	w := World{Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 1}},
+		Run{Workload{Name: "low", Kind: StatefulSet, Replicas: 1, CPU: 1}},
+		Wait{time.Second},
+		Add{Node{Name: "a2", Zone: "a", CPU: 1}},
+		Run{Workload{Name: "mid", Kind: StatefulSet, Replicas: 1, CPU: 1, Priority: 1}},
+		Wait{time.Second},
+		Stick{"low", 0},
+		Run{Workload{Name: "high", Kind: Deployment, Replicas: 1, CPU: 1, Priority: 2}},
+	}}
+	for _, play := range []func(*testing.T, World) Report{Play, PlayAlone} {
+		report := play(t, w)
+		require.Empty(t, report.Failures)
+		require.Equal(t, 2, report.Bound, "the pod of the highest priority waits")
+	}
+}

@@ -285,6 +285,14 @@ func (u unit) limit(p *player, c *view) time.Duration {
 	return podWaits
 }
 
+// victimsLimit is the same for a unit that needs victims.
+func (u unit) victimsLimit(p *player) time.Duration {
+	if u.kind == "pod" && p.collects.Load() {
+		return victimsGo + podWaitsBesideCollectors
+	}
+	return victimsGo
+}
+
 // ownsSlot reports whether a slot is held for the pod where it may be, which no other owner uses.
 func (u unit) ownsSlot(c *view) bool {
 	return u.owner != nil && slices.ContainsFunc(c.nodes, func(n *viewNode) bool {

@@ -387,7 +387,7 @@ func (p *player) checkFits(c *view) {
 		if lasts := note(p.fits, u.key, u.fits(c, nil)); lasts > u.limit(p, c) {
 			p.fail(WhatFitsIsBound, "%s has fitted for %v and waits", u, lasts)
 		}
-		if lasts := note(p.preempts, u.key, u.preempts() && u.fits(c, u.pods[0].Spec.Priority)); lasts > victimsGo {
+		if lasts := note(p.preempts, u.key, u.preempts() && !u.waitsForStuck(p, c) && u.fits(c, u.pods[0].Spec.Priority)); lasts > u.victimsLimit(p) {
 			p.fail(VictimsGo, "%s would have fitted for %v without pods of a lower priority, and waits", u, lasts)
 		}
 	}
