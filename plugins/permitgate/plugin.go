@@ -125,6 +125,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 			s.server.SendEvent(ctx, id, nil, reason, note)
 		},
 	}
+	p.victims.keeper = p.keeper
 	return p
 }
 

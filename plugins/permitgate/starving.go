@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -54,7 +56,7 @@ func (k *keeper) keepForStarving(ctx context.Context, req *gangRequest, result *
 	now := k.proposer.gangs.clock.Now()
 	before := k.keeping.claimOf(req.gangID)
 	waited := req.running || now.Sub(req.readySince) >= k.after
-	if before == nil && (!waited || req.victims != nil || !k.keeping.admits(req.gangID, req.rank, now)) {
+	if req.victims != nil || before == nil && (!waited || !k.keeping.admits(req.gangID, req.rank, now)) {
 		return
 	}
 	claim, holds := k.choose(req, result.view, before, filtered)
@@ -80,6 +82,26 @@ func (k *keeper) keepForStarving(ctx context.Context, req *gangRequest, result *
 		k.event(ctx, req.gangID, reasonKeepsNodes, fmt.Sprintf(
 			"the gang %s and now keeps %d nodes, for as long as more of its members fit there at least every %s", since, len(claim.nodes), k.limit()))
 	}
+}
+
+// claimMembersNodes returns the claim of a gang that is to keep the nodes that it gets by a preemption, until its
+// victims have had time to leave and its members to come; nil if it may not keep nodes now.
+func (k *keeper) claimMembersNodes(ctx context.Context, req *gangRequest, nodes map[types.UID]string, leave time.Duration) *nodeClaim {
+	now := k.proposer.gangs.clock.Now()
+	claim := &nodeClaim{
+		gang: req.gangID, rank: req.rank, nodes: sets.New(slices.Collect(maps.Values(nodes))...),
+		since: now, until: now.Add(leave + keepAtLeast), fit: len(nodes),
+	}
+	if before := k.keeping.claimOf(req.gangID); before != nil {
+		claim.nodes, claim.known, claim.since = claim.nodes.Union(before.nodes), before.known, before.since
+		return claim
+	}
+	if !k.keeping.admits(req.gangID, req.rank, now) {
+		return nil
+	}
+	k.event(ctx, req.gangID, reasonKeepsNodes, fmt.Sprintf(
+		"the gang keeps %d nodes until it is whole: pods like those that it preempts, from which its members are to be apart, could come there before these", len(claim.nodes)))
+	return claim
 }
 
 // choose returns the nodes that a gang is to keep, nil for none: enough for its quorum without the pods that may leave,

@@ -45,6 +45,7 @@ type victimSearch struct {
 	gangs     *gangs
 	runner    *filterRunner
 	preemptor *preempt.Preemptor
+	keeper    *keeper
 	budgets   policylisters.PodDisruptionBudgetLister
 	nodes     corelisters.NodeLister
 	enabled   bool
@@ -90,11 +91,19 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		v.gangs.freed.note() // so that the gang is looked at again
 		return preempt.Result{}, false
 	}
+	claim := (*nodeClaim)(nil)
+	if found && req.isApartFrom(slices.Concat(r.Victims, r.Leaving)) {
+		claim = v.keeper.claimMembersNodes(ctx, req, r.Nodes, v.preemptor.Limit(&r))
+		found = claim != nil
+	}
 	v.gangs.update(req.gangID, func(e *gangEntry, now time.Time) {
 		e.searchAfter = time.Time{}
 		if found {
 			e.beginPreemption(&r)
 			e.failedSearches = 0
+			if claim != nil {
+				v.keeper.keeping.keep(claim)
+			}
 			return
 		}
 		e.failedSearches++

@@ -12,6 +12,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 // TestMemberThatIsBeingBoundIsNoSpareOne: its bind cannot be stopped, and its pod does not name the node yet. Without
@@ -37,4 +38,32 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	found := (&victimSearch{gangs: g}).gangOf()(bound)
 	require.Equal(t, 2, found.MinMember)
 	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
+}
+
+// TestIsApartFrom: of nominated pods that are against a pod without terms, kube-scheduler does not hear.
+func TestIsApartFrom(t *testing.T) {
+	pod := func(app, apartFrom string) *v1.Pod {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": app}}}
+		if apartFrom != "" {
+			pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+				TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": apartFrom}},
+			}}}}
+		}
+		return pod
+	}
+	for name, tt := range map[string]struct {
+		member, victim *v1.Pod
+		apart          bool
+	}{
+		"from the victim":                    {pod("train", "web"), pod("web", ""), true},
+		"from others":                        {pod("train", "db"), pod("web", ""), false},
+		"the victim is apart from pods, too": {pod("train", "web"), pod("web", "web"), false},
+		"from none":                          {pod("web", ""), pod("web", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := &gangRequest{}
+			req.proposal.Classes = []proposal.Class{{Pod: pod("other", "")}, {Pod: tt.member}}
+			require.Equal(t, tt.apart, req.isApartFrom([]*v1.Pod{pod("db-0", ""), tt.victim}))
+		})
+	}
 }

@@ -34,6 +34,13 @@ func TestKubeSchedulerEvictsForEver(t *testing.T) {
 	}
 }
 
+// TestGangIsApartFromVictims: a gang of ours does not, as it keeps its nodes from the pods that replace its victims.
+func TestGangIsApartFromVictims(t *testing.T) {
+	report := Play(t, apart(Gang, 2, 0))
+	require.Empty(t, report.Failures)
+	require.Equal(t, 4, report.Bound, "two pods, and then two members in their place")
+}
+
 // TestReturnsFirst: nothing else that is evicted late is kube-scheduler's doing.
 func TestReturnsFirst(t *testing.T) {
 	pod := func(w Workload) *v1.Pod { return (&workload{Workload: w}).pod(w.Name + "-0") }

@@ -126,20 +126,26 @@ func (p *Preemptor) Idle() bool { return p.agenda.Idle() }
 
 // Begin starts the eviction of a search's victims.
 func (p *Preemptor) Begin(ctx context.Context, id podgroup.ID, r *Result) {
-	op := &operation{id: id, victims: map[types.UID]*victim{}}
-	grace := time.Duration(0)
+	op := &operation{id: id, victims: map[types.UID]*victim{}, deadline: p.Clock.Now().Add(p.Limit(r))}
 	for i, pod := range slices.Concat(r.Victims, r.Leaving) {
 		op.victims[pod.UID] = &victim{pod: pod, leaving: i >= len(r.Victims)}
-		grace = max(grace, graceOf(pod))
 	}
-	requests := time.Duration(float64(requestsPerVictim*len(r.Victims)) / float64(p.QPS) * float64(time.Second))
-	op.deadline = p.Clock.Now().Add(timeLimit + grace + 2*requests)
 	preemptions.WithLabelValues("begun").Inc()
 	klog.FromContext(ctx).V(2).Info("A gang preempts", "podGroup", id, "victims", len(r.Victims), "leaving", len(r.Leaving))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ops[id] = op
 	p.agenda.Add(id)
+}
+
+// Limit is how long a search's victims may take to leave.
+func (p *Preemptor) Limit(r *Result) time.Duration {
+	grace := time.Duration(0)
+	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
+		grace = max(grace, graceOf(pod))
+	}
+	requests := time.Duration(float64(requestsPerVictim*len(r.Victims)) / float64(p.QPS) * float64(time.Second))
+	return timeLimit + grace + 2*requests
 }
 
 func graceOf(pod *v1.Pod) time.Duration {
