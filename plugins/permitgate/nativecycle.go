@@ -51,21 +51,26 @@ func (p *PermitGate) preFilterNative(ctx context.Context, state fwk.CycleState, 
 	return &fwk.PreFilterResult{NodeNames: plan.nodes}, nil
 }
 
-// planNative makes the plan for a run. Nodes are proposed for a gang that is packed, or whose last cycle has placed no
-// member, or that runs: one that need not be packed is tried once before it has to be proved that it fits. A run is
-// preempting on a cluster without the pods that the group may preempt.
+// planNative makes the plan for a run. A gang with too few members is refused: kube-scheduler counts those that
+// terminate, too, and would evict pods for the others. Nodes are proposed for a gang that is packed, or whose last cycle
+// has placed no member, or that runs: one that need not be packed is tried once before it has to be proved that it fits.
+// A run is preempting on a cluster without the pods that the group may preempt.
 func (p *PermitGate) planNative(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *nativePlan {
 	id, _ := podgroup.IDOf(pod)
 	proposes, preempting, movesOn := false, false, false
+	reason, detail := gang.ReasonNone, ""
 	p.gangs.update(id, func(e *gangEntry, _ time.Time) {
 		if e.guarded() {
 			e.cycle.runs++
+			reason, detail = e.gang.BlockedBy()
 			proposes = e.group.Topology.Key != "" || !e.group.Constrained && (e.lastCycle.happened || e.gang.AnyPlaced())
 			preempting = upstream.PreemptingRun(state, e.cycle.runs)
 			movesOn = preempting && e.cycle.plan.domain != ""
 		}
 	})
 	switch {
+	case reason == gang.ReasonTooFew:
+		return &nativePlan{refused: p.gangs.refusal(id, reason, detail)}
 	case movesOn: // the run before was for one domain only
 		return &nativePlan{refused: p.gangs.refusal(id, gang.ReasonBackoff, "is tried in its next domain before it preempts")}
 	case !proposes:

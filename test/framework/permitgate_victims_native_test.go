@@ -3,9 +3,11 @@ package framework
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestNativeGangsAreVictimsAsAWhole, or as far as they do without members: of a guarded gang minCount stay, of a group
@@ -58,5 +60,30 @@ func TestNativeGangsAreVictimsAsAWhole(t *testing.T) {
 		c.quiet()
 		c.requireBound(c.createUrgent(2, plain)...)
 		c.soon(func() bool { return !c.exists("n-0") && !c.exists("n-1") })
+	})
+}
+
+// TestTerminatingMembersAreNoQuorum: kube-scheduler counts members that terminate, and evicted pods for the others, which
+// were refused then. They are tried as soon as there are enough.
+func TestTerminatingMembersAreNoQuorum(t *testing.T) {
+	nativeBubble(t, "", func(t *testing.T) {
+		c := newGangCluster(t, 1, 1, 1, 1)
+		c.start(withArgs(`{"nativeGroups": "Guard", "bindRehearsal": "Never"}`))
+		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		now := metav1.Time{Time: c.clock.Now()}
+		stuck := nativeMember("n", "n-0")
+		stuck.DeletionTimestamp, stuck.Finalizers = &now, []string{"example.com/never"}
+		c.bind("node-0", stuck)
+		c.bind("node-1", nativeMember("n", "n-1"))
+		c.bind("node-2", low("low-2").Priority(-1))
+		c.bind("node-3", low("low-3").Priority(-1))
+		c.quiet()
+		c.create(nativeMember("n", "n-2"))
+		c.pass(3 * time.Minute)
+		c.requireLeft([]string{"low-2", "low-3"}, nil)
+		require.Contains(t, c.condition("n-2"), "needs 3 members, 2 exist")
+		c.create(nativeMember("n", "n-3"))
+		c.pass(5 * time.Second)
+		c.requireBound("n-2", "n-3")
 	})
 }

@@ -18,6 +18,15 @@ var faults = map[string]World{
 		Wait{10 * time.Second},
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1, Priority: 100}},
 	}},
+	// Pods were evicted again and again for members that were refused then: EvictionsEnd.
+	"a native gang has too few members, but for one that never ends to terminate": {Native: true, Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 3}},
+		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 3, CPU: 1, Priority: 1}},
+		Wait{10 * time.Second},
+		Run{Workload{Name: "fill", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Stick{"gang", 0},
+		Evict{"gang", 1},
+	}},
 	// Its nodes were taken for nearly all of the time: GangsHoldNothing.
 	"a member is never prepared": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
