@@ -12,9 +12,13 @@ import (
 // gangs that were refused for lack of room before are looked at again, each in its turn. What a gang gives back when it
 // is rolled back is not meant: others find it when their backoffs are over.
 
-// preemptorPause is how long after a victim has left its node nominated pods that preempt alone are tried again:
-// kube-scheduler has heard of it by then.
-const preemptorPause = 100 * time.Millisecond
+const (
+	// informerLag is for how long kube-scheduler may not have seen what this plugin has: both listen to the same
+	// informers. What is newer than that at the beginning of a cycle may be missing in it.
+	informerLag = 50 * time.Millisecond
+	// catchUpPause is after how long each has seen what the other has: what is to rest on that waits for so long.
+	catchUpPause = 2 * informerLag
+)
 
 // noGang is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
 var noGang = gangID{}
@@ -45,11 +49,11 @@ func (r *freedRoom) since(began time.Time) bool {
 	return !r.notedAt.Before(began.Add(-informerLag))
 }
 
-// notePreemptors has nominated pods tried again that preempt alone.
+// notePreemptors has nominated pods tried again that preempt alone, as a victim has left its node.
 func (r *freedRoom) notePreemptors() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.preemptAt = r.gangs.clock.Now().Add(preemptorPause)
+	r.preemptAt = r.gangs.clock.Now().Add(catchUpPause)
 	r.gangs.agenda.AddAt(noGang, r.preemptAt)
 }
 
@@ -79,7 +83,7 @@ func (r *freedRoom) wake(now time.Time) (preemptors bool, again time.Time) {
 			r.gangs.wakeLocked(e, now)
 		}
 		if !e.cycle.began.IsZero() {
-			r.gangs.agenda.AddAt(e.id, now.Add(cycleGrace))
+			r.gangs.agenda.AddAt(e.id, now.Add(catchUpPause))
 		}
 	}
 	return preemptors, again

@@ -16,17 +16,6 @@ import (
 // activation does, so a group that was refused is activated when room becomes free. It is still tried whenever its
 // backoff is over, and preempts then, as without this plugin.
 
-// informerLag is for how long kube-scheduler may not have seen what this plugin has: both listen to the same informers.
-const informerLag = 50 * time.Millisecond
-
-// cycleGrace is how long after its last PreFilter a cycle counts as over when room has become free: nothing says so if
-// another plugin's PreEnqueue keeps the group, as DefaultPreemption's does while it has pods evicted.
-const cycleGrace = 100 * time.Millisecond
-
-// missedPause is how long after a cycle that may have missed free room the gang is tried again: by then kube-scheduler
-// has seen it.
-const missedPause = 200 * time.Millisecond
-
 // groupCycle is a pod-group cycle of a native gang.
 //
 // kube-scheduler runs it twice: on the cluster as it is, and, if the group does not fit, on one without the pods that
@@ -147,7 +136,7 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 		e.noteTried(cycle.plan.domain)
 		g.wakeLocked(e, now)
 	case late:
-		e.lastCycle.notBefore = now.Add(missedPause)
+		e.lastCycle.notBefore = now.Add(2 * catchUpPause) // twice: room may become free all the time
 		g.wakeLocked(e, now)
 	}
 	if cycle.plan.domain == "" && (cycle.plan.exhausted || !e.lastCycle.refused) {
@@ -167,12 +156,13 @@ func (e *gangEntry) notePlaced() {
 }
 
 // settleCycleLocked ends a cycle that has placed no member, if room has become free since it began, or has the worker
-// look again.
+// look again. Nothing says that it is over if another plugin's PreEnqueue keeps the group, as DefaultPreemption's does
+// while it has pods evicted, so that follows from its last PreFilter.
 func (g *gangs) settleCycleLocked(e *gangEntry, now time.Time) {
 	if e.cycle.began.IsZero() || !g.freed.since(e.cycle.began) {
 		return
 	}
-	if over := e.cycle.ended.Add(cycleGrace); now.Before(over) {
+	if over := e.cycle.ended.Add(catchUpPause); now.Before(over) {
 		g.agenda.AddAt(e.id, over)
 		return
 	}

@@ -31,7 +31,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 	}
 	took, pause := p.gangs.clock.Since(began), time.Duration(0)
 	if preempts {
-		pause = nominationPause
+		pause = catchUpPause // with the nominations: another pod would take the room between the cycles of two members
 	}
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		if result.proposal.Verdict == proposal.Exhausted {

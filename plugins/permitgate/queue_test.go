@@ -160,8 +160,8 @@ func TestPreemptorsFollow(t *testing.T) {
 	take(start, false, false, time.Time{})
 	r.note()
 	r.notePreemptors()
-	take(start, true, false, start.Add(preemptorPause))
-	take(start.Add(preemptorPause), false, true, time.Time{})
+	take(start, true, false, start.Add(catchUpPause))
+	take(start.Add(catchUpPause), false, true, time.Time{})
 	take(start.Add(time.Second), false, false, time.Time{})
 }
 

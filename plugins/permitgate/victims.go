@@ -29,9 +29,6 @@ const (
 	// further ones.
 	evictPause       = time.Minute
 	evictPauseAtMost = 10 * time.Minute
-	// nominationPause is how long no round follows a search that has found room: until then kube-scheduler knows the
-	// nominations of the members. Another pod would take the room between the cycles of two of them.
-	nominationPause = 100 * time.Millisecond
 )
 
 // searchPause is how long a gang does not search for victims after so many searches in vain.
