@@ -41,6 +41,23 @@ func TestGangIsApartFromVictims(t *testing.T) {
 	require.Equal(t, 4, report.Bound, "two pods, and then two members in their place")
 }
 
+// TestKubeSchedulerChoosesAnew: it does so alone as well. Once it does not any more, checkRestart has no reason to excuse
+// what is bound.
+func TestKubeSchedulerChoosesAnew(t *testing.T) {
+	w := World{Native: true, Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 3}},
+		Run{Workload{Name: "fill", Kind: StatefulSet, Replicas: 2, CPU: 1}},
+		Wait{10 * time.Second},
+		Stick{"fill", 0},
+		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
+	}}
+	for _, play := range []func(*testing.T, World) Report{Play, PlayAlone} {
+		report := play(t, w)
+		require.Empty(t, report.Failures)
+		require.True(t, report.ChoosesAnew)
+	}
+}
+
 // TestReturnsFirst: nothing else that is evicted late is kube-scheduler's doing.
 func TestReturnsFirst(t *testing.T) {
 	pod := func(w Workload) *v1.Pod { return (&workload{Workload: w}).pod(w.Name + "-0") }

@@ -88,6 +88,15 @@ var faults = map[string]World{
 		Wait{time.Second},
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1, Priority: 100}},
 	}},
+	// This package asked for slots that a pod which outranks them had taken rightly: RestChangesNothing.
+	"a gang that waits for a victim takes another one's room and a slot after a restart": {Native: true, Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 3}},
+		Run{Workload{Name: "fill", Kind: StatefulSet, Replicas: 2, CPU: 1}},
+		Reserve{Reservation{Name: "r", App: "web", Slots: 1, CPU: 1}},
+		Wait{10 * time.Second},
+		Stick{"fill", 0},
+		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -75,6 +75,7 @@ type invariants struct {
 	idle         map[string]time.Time            // since when it is short although there is room, by reservation and zone
 	fits         map[string]time.Time            // since when a pod or a gang has fitted without a break
 	preempts     map[string]time.Time            // the same with victims
+	choosesAnew  bool                            // see Report
 }
 
 func newInvariants() invariants {
@@ -283,10 +284,10 @@ const statusDelay = 12 * time.Second
 
 // takenSince returns how many slots of a reservation may have been taken since a time by pods that may use them, its
 // owners and those that outrank it: in any zone, since what one has no room for is held in others.
-func (p *player) takenSince(d *debt) (slots int64) {
-	r := p.reservations[d.reservation]
+func (p *player) takenSince(reservation string, since time.Time) (slots int64) {
+	r := p.reservations[reservation]
 	for _, given := range p.decisionsSoFar() {
-		if !given.at.Before(d.since) && (p.ownerOf(given.pod) == r.Name || priorityOf(given.pod) > r.Priority) {
+		if !given.at.Before(since) && (p.ownerOf(given.pod) == r.Name || priorityOf(given.pod) > r.Priority) {
 			slots += int64((requestOf(given.pod) + r.CPU - 1) / r.CPU)
 		}
 	}
@@ -298,7 +299,7 @@ func (p *player) takenSince(d *debt) (slots int64) {
 func (p *player) checkDebts() {
 	p.debts = slices.DeleteFunc(p.debts, func(d debt) bool {
 		status, ok := zoneOf(p.status(d.reservation), d.zone)
-		if !ok || status.Desired-status.Held < d.missing+p.takenSince(&d) {
+		if !ok || status.Desired-status.Held < d.missing+p.takenSince(d.reservation, d.since) {
 			return true
 		}
 		if time.Now().After(d.until) {
@@ -428,17 +429,51 @@ func (p *player) boundPods() map[types.UID]string {
 	return bound
 }
 
-// checkRestart: after a restart at rest, the same pods are bound, and not less is held.
-func (p *player) checkRestart(held map[string]int64, bound map[types.UID]string) {
-	after := p.boundPods()
-	for uid, name := range after {
-		if bound[uid] == "" && !p.collects.Load() { // which nodes a gang keeps from others is forgotten
+// restState is what a restart must not change.
+type restState struct {
+	bound map[types.UID]string // pods, by their names
+	held  map[string]int64     // by reservation
+	// stalled are the workloads of pods that are nominated to a node where a pod never ends to terminate.
+	stalled map[string]bool
+}
+
+func (p *player) restStateNow() restState {
+	now := restState{p.boundPods(), p.heldByReservation(), map[string]bool{}}
+	pods, stuckOn := p.listPods(), map[string]bool{}
+	for _, pod := range pods {
+		if p.stuck[pod.UID] && pod.Spec.NodeName != "" {
+			stuckOn[pod.Spec.NodeName] = true
+		}
+	}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" && stuckOn[pod.Status.NominatedNodeName] {
+			now.stalled[pod.Labels[workloadLabel]] = true
+		}
+	}
+	return now
+}
+
+// checkRestart: after a restart at rest, the same pods are bound, and not less is held, but for what those have taken
+// that are bound rightly.
+//
+// Of pods that are alike kube-scheduler preempts those that its cache has last, and a cache that is made anew has another
+// order. So pods that wait for one that never ends to terminate may have another one evicted then, and come to its room.
+func (p *player) checkRestart(before *restState, restarted time.Time) {
+	var late []string
+	for _, pod := range p.listPods() {
+		if pod.Spec.NodeName != "" && before.bound[pod.UID] == "" {
+			late = append(late, pod.Name)
+			p.choosesAnew = p.choosesAnew || before.stalled[pod.Labels[workloadLabel]]
+		}
+	}
+	if !p.choosesAnew && !p.collects.Load() { // which nodes a gang keeps from others is forgotten
+		for _, name := range late {
 			p.fail(RestChangesNothing, "pod %s waited at rest, and was bound after a restart", name)
 		}
 	}
 	for name, n := range p.heldByReservation() {
-		if n < held[name] {
-			p.fail(RestChangesNothing, "%s held %d slots at rest, and %d after a restart", name, held[name], n)
+		if taken := p.takenSince(name, restarted); n+taken < before.held[name] {
+			p.fail(RestChangesNothing, "%s held %d slots at rest, and %d after a restart, and pods that may use them took %d", name, before.held[name], n, taken)
 		}
 	}
 }

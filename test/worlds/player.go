@@ -55,6 +55,8 @@ type Report struct {
 	Displaced, Moved int
 	// EvictsForEver is true if kube-scheduler itself evicts pods without end, see returnsFirst.
 	EvictsForEver bool
+	// ChoosesAnew is true if kube-scheduler itself preempts other pods after a restart, see checkRestart.
+	ChoosesAnew bool
 	// Lived is the world's own time.
 	Lived time.Duration
 }
@@ -219,7 +221,7 @@ func (p *player) report() Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Report{
-		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, EvictsForEver: forEver, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
+		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, EvictsForEver: forEver, ChoosesAnew: p.choosesAnew, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
 	}
 }
 
@@ -264,25 +266,25 @@ func (p *player) rest() {
 	p.changedAt = time.Now()
 	p.wait(settling)
 	p.atRest, p.restsFrom = true, time.Now()
-	before := p.cyclesSoFar()
+	cycles := p.cyclesSoFar()
 	if p.fallsBackForLong() {
 		p.wait(restingLong)
 	} else {
 		p.wait(resting)
 		if !p.failsForEver() {
-			p.checkAttempts(before, resting)
+			p.checkAttempts(cycles, resting)
 			p.checkVictims()
 		}
 	}
 	if p.failed() || p.failsForEver() || p.evictsForEver() {
 		return // what fails at a time is tried again at another
 	}
-	held, bound := p.heldByReservation(), p.boundPods()
+	before := p.restStateNow()
 	p.restart()
 	restarted := time.Now()
 	p.wait(2 * time.Minute)
 	if p.succeeded.Before(restarted.Add(-podWaits)) { // otherwise the room of pods that have ended has others bound
-		p.checkRestart(held, bound)
+		p.checkRestart(&before, restarted)
 	}
 	p.carryOut(p.world.AtRest)
 }
