@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
-// cycleFloor is the floor as scheduling cycles see it. Only they change it, one at a time, in PreFilter: so Filter
-// reads it without a lock, and others, between cycles, with it.
+// cycleFloor is the floor as scheduling cycles see it. Only they change it, one at a time, in PreFilter and Reserve: so
+// Filter reads it without a lock, and others, between cycles, with it.
 type cycleFloor struct {
 	ledger    *ledger.Ledger
 	nominated func(node string) ledger.Resources
@@ -104,6 +104,15 @@ func (c *cycleFloor) update(claims *serve.Claims, nodes []fwk.NodeInfo, all bool
 	c.floor.Settle()
 	c.settled = serve.Settled{Claims: claims, At: now}
 	return claims != before || c.floor.Version() != version
+}
+
+// take has an owner that has been given a node take its slots there, and reports whether something else is held now.
+func (c *cycleFloor) take(pod *floor.Pod, node string) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version := c.floor.Version()
+	c.floor.Take(pod, node)
+	return c.floor.Version() != version
 }
 
 // differences returns the nodes that have changed since the last cycle, and the names of those that are gone. It calls

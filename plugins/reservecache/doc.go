@@ -12,9 +12,10 @@
 //
 // Only scheduling cycles change the floor, in PreFilter, from their own NodeInfos: so room is judged by one source, and
 // free room is a claim's that lacks slots before the cycle's pod is filtered. Filter answers for its one NodeInfo: a
-// pod fits if its request plus the slots that it may not use fits into what the node has left. Nothing is recorded at
-// Reserve: which pod uses which slot follows from the pods. The ledger serves decisions outside of a cycle: the status
-// of a cluster in which nothing is scheduled, and queueing hints.
+// pod fits if its request plus the slots that it may not use fits into what the node has left. Nothing is recorded of
+// which pod uses which slot; but at Reserve those slots go whose room an owner of headroom needs, which are its own:
+// later the pods of the node do not tell which these were. The ledger serves decisions outside of a cycle: the status of
+// a cluster in which nothing is scheduled, and queueing hints.
 //
 // Each scheduling cycle waits until the handlers have synced once, since the scheduler waits only for its own; after a
 // limited time it fails with an error. In the cycle of a native pod group the first member brings the floor up to date;

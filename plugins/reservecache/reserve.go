@@ -12,6 +12,8 @@ import (
 // Reserve assumes the pod on the node. It fails with an error, so that the pod is retried, if the ledger already has
 // the pod, which was bound while it was being scheduled.
 //
+// An owner of headroom takes slots of its own with it, if it needs their room: see [floor.Floor.Take].
+//
 // In a pod-group cycle Reserve is a rehearsal and does nothing: the framework calls it again for real.
 func (p *ReserveCache) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if state.IsPodGroupSchedulingCycle() {
@@ -22,6 +24,9 @@ func (p *ReserveCache) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
 	}
 	r.refused.forget(pod.UID)
+	if d := cycleDataOf(state); d != nil && d.owner != nil && r.floor.take(&d.pod, nodeName) {
+		r.server.RequestPass()
+	}
 	return nil
 }
 

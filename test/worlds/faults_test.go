@@ -97,6 +97,15 @@ var faults = map[string]World{
 		Stick{"fill", 0},
 		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
 	}},
+	// Owners used up their slots, and those of a younger reservation went, which other owners took then: HeldRoomIsKept.
+	"owners of headroom come to a node with slots of others": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		Reserve{Reservation{Name: "r1", App: "web", Slots: 1, CPU: 1}},
+		Reserve{Reservation{Name: "r2", App: "other", Slots: 1, CPU: 1}},
+		Run{Workload{Name: "fill", Kind: Deployment, Replicas: 2, CPU: 1}},
+		Wait{20 * time.Second},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 2, CPU: 1}},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -10,7 +10,8 @@
 //	Update      a node has changed: slots that may not be there any more, or have no room, go
 //	Settle      the oldest claim that lacks slots takes free room first
 //	Fit         Filter asks for one node: does the pod fit beside the slots that it may not use?
-//	(the pod is assumed: its node is an Update of the next cycle)
+//	Take        the pod is assumed: an owner takes the slots whose room it needs
+//	(its node is an Update of the next cycle)
 //
 // So room that becomes free is a claim's that lacks slots before any waiting pod sees it.
 //
@@ -23,7 +24,8 @@
 // is room, and moves home. The order is by age alone, and no claim takes what another one has.
 //
 // Where pods have taken the room of slots, these go: of the claims with the lowest priority first, and of these of the
-// youngest. What owners leave of their slots goes last.
+// youngest. What owners leave of their slots goes last. Of an owner of headroom it is known when it takes room: then only
+// slots go that it may use.
 //
 // After an edit, slots of another size, or on nodes that may not have them any more, stay as former slots. They are
 // held as all others, count as missing, and are exchanged one by one; see edit.go.

@@ -47,7 +47,7 @@ func (f *Floor) edit(c *claimState, to *Claim) {
 	f.touch(c)
 	f.markDue(c)
 	for _, h := range holdings {
-		f.dropExcess(h.node)
+		f.dropExcess(h.node, nil)
 	}
 }
 

@@ -118,6 +118,7 @@ func (w *world) fits(i int, p pod) bool {
 func (w *world) place(order []int, p pod) bool {
 	for _, i := range order {
 		if !w.absent[i] && w.fits(i, p) {
+			w.floor.Take(&floor.Pod{Claim: p.own, Request: p.request}, w.nodes[i].Name)
 			w.pods[i] = append(w.pods[i], p)
 			w.update(i)
 			return true

@@ -83,7 +83,7 @@ func (f *Floor) Update(in *Node) {
 		f.dropUnfit(n)
 	}
 	f.dropCrowded(n)
-	f.dropExcess(n)
+	f.dropExcess(n, nil)
 	if changed || n.room.Exceeds(&before) != "" {
 		f.markGained(n)
 	}
@@ -178,8 +178,9 @@ func (f *Floor) dropCrowded(n *node) {
 }
 
 // dropExcess takes away what has no room any more: first slots that could be elsewhere, then what owners leave of
-// theirs; in both the lowest priority first, and of one priority the youngest.
-func (f *Floor) dropExcess(n *node) {
+// theirs; in both the lowest priority first, and of one priority the youngest. With a pod it takes only what that may
+// use.
+func (f *Floor) dropExcess(n *node, pod *Pod) {
 	for _, rests := range []bool{false, true} {
 		for {
 			left := n.left()
@@ -188,7 +189,7 @@ func (f *Floor) dropExcess(n *node) {
 			}
 			var last *holding
 			for _, h := range n.holdings {
-				if h.frees(&left, rests) && (last == nil || h.goesBefore(last)) {
+				if (pod == nil || h.claim.yieldsTo(pod)) && h.frees(&left, rests) && (last == nil || h.goesBefore(last)) {
 					last = h
 				}
 			}
@@ -197,6 +198,23 @@ func (f *Floor) dropExcess(n *node) {
 			}
 			f.change(last, func() { last.dropOne() })
 		}
+	}
+}
+
+// Take has an owner of headroom that has been given a node take slots there that it may use, as far as it needs their
+// room. Nothing on the node tells later which slots have been used, so the next Update would take away those of the
+// youngest claim. Owners of an inclusive claim are counted on their node, and with them their slots.
+func (f *Floor) Take(pod *Pod, nodeName string) {
+	n, own := f.nodes[nodeName], f.byUID[pod.Claim]
+	if n == nil || own == nil || own.Inclusive {
+		return
+	}
+	before := n.room
+	n.free = n.free.Minus(&pod.Request)
+	n.setRoom()
+	f.dropExcess(n, pod)
+	if n.room.Exceeds(&before) != "" {
+		f.markGained(n)
 	}
 }
 

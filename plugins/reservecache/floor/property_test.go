@@ -135,6 +135,44 @@ func TestNoneIsShortBesideRoom(t *testing.T) {
 	})
 }
 
+// TestNoneTakesWhatAnotherHas: a pod takes no slot that it may not use, of whichever claim it is an owner, and also where
+// claims of several modes share nodes without any other room.
+func TestNoneTakesWhatAnotherHas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const nodes = 4
+		w := newWorld(t, nodes, 2)
+		var claims []floor.Claim
+		for i := range 3 {
+			c := drawClaim(t, fmt.Sprint("c", i), 2)
+			c.Inclusive = rapid.Bool().Draw(t, "inclusive")
+			claims = append(claims, c)
+		}
+		w.apply(claims...)
+		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+				w.leave(rapid.IntRange(0, nodes-1).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
+				continue
+			}
+			p := drawPod(t)
+			if i := rapid.IntRange(0, 4).Draw(t, "owner"); i < len(claims) {
+				p.own = claims[i].UID
+			}
+			before := map[types.UID]int{}
+			for i := range claims {
+				r, _ := w.floor.Report(claims[i].UID)
+				before[claims[i].UID] = r.Held
+			}
+			w.place(drawOrder(t, nodes), p)
+			for i := range claims {
+				if uid := claims[i].UID; uid != p.own {
+					r, _ := w.floor.Report(uid)
+					require.GreaterOrEqual(t, r.Held, before[uid], "%s after a pod of %q", uid, p.own)
+				}
+			}
+		}
+	})
+}
+
 // TestRestart: a floor that begins with what the status of the one before said has no slot less, for any of several
 // claims of several sizes and modes in a crowded cluster, also where pods have been nominated to its nodes since.
 func TestRestart(t *testing.T) {
