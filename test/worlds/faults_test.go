@@ -106,6 +106,27 @@ var faults = map[string]World{
 		Wait{20 * time.Second},
 		Run{Workload{Name: "web", Kind: Deployment, Replicas: 2, CPU: 1}},
 	}},
+	// This package took the room of small slots whose status was not written yet for that of a large one: FreedRoomIsSlots.
+	"room comes bit by bit, and a younger reservation has small slots": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 12}},
+		Run{Workload{Name: "stays", Kind: StatefulSet, Replicas: 1, CPU: 8}},
+		Run{Workload{Name: "first", Kind: StatefulSet, Replicas: 1, CPU: 1}},
+		Run{Workload{Name: "second", Kind: StatefulSet, Replicas: 1, CPU: 1}},
+		Run{Workload{Name: "third", Kind: StatefulSet, Replicas: 1, CPU: 2}},
+		Reserve{Reservation{Name: "large", App: "large", Slots: 1, CPU: 3}},
+		Reserve{Reservation{Name: "small", App: "small", Slots: 2, CPU: 1}},
+		Wait{time.Minute},
+		Stop{"first"},
+		Wait{100 * time.Millisecond},
+		Stop{"second"},
+		Wait{100 * time.Millisecond},
+		Stop{"third"},
+		Wait{grace - 200*time.Millisecond}, // the first goes
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Wait{100 * time.Millisecond},
+		Run{Workload{Name: "batch", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Wait{100 * time.Millisecond},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -95,7 +95,7 @@ func (p *player) check() {
 	p.checkFits(c)
 	p.checkHoldings(c)
 	p.checkDevices(c)
-	p.checkDebts()
+	p.checkDebts(c)
 	if p.atRest {
 		p.checkHeld(c)
 	}
@@ -232,6 +232,7 @@ func (p *player) checkBind(podName string) {
 		default:
 			p.debts = append(p.debts, debt{
 				reservation: r.Name, zone: n.Zone, missing: status.Desired - status.Held, since: decided.at, until: time.Now().Add(statusDelay),
+				node: n.Name, spare: free - r.CPU, others: n.heldFrom(minPriority, r.Name),
 				message: fmt.Sprintf("pod %s of priority %d took room on %s, of which %s had been short for %v", podName, priorityOf(pod), n.Name, r.Name, time.Since(since)),
 			})
 		}
@@ -277,33 +278,56 @@ type debt struct {
 	since             time.Time // when it was given the room
 	until             time.Time
 	message           string
+	// node is where the room was, spare how many CPUs it had beyond a slot, and others what statuses said that other
+	// reservations held there.
+	node          string
+	spare, others int
 }
 
 // statusDelay is how old a status may be.
 const statusDelay = 12 * time.Second
 
 // takenSince returns how many slots of a reservation may have been taken since a time by pods that may use them, its
-// owners and those that outrank it: in any zone, since what one has no room for is held in others.
-func (p *player) takenSince(reservation string, since time.Time) (slots int64) {
+// owners and those that outrank it: on a node or, for "", in any zone, since what one has no room for is held in others.
+func (p *player) takenSince(reservation string, since time.Time, node string) (slots int64) {
 	r := p.reservations[reservation]
 	for _, given := range p.decisionsSoFar() {
-		if !given.at.Before(since) && (p.ownerOf(given.pod) == r.Name || priorityOf(given.pod) > r.Priority) {
+		mayUse := p.ownerOf(given.pod) == r.Name || priorityOf(given.pod) > r.Priority
+		if mayUse && !given.at.Before(since) && (node == "" || node == given.node) {
 			slots += int64((requestOf(given.pod) + r.CPU - 1) / r.CPU)
 		}
 	}
 	return slots
 }
 
+// othersHad reports whether other reservations may have held so much of the node that it had no room for the slot. Where
+// room becomes free bit by bit, those with smaller slots get it, and the status that says so may have been written later.
+func (p *player) othersHad(d *debt, c *view) bool {
+	n := c.byName[d.node]
+	if n == nil {
+		return true
+	}
+	more := n.heldFrom(minPriority, d.reservation) - d.others
+	for name, r := range p.reservations {
+		if name != d.reservation {
+			more += int(p.takenSince(name, d.since, d.node)) * r.CPU
+		}
+	}
+	return more > d.spare
+}
+
 // checkDebts: a reservation that was short when a pod took room of its zone is less short soon after, but for the slots
 // that pods have taken meanwhile which may: slots come and go between two looks at a status.
-func (p *player) checkDebts() {
+func (p *player) checkDebts(c *view) {
 	p.debts = slices.DeleteFunc(p.debts, func(d debt) bool {
 		status, ok := zoneOf(p.status(d.reservation), d.zone)
-		if !ok || status.Desired-status.Held < d.missing+p.takenSince(d.reservation, d.since) {
+		if !ok || status.Desired-status.Held < d.missing+p.takenSince(d.reservation, d.since, "") {
 			return true
 		}
 		if time.Now().After(d.until) {
-			p.fail(FreedRoomIsSlots, "%s, and %v later it lacked %d slots as before", d.message, statusDelay, d.missing)
+			if !p.othersHad(&d, c) {
+				p.fail(FreedRoomIsSlots, "%s, and %v later it lacked %d slots as before", d.message, statusDelay, d.missing)
+			}
 			return true
 		}
 		return false
@@ -472,7 +496,7 @@ func (p *player) checkRestart(before *restState, restarted time.Time) {
 		}
 	}
 	for name, n := range p.heldByReservation() {
-		if taken := p.takenSince(name, restarted); n+taken < before.held[name] {
+		if taken := p.takenSince(name, restarted, ""); n+taken < before.held[name] {
 			p.fail(RestChangesNothing, "%s held %d slots at rest, and %d after a restart, and pods that may use them took %d", name, before.held[name], n, taken)
 		}
 	}
