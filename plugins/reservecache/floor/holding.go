@@ -176,6 +176,7 @@ func (f *Floor) change(h *holding, edit func()) {
 	}
 	n.lowest = lowestPriority(n.holdings)
 	f.touch(c)
+	n.version = f.version
 	f.review(c)
 }
 

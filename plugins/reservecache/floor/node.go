@@ -40,6 +40,8 @@ type node struct {
 	holdings []*holding
 	// gained means that it is in Floor.gained.
 	gained bool
+	// version is the floor's when something else was held here last.
+	version uint64
 }
 
 // zone is the nodes of one zone.

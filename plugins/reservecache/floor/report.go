@@ -176,3 +176,14 @@ func (f *Floor) HeldOn() map[string]ledger.Resources {
 	}
 	return held
 }
+
+// ChangedSince returns the nodes on which something else has been held since the floor had a version, also those on which
+// it is the same again.
+func (f *Floor) ChangedSince(version uint64) (names []string) {
+	for name, n := range f.nodes {
+		if n.version > version {
+			names = append(names, name)
+		}
+	}
+	return names
+}

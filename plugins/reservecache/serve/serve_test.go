@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/floor"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
@@ -174,6 +176,57 @@ func TestIdle(t *testing.T) {
 		f.add(t, replica("p", "1", t0))
 		require.Eventually(t, f.Idle, time.Minute, time.Millisecond, "the worker rests until the clock moves")
 		f.requireSlots(t, "r", 1, 1)
+	})
+}
+
+// busyCycles are those of a scheduler that always has something to do.
+type busyCycles struct {
+	mu    sync.Mutex // guards floor
+	floor *floor.Floor
+	of    *fixture
+}
+
+func (c *busyCycles) Read(read func(*floor.Floor, Settled)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	read(c.floor, Settled{Claims: c.of.Claims(), At: c.of.clock.Now()})
+}
+
+// see has the floor see a node with pods that ask for so many CPUs.
+func (c *busyCycles) see(node *v1.Node, requested int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.floor.SetClaims(c.of.Claims().List)
+	c.floor.Update(&floor.Node{
+		Object: node, Allocatable: ledger.Resources{MilliCPU: 4000, Pods: 10}, Requested: ledger.Resources{MilliCPU: 1000 * requested},
+	})
+	c.floor.Settle()
+}
+
+// TestSlotsThatCameAndWent between two looks have kept pods off a node, on which nothing else is held than before.
+func TestSlotsThatCameAndWent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, reservation("r", 1, nil))
+		node := makeNode("n1", "4")
+		f.Ledger.AddNode(node)
+		f.handle.waits = true
+		cycles := &busyCycles{floor: floor.New(1), of: f}
+		f.Floor = cycles
+		f.start(t)
+		look := func() []string {
+			f.RequestPass()
+			f.clock.Step(time.Second)
+			synctest.Wait()
+			return f.handle.changed
+		}
+		cycles.see(node, 4)
+		require.Empty(t, look())
+
+		cycles.see(node, 0)
+		require.NotEmpty(t, cycles.floor.HeldOn())
+		cycles.see(node, 4)
+		require.Empty(t, cycles.floor.HeldOn())
+		require.Equal(t, []string{"n1"}, look())
 	})
 }
 

@@ -95,8 +95,9 @@ type published struct {
 	// whose end changes no generation: another one would be the same.
 	derived    bool
 	generation uint64
-	// held is what was held on each node, as of the last look; nil if no pod waited then.
-	held map[string]ledger.Resources
+	// version is that of the floor, and held is what was held on each node, nil if no pod waited.
+	version uint64
+	held    map[string]ledger.Resources
 }
 
 // publish takes over how claims stand: from the floor of the cycles, and once there are no cycles from one that is made
@@ -166,7 +167,7 @@ func (s *Server) derive(claims *Claims) (f *floor.Floor, nominated bool) {
 // takeOver publishes how the claims for which a floor was settled stand, and chooses pods to wake.
 func (s *Server) takeOver(f *floor.Floor, claims *Claims, now time.Time) Woken {
 	before := s.published
-	s.published = published{floor: f, claims: claims, reports: make(map[types.UID]*floor.Report, len(claims.List))}
+	s.published = published{floor: f, version: f.Version(), claims: claims, reports: make(map[types.UID]*floor.Report, len(claims.List))}
 	s.mu.Lock()
 	for i := range claims.List {
 		uid := claims.List[i].UID
@@ -186,7 +187,7 @@ func (s *Server) takeOver(f *floor.Floor, claims *Claims, now time.Time) Woken {
 	}
 	s.published.held = f.HeldOn()
 	edited := before.claims != claims
-	return s.Waker.Choose(f, s.changedNodes(before.held, claims, edited), claims, edited, now)
+	return s.Waker.Choose(f, s.changedNodes(&before, edited), claims, edited, now)
 }
 
 // setReportLocked takes over how a reservation stands, and has its status written: at once if something else is held,
@@ -201,22 +202,28 @@ func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now t
 	}
 }
 
-// changedNodes returns the nodes on which something else is held than before, or for others, as the ledger has them.
-// After an edit of a reservation these are all on which something is held.
-func (s *Server) changedNodes(before map[string]ledger.Resources, claims *Claims, edited bool) (changed []floor.At) {
-	look := func(name string) {
-		if state, there := s.Ledger.State(name); there {
-			changed = append(changed, claims.At(s.Ledger, name, state))
+// changedNodes returns the nodes on which something else is or was held than before, or for others, as the ledger has
+// them. After an edit of a reservation these are all on which something is held.
+func (s *Server) changedNodes(before *published, edited bool) (changed []floor.At) {
+	names := map[string]bool{}
+	if before.floor == s.published.floor { // slots may have come and gone, and kept pods off meanwhile
+		for _, name := range before.floor.ChangedSince(before.version) {
+			names[name] = true
 		}
 	}
 	for name, now := range s.published.held {
-		if former := before[name]; edited || !former.Equal(&now) {
-			look(name)
+		if former := before.held[name]; edited || !former.Equal(&now) {
+			names[name] = true
 		}
 	}
-	for name := range before {
+	for name := range before.held {
 		if _, still := s.published.held[name]; !still {
-			look(name)
+			names[name] = true
+		}
+	}
+	for name := range names {
+		if state, there := s.Ledger.State(name); there {
+			changed = append(changed, s.published.claims.At(s.Ledger, name, state))
 		}
 	}
 	return changed
