@@ -34,7 +34,7 @@ func (r *Record) Attribute() {
 		default:
 			// A write that changes nothing answers with the revision of an earlier one.
 			if c := byRevision[q.Revision]; c != nil && c.Writer == "" && !c.Time.Before(q.Received) && !c.ends() {
-				c.Writer = q.Writer
+				c.attribute(q)
 			}
 		}
 	}
@@ -51,6 +51,9 @@ func (r *Record) Attribute() {
 	}
 }
 
+// attribute notes the request that has made the change.
+func (c *Change) attribute(r *Request) { c.Writer, c.Received = r.Writer, r.Received }
+
 // ends reports whether a pod is being deleted, or is gone.
 func (c *Change) ends() bool { return c.Pod != nil && (c.Deleted || c.Pod.DeletionTimestamp != nil) }
 
@@ -58,7 +61,7 @@ func (c *Change) ends() bool { return c.Pod != nil && (c.Deleted || c.Pod.Deleti
 func (r *Request) bound(changes map[string]*Change) {
 	c := changes[string(r.UID)]
 	if c != nil && c.Writer == "" && c.Pod.Spec.NodeName == r.Node && !c.Time.Before(r.Received) {
-		c.Writer = r.Writer
+		c.attribute(r)
 	}
 }
 
@@ -74,7 +77,7 @@ func (r *Request) deleted(changes map[string][]*Change) {
 		// A scheduler leaves its victims their grace, and the run's controllers leave none.
 		byController := c.Pod.DeletionGracePeriodSeconds != nil && *c.Pod.DeletionGracePeriodSeconds == 0
 		if c.Writer == "" && !byController && !c.Time.Before(r.Received) && c.Time.Before(r.Answered.Add(lateness)) {
-			c.Writer = r.Writer
+			c.attribute(r)
 			return
 		}
 	}

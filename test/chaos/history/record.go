@@ -47,6 +47,8 @@ type Change struct {
 	// Writer is the replica that asked for it. It is empty if none did, and if the API server was killed before it had
 	// noted it.
 	Writer string `json:"writer,omitempty"`
+	// Received is when the API server began to read that request; zero without one.
+	Received time.Time `json:"received,omitzero"`
 
 	Pod         *v1.Pod                      `json:"pod,omitempty"`
 	Node        *v1.Node                     `json:"node,omitempty"`

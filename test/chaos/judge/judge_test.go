@@ -56,6 +56,9 @@ func TestJudges(t *testing.T) {
 
 		{"by the leader", "StaleWrites", newStory().leads("one").bound("p", "1", "a1", "one").leads("two").bound("q", "1", "a1", "two").ends(20, 21), ""},
 		{"by the former one", "StaleWrites", newStory().leads("one").bound("p", "1", "a1", "one").leads("two").bound("q", "1", "a1", "one").ends(20, 21), "pod q was written by one while two led"},
+		{"begun by the former one", "StaleWrites", newStory().leads("one").bound("p", "1", "a1", "one").at(10).leads("two").bound("q", "1", "a1", "one").received(5).ends(20, 21), ""},
+		{"begun too late", "StaleWrites", newStory().leads("one").bound("p", "1", "a1", "one").at(10).leads("two").bound("q", "1", "a1", "one").received(11).ends(20, 21), "pod q was written by one while two led"},
+		{"begun by one before the former one", "StaleWrites", newStory().leads("one").leads("two").at(10).leads("three").bound("q", "1", "a1", "one").received(5).ends(20, 21), "pod q was written by one while three led"},
 		{"by one that never led", "StaleWrites", newStory().bound("p", "1", "a1", "one").ends(20, 21), "pod p was written by one while none led"},
 
 		{"beside the slots", "ForeignSlots", newStory().slots("web", "a1", 2, 0).at(20).bound("p", "2", "a1", "one").at(40).slots("web", "a1", 2, 0).ends(50, 51), ""},

@@ -112,6 +112,12 @@ func (s *story) bound(name, cpu, node, writer string, options ...podOption) *sto
 	return s.pod(name, cpu, options...).bind(name, node, writer)
 }
 
+// received sets when the API server began to read the request of the last change.
+func (s *story) received(seconds float64) *story {
+	s.record.Changes[len(s.record.Changes)-1].Received = start.Add(time.Duration(seconds * float64(time.Second)))
+	return s
+}
+
 func (s *story) delete(name, writer string) *story {
 	return s.add(history.Change{Pod: s.pods[name], Deleted: true, Writer: writer})
 }

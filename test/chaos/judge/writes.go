@@ -10,7 +10,9 @@ import (
 	"zonewise.dev/test/chaos/history"
 )
 
-// staleWrites: what is written by a scheduler is written by the one that holds the lease, in storage's own order.
+// staleWrites: what is written by a scheduler is written by the one that holds the lease, in storage's own order. A process
+// that is stopped in the middle of a request sends the rest of it when it goes on, which nothing can prevent: it has begun
+// to write in time.
 func staleWrites(x *history.Index, v *Verdict) {
 	program := map[string]string{} // by identity
 	for i := range x.Requests {
@@ -20,13 +22,15 @@ func staleWrites(x *history.Index, v *Verdict) {
 			}
 		}
 	}
-	holder := ""
+	holder, former, taken := "", "", time.Time{}
 	for i := range x.Changes {
 		c := &x.Changes[i]
 		if c.Lease != nil {
 			if h := ptr.Deref(c.Lease.Spec.HolderIdentity, ""); !c.Deleted && h != "" {
 				// One that was given back still has no other holder.
-				holder = cmp.Or(program[h], h)
+				if now := cmp.Or(program[h], h); now != holder {
+					holder, former, taken = now, holder, c.Time
+				}
 			}
 			continue
 		}
@@ -34,7 +38,8 @@ func staleWrites(x *history.Index, v *Verdict) {
 			continue
 		}
 		v.Judged++
-		if c.Writer != holder {
+		begun := c.Writer == former && !c.Received.IsZero() && c.Received.Before(taken)
+		if c.Writer != holder && !begun {
 			v.findf(history.Moment{Revision: c.Revision, Time: c.Time}, "%s was written by %s while %s led", describe(c), c.Writer, cmp.Or(holder, "none"))
 		}
 	}
