@@ -102,7 +102,9 @@ type Server struct {
 	passing sync.Mutex // serializes passes, is taken before mu, and guards the fields up to mu
 	// published is what was last published of the claims, and of which claims.
 	published published
-	snapshot  *ledger.Snapshot
+	// floorVersion is that of the cycles' floor at the last look at it.
+	floorVersion uint64
+	snapshot     *ledger.Snapshot
 	// nextSurvey is when the owners may be looked at again.
 	nextSurvey time.Time
 

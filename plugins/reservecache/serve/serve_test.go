@@ -179,55 +179,64 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// busyCycles are those of a scheduler that always has something to do.
-type busyCycles struct {
-	mu    sync.Mutex // guards floor
+// cycles are those of a scheduler that has something to do, or rests.
+type cycles struct {
+	mu    sync.Mutex // guards all
 	floor *floor.Floor
-	of    *fixture
+	at    Settled
 }
 
-func (c *busyCycles) Read(read func(*floor.Floor, Settled)) {
+func (c *cycles) Read(read func(*floor.Floor, Settled)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	read(c.floor, Settled{Claims: c.of.Claims(), At: c.of.clock.Now()})
+	read(c.floor, c.at)
 }
 
 // see has the floor see a node with pods that ask for so many CPUs.
-func (c *busyCycles) see(node *v1.Node, requested int64) {
+func (c *cycles) see(claims *Claims, node *v1.Node, requested int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor.SetClaims(c.of.Claims().List)
+	c.floor.SetClaims(claims.List)
 	c.floor.Update(&floor.Node{
 		Object: node, Allocatable: ledger.Resources{MilliCPU: 4000, Pods: 10}, Requested: ledger.Resources{MilliCPU: 1000 * requested},
 	})
 	c.floor.Settle()
+	c.at = Settled{Claims: claims, At: now}
 }
 
 // TestSlotsThatCameAndWent between two looks have kept pods off a node, on which nothing else is held than before.
 func TestSlotsThatCameAndWent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 1, reservation("r", 1, nil))
-		node := makeNode("n1", "4")
-		f.Ledger.AddNode(node)
-		f.handle.waits = true
-		cycles := &busyCycles{floor: floor.New(1), of: f}
-		f.Floor = cycles
-		f.start(t)
-		look := func() []string {
-			f.RequestPass()
-			f.clock.Step(time.Second)
-			synctest.Wait()
-			return f.handle.changed
-		}
-		cycles.see(node, 4)
-		require.Empty(t, look())
+	for name, idle := range map[string]time.Duration{"in a busy cluster": 0, "after a rest": time.Minute, "before a rest": -time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1, reservation("r", 1, nil))
+				node := makeNode("n1", "4")
+				f.Ledger.AddNode(node)
+				f.add(t, makePod("other", "n1", "4", nil))
+				f.handle.waits = true
+				scheduler := &cycles{floor: floor.New(1)}
+				f.Floor = scheduler
+				f.start(t)
+				look := func() []string {
+					f.RequestPass()
+					f.clock.Step(time.Second)
+					synctest.Wait()
+					return f.handle.changed
+				}
+				scheduler.see(f.Claims(), node, 4, f.clock.Now())
+				look()
+				f.clock.Step(max(idle, 0))
+				look()
+				f.handle.changed = nil
 
-		cycles.see(node, 0)
-		require.NotEmpty(t, cycles.floor.HeldOn())
-		cycles.see(node, 4)
-		require.Empty(t, cycles.floor.HeldOn())
-		require.Equal(t, []string{"n1"}, look())
-	})
+				scheduler.see(f.Claims(), node, 0, f.clock.Now())
+				require.NotEmpty(t, scheduler.floor.HeldOn())
+				scheduler.see(f.Claims(), node, 4, f.clock.Now().Add(min(idle, 0)))
+				require.Empty(t, scheduler.floor.HeldOn())
+				require.Equal(t, []string{"n1"}, look())
+			})
+		})
+	}
 }
 
 // TestMetricsAreThoseOfTheStatus, and what is held in sum.

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/reservecache/floor"
@@ -95,9 +96,8 @@ type published struct {
 	// whose end changes no generation: another one would be the same.
 	derived    bool
 	generation uint64
-	// version is that of the floor, and held is what was held on each node, nil if no pod waited.
-	version uint64
-	held    map[string]ledger.Resources
+	// held is what was held on each node, as of the last look; nil if no pod waited then.
+	held map[string]ledger.Resources
 }
 
 // publish takes over how claims stand: from the floor of the cycles, and once there are no cycles from one that is made
@@ -110,13 +110,15 @@ func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
 		return time.Time{}, time.Time{}
 	}
 	var woken Woken
+	var touched []string // slots may have come and gone there since the last look, and kept pods off meanwhile
 	s.Floor.Read(func(f *floor.Floor, settled Settled) {
+		touched, s.floorVersion = f.ChangedSince(s.floorVersion), f.Version()
 		if idle = settled.At.Add(idleAfter); idle.After(now) {
-			woken = s.takeOver(f, settled.Claims, now)
+			woken = s.takeOver(f, settled.Claims, touched, now)
 		}
 	})
 	if !idle.After(now) {
-		woken, idle = s.publishIdle(claims, now)
+		woken, idle = s.publishIdle(claims, touched, now)
 	}
 	if len(woken.Pods) > 0 { // the floor is not locked: the scheduling queue is, in hints that read the floor
 		s.Waker.Activate(logger, woken.Pods)
@@ -125,13 +127,13 @@ func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
 }
 
 // publishIdle is publish for an idle cluster. It returns when to look again whatever happens; zero for never.
-func (s *Server) publishIdle(claims *Claims, now time.Time) (woken Woken, again time.Time) {
+func (s *Server) publishIdle(claims *Claims, touched []string, now time.Time) (woken Woken, again time.Time) {
 	generation := s.Ledger.Generation()
-	if s.published.derived && s.published.generation == generation && s.published.claims == claims {
+	if len(touched) == 0 && s.published.derived && s.published.generation == generation && s.published.claims == claims {
 		return s.Waker.Choose(nil, nil, claims, false, now), time.Time{} // of those whose backoff has ended
 	}
 	f, nominated := s.derive(claims)
-	woken = s.takeOver(f, claims, now)
+	woken = s.takeOver(f, claims, touched, now)
 	if nominated {
 		return woken, now.Add(statusPause) // to see whether it has ended
 	}
@@ -164,10 +166,11 @@ func (s *Server) derive(claims *Claims) (f *floor.Floor, nominated bool) {
 	return f, nominated
 }
 
-// takeOver publishes how the claims for which a floor was settled stand, and chooses pods to wake.
-func (s *Server) takeOver(f *floor.Floor, claims *Claims, now time.Time) Woken {
+// takeOver publishes how the claims for which a floor was settled stand, and chooses pods to wake: those that fit on a
+// node that was touched, or on which something else is held.
+func (s *Server) takeOver(f *floor.Floor, claims *Claims, touched []string, now time.Time) Woken {
 	before := s.published
-	s.published = published{floor: f, version: f.Version(), claims: claims, reports: make(map[types.UID]*floor.Report, len(claims.List))}
+	s.published = published{floor: f, claims: claims, reports: make(map[types.UID]*floor.Report, len(claims.List))}
 	s.mu.Lock()
 	for i := range claims.List {
 		uid := claims.List[i].UID
@@ -187,7 +190,7 @@ func (s *Server) takeOver(f *floor.Floor, claims *Claims, now time.Time) Woken {
 	}
 	s.published.held = f.HeldOn()
 	edited := before.claims != claims
-	return s.Waker.Choose(f, s.changedNodes(&before, edited), claims, edited, now)
+	return s.Waker.Choose(f, s.changedNodes(before.held, touched, edited), claims, edited, now)
 }
 
 // setReportLocked takes over how a reservation stands, and has its status written: at once if something else is held,
@@ -202,23 +205,18 @@ func (s *Server) setReportLocked(uid types.UID, e *entry, r *floor.Report, now t
 	}
 }
 
-// changedNodes returns the nodes on which something else is or was held than before, or for others, as the ledger has
-// them. After an edit of a reservation these are all on which something is held.
-func (s *Server) changedNodes(before *published, edited bool) (changed []floor.At) {
-	names := map[string]bool{}
-	if before.floor == s.published.floor { // slots may have come and gone, and kept pods off meanwhile
-		for _, name := range before.floor.ChangedSince(before.version) {
-			names[name] = true
-		}
-	}
+// changedNodes returns the nodes that were touched, and those on which something else is held than before, or for others,
+// as the ledger has them. After an edit of a reservation these are all on which something is held.
+func (s *Server) changedNodes(before map[string]ledger.Resources, touched []string, edited bool) (changed []floor.At) {
+	names := sets.New(touched...)
 	for name, now := range s.published.held {
-		if former := before.held[name]; edited || !former.Equal(&now) {
-			names[name] = true
+		if former := before[name]; edited || !former.Equal(&now) {
+			names.Insert(name)
 		}
 	}
-	for name := range before.held {
+	for name := range before {
 		if _, still := s.published.held[name]; !still {
-			names[name] = true
+			names.Insert(name)
 		}
 	}
 	for name := range names {
