@@ -167,27 +167,44 @@ func (s *store) orderFirstListsLocked() {
 }
 
 // inOrderLocked returns all objects in the order of their creation, but pods without a node last: each pod on a node
-// has the scheduler look through all that wait. Handlers that are registered one after the other share the list.
+// has the scheduler look through all that wait. The seed decides on the order of pods on nodes, since a scheduler may
+// have seen them come and go in any, and preempts by it among equal ones. Handlers that are registered one after the
+// other share the list.
 func (k *kind) inOrderLocked() []any {
-	if k.sorted == nil {
-		k.sorted = k.indexer.List()
-		slices.SortFunc(k.sorted, func(a, b any) int {
-			x, y := a.(client.Object), b.(client.Object) //nolint:forcetypeassert // nothing else is put in
-			return cmp.Or(
-				cmp.Compare(unboundLast(x), unboundLast(y)),
-				x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
-				strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()),
-			)
-		})
+	if k.sorted != nil {
+		return k.sorted
+	}
+	type entry struct {
+		client.Object
+		last  int
+		drawn uint64
+	}
+	objects := k.indexer.List()
+	entries := make([]entry, 0, len(objects))
+	for _, obj := range objects {
+		e := entry{Object: obj.(client.Object)} //nolint:forcetypeassert // nothing else is put in
+		if pod, ok := obj.(*v1.Pod); ok {
+			switch {
+			case pod.Spec.NodeName == "":
+				e.last = 1
+			case k.store.seed != 0:
+				e.drawn = seededNumber(k.store.seed, string(pod.UID))
+			}
+		}
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(
+			cmp.Compare(a.last, b.last), cmp.Compare(a.drawn, b.drawn),
+			a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+			strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()),
+		)
+	})
+	k.sorted = make([]any, len(entries))
+	for i := range entries {
+		k.sorted[i] = entries[i].Object
 	}
 	return k.sorted
-}
-
-func unboundLast(obj client.Object) int {
-	if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" {
-		return 1
-	}
-	return 0
 }
 
 func (k *kind) unregister(r *registration) {

@@ -189,7 +189,7 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 		failures: map[types.UID]*fwk.Status{}, replaced: map[types.UID]*v1.Pod{}, progressed: options.Now,
 		flushed: options.Now,
 	}
-	s.store = newStore(s.clock.countEvent)
+	s.store = newStore(s.clock.countEvent, options.Seed)
 	if err := s.start(objects); err != nil {
 		stop()
 		return nil, err

@@ -192,6 +192,36 @@ func TestTheSameSeedGivesTheSame(t *testing.T) {
 	require.NotEqual(t, first, places(2))
 }
 
+// TestTheSeedDecidesAmongEqualVictims: which of two equal pods on a node is evicted depends in a cluster on the order in
+// which its scheduler has seen them, whether a pod preempts or a gang.
+func TestTheSeedDecidesAmongEqualVictims(t *testing.T) {
+	urgent := func(p *v1.Pod) { p.Spec.Priority = ptr.To[int32](100) }
+	for name, preemptor := range map[string][]client.Object{
+		"for a pod": {pod("urgent", "urgent", "1", urgent)},
+		"for a gang": {
+			&schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "gang"}, Spec: schedulingv1alpha1.PodGroupSpec{MinMember: 1}},
+			pod("urgent", "urgent", "1", urgent, build.Member("gang")),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evicted := map[string]bool{}
+			for seed := range int64(12) {
+				objects := append([]client.Object{node("node", "a", "2")}, preemptor...)
+				for _, name := range []string{"one", "two"} {
+					objects = append(objects, pod(name, name, "1", build.Bound("node"), func(p *v1.Pod) {
+						p.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
+					}))
+				}
+				s := run(t, objects, sim.Options{Seed: seed, Bare: true})
+				for _, p := range s.Evicted() {
+					evicted[p.Name] = true
+				}
+			}
+			require.Equal(t, map[string]bool{"one": true, "two": true}, evicted)
+		})
+	}
+}
+
 // TestACopySharesItsObjects: what a copy does is not seen in the objects that it was given.
 func TestACopySharesItsObjects(t *testing.T) {
 	objects := web(6)

@@ -33,6 +33,8 @@ type store struct {
 	order      []*kind
 	// beforeEvent is called before handlers get an object.
 	beforeEvent func()
+	// seed decides in which order handlers first get pods.
+	seed int64
 
 	mu      sync.Mutex // guards everything below, and all changes of indexers
 	version int64
@@ -80,8 +82,8 @@ const (
 
 var podType = reflect.TypeFor[*v1.Pod]()
 
-func newStore(each func()) *store {
-	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, beforeEvent: each}
+func newStore(each func(), seed int64) *store {
+	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, beforeEvent: each, seed: seed}
 	clusterWide := map[string]bool{
 		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true,
 		"CSINode": true, "VolumeAttachment": true,
