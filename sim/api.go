@@ -236,16 +236,7 @@ func (a api) createObject(r *http.Request, k *kind, info *request.RequestInfo, k
 	}
 	switch obj := decoded.(type) {
 	case *v1.Binding:
-		pod, ok := get[*v1.Pod](a.store, key)
-		switch {
-		case !ok:
-			return nil, apierrors.NewNotFound(k.resource, info.Name)
-		case obj.UID != "" && obj.UID != pod.UID, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil:
-			return nil, conflict(k, pod)
-		case r.URL.Query().Has("dryRun"):
-			return success, nil
-		}
-		return success, a.bindPod(pod, obj.Target.Name)
+		return success, a.handleBinding(key, obj, r.URL.Query().Has("dryRun"))
 	case *policyv1.Eviction:
 		return success, a.handleEviction(key, obj.DeleteOptions, r.URL.Query().Has("dryRun"))
 	case client.Object:
@@ -265,6 +256,21 @@ func (a api) createObject(r *http.Request, k *kind, info *request.RequestInfo, k
 		return k.withKind(obj), nil
 	}
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("%T cannot be created", decoded))
+}
+
+// handleBinding serves the binding of a pod.
+func (a api) handleBinding(key string, binding *v1.Binding, dryRun bool) error {
+	k := kindFor[*v1.Pod](a.store)
+	pod, ok := get[*v1.Pod](a.store, key)
+	switch {
+	case !ok:
+		return apierrors.NewNotFound(k.resource, binding.Name)
+	case binding.UID != "" && binding.UID != pod.UID, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil:
+		return conflict(k, pod)
+	case dryRun:
+		return nil
+	}
+	return a.bindPod(pod, binding.Target.Name)
 }
 
 // writeObject serves update and patch.

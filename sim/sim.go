@@ -42,7 +42,7 @@ type Options struct {
 	// Now is the time at which the copy begins; zero is the time of the call.
 	Now time.Time
 	// Seed decides what a real scheduler leaves to chance or to the order of events: which of equal nodes a pod takes,
-	// and the order in which controllers replace lost pods.
+	// which of equal pods on a node is preempted, and the order in which controllers replace lost pods.
 	Seed int64
 	// Rank, if not nil, gives each lost pod numbers: controllers replace pods in the order of their first numbers, then
 	// of the next ones, and Seed decides among equals.
@@ -234,10 +234,11 @@ func (s *Sim) start(objects []client.Object) error {
 	}
 	s.volumeKeys = volumeKeysOf(list[*v1.PersistentVolume](s.store))
 	config := &rest.Config{Host: "http://copy.invalid", QPS: -1, Transport: api{s}}
-	clientset, err := kubernetes.NewForConfigAndClient(config, &http.Client{Transport: config.Transport})
+	requests, err := kubernetes.NewForConfigAndClient(config, &http.Client{Transport: config.Transport})
 	if err != nil {
 		return err
 	}
+	direct := directClient{requests, api{s}}
 	s.pack = plugins.NewPack(plugins.WithClock(s.clock), plugins.WithSource(source{s.store, s.beginRequest}))
 	registry := frameworkruntime.Registry{}
 	for name, factory := range s.pack.Factories() {
@@ -262,7 +263,7 @@ func (s *Sim) start(objects []client.Object) error {
 	for i := range cfg.Extenders {
 		cfg.Extenders[i].BindVerb = "" // an extender is asked, but must not bind
 	}
-	s.informers = newInformerFactory(clientset, s.store)
+	s.informers = newInformerFactory(direct, s.store)
 	options := append(
 		allPlacements(cfg),
 		scheduler.WithComponentConfigVersion(cfg.TypeMeta.APIVersion),
@@ -276,7 +277,7 @@ func (s *Sim) start(objects []client.Object) error {
 		scheduler.WithParallelism(1), // so that nodes are looked at in a fixed order
 		scheduler.WithClock(queueClock{s.clock}),
 	)
-	s.scheduler, err = scheduler.New(s.ctx, clientset, s.informers, nil, func(string) events.EventRecorderLogger { return recorder{s} }, options...)
+	s.scheduler, err = scheduler.New(s.ctx, direct, s.informers, nil, func(string) events.EventRecorderLogger { return recorder{s} }, options...)
 	if err != nil {
 		return fmt.Errorf("the scheduler cannot be built from its configuration: %w", err)
 	}

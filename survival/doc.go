@@ -13,10 +13,10 @@
 // A protected pod that had a node when the cluster was read and does not run after the loss breaks the certificate,
 // whichever way it lost its place. A protected pod that was already waiting is counted and breaks nothing.
 //
-// Where pods go depends on the order in which controllers replace them and on ties between nodes. So each loss is
-// replayed several times: first in the order that leaves protected pods the least room (pods that are not protected
-// first, then small ones before large ones), then in random orders. One replay in which a pod waits is enough to break
-// the certificate.
+// Where pods go depends on the order in which controllers replace them, and on ties between nodes and between victims.
+// So each loss is replayed several times: first in the order that leaves protected pods the least room (pods that are
+// not protected first, then small ones before large ones), then in random orders. One replay in which a pod waits is
+// enough to break the certificate.
 //
 // A [Certifier] keeps where displaced pods went. When only pods and their controllers have changed, an answer follows
 // the cluster: each loss of a zone is replayed once, and the scheduler tries these nodes first. That may break an

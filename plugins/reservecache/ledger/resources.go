@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -277,11 +278,27 @@ func isScalar(name v1.ResourceName) bool {
 // largest init container, pod-level requests in their place where given, the pod's overhead, what an
 // in-place resize has already been granted, and one pod.
 //
-// The rules are those of k8s.io/component-helpers/resource, which kube-scheduler uses.
+// The rules are those of k8s.io/component-helpers/resource, which kube-scheduler uses. It adds up several lists, also
+// where there is one: most pods have one container and are not resized, and their requests are in its spec.
 func podRequests(pod *v1.Pod, opts resource.PodResourcesOptions) Resources {
-	r := ResourcesOf(resource.PodRequests(pod, opts))
+	var list v1.ResourceList
+	if hasOneList(pod) {
+		list = pod.Spec.Containers[0].Resources.Requests
+	} else {
+		list = resource.PodRequests(pod, opts)
+	}
+	r := ResourcesOf(list)
 	r.Pods = 1
 	return r
+}
+
+// hasOneList reports whether nothing but the spec of its one container says what a pod requests, by any options.
+func hasOneList(pod *v1.Pod) bool {
+	spec, status := &pod.Spec, &pod.Status
+	return len(spec.Containers) == 1 && len(spec.InitContainers) == 0 && spec.Resources == nil && len(spec.Overhead) == 0 &&
+		len(status.ContainerStatuses) == 0 && len(status.InitContainerStatuses) == 0 && status.Resources == nil &&
+		len(status.NodeAllocatableResourceClaimStatuses) == 0 &&
+		!slices.ContainsFunc(status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
 }
 
 // Named yields the resources of which there is more than nothing.

@@ -1,12 +1,14 @@
 package ledger
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	helper "k8s.io/component-helpers/resource"
 )
 
 func list(kv ...string) v1.ResourceList {
@@ -89,6 +91,49 @@ func TestPodRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tc.want, podRequests(&tc.pod, DefaultOptions().Requests))
 		})
+	}
+}
+
+// TestPodRequestsAreUpstreams: whatever else than its one container says what a pod requests, it counts as upstream has it.
+func TestPodRequestsAreUpstreams(t *testing.T) {
+	for name, change := range map[string]func(*v1.Pod){
+		"one container": func(*v1.Pod) {},
+		"no container":  func(pod *v1.Pod) { pod.Spec.Containers = nil },
+		"two containers": func(pod *v1.Pod) {
+			pod.Spec.Containers = append(pod.Spec.Containers, container("d", list("cpu", "1500u")))
+		},
+		"an init container":  func(pod *v1.Pod) { pod.Spec.InitContainers = []v1.Container{container("i", list("cpu", "3"))} },
+		"overhead":           func(pod *v1.Pod) { pod.Spec.Overhead = list("cpu", "1") },
+		"pod-level requests": func(pod *v1.Pod) { pod.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu", "2")} },
+		"an allocated container": func(pod *v1.Pod) {
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2")}}
+		},
+		"an actuated container": func(pod *v1.Pod) {
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", Resources: &v1.ResourceRequirements{Requests: list("cpu", "2")}}}
+		},
+		"an allocated init container by the same name": func(pod *v1.Pod) {
+			pod.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2")}}
+		},
+		"an allocated pod": func(pod *v1.Pod) {
+			pod.Status.AllocatedResources, pod.Status.Resources = list("cpu", "2"), &v1.ResourceRequirements{Requests: list("cpu", "1")}
+		},
+		"an actuated pod": func(pod *v1.Pod) {
+			pod.Status.AllocatedResources, pod.Status.Resources = list("cpu", "1"), &v1.ResourceRequirements{Requests: list("cpu", "2")}
+		},
+		"devices of the node's own": func(pod *v1.Pod) { // the field has another type in earlier versions
+			_ = json.Unmarshal([]byte(`{"nodeAllocatableResourceClaimStatuses": [{"mapping": [{"name": "cpu", "quantity": "2"}], "resources": {"cpu": "2"}}]}`), &pod.Status)
+		},
+		"a resize that can never be": func(pod *v1.Pod) {
+			pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Reason: v1.PodReasonInfeasible}}
+		},
+	} {
+		for _, options := range []helper.PodResourcesOptions{DefaultOptions().Requests, {UseDRANodeAllocatableResourceClaimStatus: true}, {}} {
+			pod := v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("c", list("cpu", "1500u", "example.com/gpu", "1"))}}}
+			change(&pod)
+			want := ResourcesOf(helper.PodRequests(&pod, options))
+			want.Pods = 1
+			require.Equal(t, want, podRequests(&pod, options), "%s, %+v", name, options)
+		}
 	}
 }
 
