@@ -49,10 +49,11 @@ type gangEntry struct {
 	unnominated    []*v1.Pod
 	failedSearches int       // for victims, since one has found some
 	searchAfter    time.Time // before when it does not search for victims, because the last search has found none
-	// failedReleases counts the releases since the gang was whole whose members were not prepared. evictAfter is before
-	// when the gang evicts no pods, because of them or because a round has failed on room that it had preempted.
-	failedReleases int
-	evictAfter     time.Time
+	// failedReleases counts the releases since the gang was whole whose members were not prepared, lostRooms how often it
+	// was refused with the room that it had preempted. evictAfter is before when the gang evicts no pods, because of them
+	// or because a round has failed on such room.
+	failedReleases, lostRooms int
+	evictAfter                time.Time
 
 	// standing is the gang's as the others of its hierarchy have heard of it.
 	standing gang.Standing
@@ -279,7 +280,7 @@ func (e *gangEntry) endPreemption() {
 func (e *gangEntry) noteRelease(actions *gang.Actions, now time.Time) {
 	switch r := actions.Rollback; {
 	case actions.BecameWhole:
-		e.failedReleases, e.evictAfter = 0, time.Time{}
+		e.failedReleases, e.lostRooms, e.evictAfter = 0, 0, time.Time{}
 	case r != nil && r.Cause == gang.CauseNotPrepared:
 		e.evictAfter = now.Add(min(evictPause<<min(e.failedReleases, 10), evictPauseAtMost))
 		e.failedReleases++

@@ -25,8 +25,8 @@ const (
 	// looks, see gangQueue.
 	searchShare  = 50
 	searchAtMost = time.Minute
-	// evictPause is how long a gang evicts no pods after its first release that failed; evictPauseAtMost bounds that of
-	// further ones.
+	// evictPause is how long a gang evicts no pods after its first release that failed, or after the second time that it
+	// did not get the room that it had preempted; evictPauseAtMost bounds that of further ones.
 	evictPause       = time.Minute
 	evictPauseAtMost = 10 * time.Minute
 )
@@ -62,6 +62,9 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
 			e.endPreemption()
 			req.victims = nil
+			if e.lostRooms++; e.lostRooms > 1 { // others may take it each time
+				e.evictAfter = now.Add(min(evictPause<<min(e.lostRooms-2, 10), evictPauseAtMost))
+			}
 		}
 		failed = e.failedSearches
 		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.evictAfter) && !now.Before(e.gang.ReadySince().Add(v.delay))

@@ -62,6 +62,34 @@ func TestFailedReleasesEvictLessAndLess(t *testing.T) {
 	})
 }
 
+// TestRoomThatOthersTakeEvictsLessAndLess: each time that victims have gone, another scheduler has bound a pod to their
+// room.
+func TestRoomThatOthersTakeEvictsLessAndLess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "30s", "bindRehearsal": "Never"}`, 2)
+		c.server.Graceful.Store(true)
+		low := 0
+		bindNext := func() {
+			low++
+			c.bind("node-0", member("", fmt.Sprint("low-", low), 2).Priority(1))
+		}
+		bindNext()
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		for start := c.clock.Now(); c.clock.Since(start) < 2*time.Hour; c.pass(5 * time.Second) {
+			if victim := fmt.Sprint("low-", low); len(c.leaving(victim)) > 0 {
+				bindNext()
+				c.finish(victim)
+			}
+		}
+		require.GreaterOrEqual(t, low, 5)
+		require.LessOrEqual(t, low, 6+12+1, "twice at once, after 1, 2, 4 and 8 minutes, and then 10")
+		c.eventuallyWithin(12*time.Minute, "it preempts", func() bool { return len(c.leaving(fmt.Sprint("low-", low))) > 0 })
+		c.finish(fmt.Sprint("low-", low))
+		c.soon(func() bool { return len(c.boundAmong(gang...)) == len(gang) })
+	})
+}
+
 // TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It
 // preempts again.
 func TestPreemptedRoomIsNotEnough(t *testing.T) {
