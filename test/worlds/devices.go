@@ -218,8 +218,21 @@ func (p *player) dropClaim(pod *v1.Pod) {
 // givenBackAfter is how long a gang that waits may leave devices allocated that no pod is to use.
 const givenBackAfter = time.Minute
 
+// move is that a claim has been allocated on another node than before.
+type move struct{ from, to string }
+
+func (p *player) noteMove(claim, node string) {
+	if m := p.devicesMoved[claim]; m.to != node {
+		p.devicesMoved[claim] = move{m.to, node}
+	}
+}
+
 // checkDevices: no device is allocated twice, each pod that is bound has its device on its node, and a gang that waits
 // keeps none from others.
+//
+// kube-scheduler binds a pod elsewhere whose shared claim is given up by its last users, and allocated for another pod,
+// while it is being prepared: when its update of the claim has met a conflict, it reserves what it then reads
+// (bindClaim).
 func (p *player) checkDevices(c *view) {
 	users := map[string]string{}
 	for _, claim := range c.claims {
@@ -227,6 +240,7 @@ func (p *player) checkDevices(c *view) {
 		if device == "" {
 			continue
 		}
+		p.noteMove(claim.Name, node)
 		key := node + "/" + device
 		if other, used := users[key]; used {
 			p.fail(DevicesAreUsedOnce, "device %s of node %s is allocated to ResourceClaims %s and %s", device, node, other, claim.Name)
@@ -241,9 +255,17 @@ func (p *player) checkDevices(c *view) {
 			continue
 		}
 		if pod.Spec.NodeName != "" {
-			if claim == nil || !slices.ContainsFunc(claim.Status.ReservedFor, func(user resourcev1.ResourceClaimConsumerReference) bool { return user.UID == pod.UID }) {
+			node := ""
+			if claim != nil {
+				node, _ = deviceOf(claim)
+			}
+			switch {
+			case claim == nil || !slices.ContainsFunc(claim.Status.ReservedFor, func(user resourcev1.ResourceClaimConsumerReference) bool { return user.UID == pod.UID }):
 				p.fail(DevicesAreUsedOnce, "pod %s is bound, and its device is not reserved for it", pod.Name)
-			} else if node, _ := deviceOf(claim); node != pod.Spec.NodeName {
+			case node == pod.Spec.NodeName:
+			case w.Device == SharedClaim && p.devicesMoved[claim.Name].from == pod.Spec.NodeName:
+				p.reservesElsewhere = true
+			default:
 				p.fail(DevicesAreUsedOnce, "pod %s is bound to %s, and its device is of node %q", pod.Name, pod.Spec.NodeName, node)
 			}
 			continue

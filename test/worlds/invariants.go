@@ -76,11 +76,14 @@ type invariants struct {
 	fits         map[string]time.Time            // since when a pod or a gang has fitted without a break
 	preempts     map[string]time.Time            // the same with victims
 	choosesAnew  bool                            // see Report
+	// devicesMoved are the last two nodes of the devices of ResourceClaims.
+	devicesMoved      map[string]move
+	reservesElsewhere bool // see Report
 }
 
 func newInvariants() invariants {
 	return invariants{
-		nominated: map[string]bool{}, overheld: map[string]time.Time{}, reservations: map[string]Reservation{}, policies: map[string]Policy{}, made: map[string]time.Time{}, collects: &atomic.Bool{},
+		devicesMoved: map[string]move{}, nominated: map[string]bool{}, overheld: map[string]time.Time{}, reservations: map[string]Reservation{}, policies: map[string]Policy{}, made: map[string]time.Time{}, collects: &atomic.Bool{},
 		short: map[string]map[string]time.Time{}, idle: map[string]time.Time{}, fits: map[string]time.Time{}, preempts: map[string]time.Time{},
 	}
 }

@@ -96,3 +96,26 @@ func TestDevices(t *testing.T) {
 		})
 	}
 }
+
+// TestKubeSchedulerReservesElsewhere: alone as well, in most plays. Once it does not any more, checkDevices has no reason
+// to excuse it.
+func TestKubeSchedulerReservesElsewhere(t *testing.T) {
+	w := World{Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 2, Devices: 2}},
+		Add{Node{Name: "b1", Zone: "b", CPU: 2, Devices: 2}},
+		Run{Workload{Name: "job", Kind: Job, Replicas: 3, CPU: 1, Device: SharedClaim, Runs: 10 * time.Minute}},
+		Wait{30 * time.Minute},
+	}}
+	for name, play := range map[string]func(*testing.T, World) Report{"alone": PlayAlone, "with the pack": Play} {
+		t.Run(name, func(t *testing.T) {
+			for range 40 {
+				report := play(t, w)
+				require.Empty(t, report.Failures)
+				if report.ReservesElsewhere {
+					return
+				}
+			}
+			t.Fatal("it has not done so in 40 plays")
+		})
+	}
+}

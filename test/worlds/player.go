@@ -57,6 +57,8 @@ type Report struct {
 	EvictsForEver bool
 	// ChoosesAnew is true if kube-scheduler itself preempts other pods after a restart, see checkRestart.
 	ChoosesAnew bool
+	// ReservesElsewhere is true if kube-scheduler itself has bound a pod to another node than its claim's, see checkDevices.
+	ReservesElsewhere bool
 	// Lived is the world's own time.
 	Lived time.Duration
 }
@@ -221,7 +223,7 @@ func (p *player) report() Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Report{
-		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, EvictsForEver: forEver, ChoosesAnew: p.choosesAnew, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
+		Failures: slices.Clone(p.found), Displaced: p.displaced, Moved: p.moved, EvictsForEver: forEver, ChoosesAnew: p.choosesAnew, ReservesElsewhere: p.reservesElsewhere, Cycles: int(p.cycles.Load()), Bound: len(p.server.Binds()), Lived: time.Since(p.began),
 	}
 }
 
