@@ -21,6 +21,7 @@ func TestMishaps(t *testing.T) {
 	}
 	for name, steps := range map[string][]Step{
 		"binds take 20 s":                 {SlowBinds{"gang", 20 * time.Second}, SlowBinds{"web", time.Second}, gang, web},
+		"a member goes in its bind":       {SlowBinds{"gang", 20 * time.Second}, gang, Wait{time.Second}, Evict{"gang", 0}, web},
 		"binds take 20 s, and a restart":  {SlowBinds{"web", 20 * time.Second}, web, Wait{time.Second}, Restart{}, gang},
 		"preparations take 20 s":          {SlowPreBinds{"gang", 20 * time.Second}, SlowPreBinds{"web", time.Second}, gang, web},
 		"they do, and a restart":          {SlowPreBinds{"gang", 20 * time.Second}, gang, Wait{time.Second}, Restart{}, web},

@@ -171,7 +171,8 @@ type player struct {
 	refusals map[string]int
 	// bindsTake and preBindsTake are how long binds of a workload's pods take, and what comes before.
 	bindsTake, preBindsTake map[string]time.Duration
-	victims                 []victim // pods that the scheduler has deleted
+	binding                 map[string]int // binds that are on their way, by the pod's name
+	victims                 []victim       // pods that the scheduler has deleted
 	decisions               map[types.UID]decision
 	unreservedAt            time.Time                // when a pod last lost the node that it had been given
 	stirred                 time.Time                // when a node or a reservation last changed
@@ -193,7 +194,8 @@ func newPlayer(t *testing.T, w World) *player {
 	p := &player{
 		t: t, world: w, began: time.Now(), server: fakeapi.New(), custom: crdtest.New(),
 		nodes: map[string]*node{}, workloads: map[string]*workload{}, stuck: map[types.UID]bool{},
-		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{}, bindsTake: map[string]time.Duration{}, preBindsTake: map[string]time.Duration{}, breaks: map[string]time.Duration{},
+		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{},
+		bindsTake: map[string]time.Duration{}, preBindsTake: map[string]time.Duration{}, binding: map[string]int{}, breaks: map[string]time.Duration{},
 		decisions: map[types.UID]decision{},
 	}
 	p.invariants = newInvariants()
@@ -485,13 +487,20 @@ func (p *player) podAt(workload string, i int) *v1.Pod {
 	return &mine[i%len(mine)]
 }
 
+// bound reports whether a pod has a node, or its bind is on its way.
+func (p *player) bound(pod *v1.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return pod.Spec.NodeName != "" || p.binding[pod.Name] > 0
+}
+
 // deletePod asks for the deletion of a pod, as users and controllers do.
 func (p *player) deletePod(pod *v1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
 	p.changed()
-	if w := p.workloads[pod.Labels[workloadLabel]]; w != nil && pod.Spec.NodeName != "" {
+	if w := p.workloads[pod.Labels[workloadLabel]]; w != nil && p.bound(pod) {
 		w.disturbed = true
 	}
 	if err := p.server.Client.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {

@@ -265,8 +265,12 @@ func (p *player) refusesBind(pod string) error {
 func (p *player) delayBind(pod string) {
 	p.mu.Lock()
 	take := takes(p.bindsTake, pod)
+	p.binding[pod]++
 	p.mu.Unlock()
 	time.Sleep(take)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.binding[pod]--
 }
 
 // takes returns how long something takes of a pod, by its workload.
