@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -154,19 +153,9 @@ func (req *gangRequest) exhausted() gang.Rollback {
 	return r
 }
 
-// isApartFrom reports whether the anti-affinity of a member is against one of some pods that have no terms of their own.
-// kube-scheduler lets a pod such as that come to a node to which the member is nominated: InterPodAffinity, which has
-// nothing to do for it, does not hear of nominated pods.
+// isApartFrom reports whether the anti-affinity of a member is against one of some pods, see [preempt.IsApartFrom].
 func (req *gangRequest) isApartFrom(pods []*v1.Pod) bool {
-	termless := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
-		info := preempt.NewPodInfo(pod)
-		return len(info.GetRequiredAffinityTerms())+len(info.GetRequiredAntiAffinityTerms()) > 0
-	})
-	return slices.ContainsFunc(req.proposal.Classes, func(c proposal.Class) bool {
-		return slices.ContainsFunc(preempt.NewPodInfo(c.Pod).GetRequiredAntiAffinityTerms(), func(term fwk.AffinityTerm) bool {
-			return slices.ContainsFunc(termless, func(pod *v1.Pod) bool { return term.Matches(pod, nil) })
-		})
-	})
+	return slices.ContainsFunc(req.proposal.Classes, func(c proposal.Class) bool { return preempt.IsApartFrom(c.Pod, pods) })
 }
 
 // roundOf returns the round for a proposal.

@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,7 +23,9 @@ type podInfo struct {
 var _ fwk.PodInfo = &podInfo{}
 
 // NewPodInfo returns what the framework is told of a pod that is not its own.
-func NewPodInfo(pod *v1.Pod) fwk.PodInfo {
+func NewPodInfo(pod *v1.Pod) fwk.PodInfo { return newPodInfo(pod) }
+
+func newPodInfo(pod *v1.Pod) *podInfo {
 	p := &podInfo{pod: pod}
 	amounts := &amounts{scalar: map[v1.ResourceName]int64{}}
 	for _, a := range proposal.Requests(pod) {
@@ -47,6 +51,18 @@ func NewPodInfo(pod *v1.Pod) fwk.PodInfo {
 		}
 	}
 	return p
+}
+
+// IsApartFrom reports whether the anti-affinity of a pod is against one of others that have no terms of their own.
+// kube-scheduler lets a pod such as that come to a node to which this one is nominated: InterPodAffinity, which has nothing
+// to do for it, does not hear of nominated pods.
+func IsApartFrom(pod *v1.Pod, others []*v1.Pod) bool {
+	apart := newPodInfo(pod).apart
+	return len(apart) > 0 && slices.ContainsFunc(others, func(other *v1.Pod) bool {
+		info := newPodInfo(other)
+		return len(info.affinity)+len(info.apart) == 0 &&
+			slices.ContainsFunc(apart, func(term fwk.AffinityTerm) bool { return term.Matches(other, nil) })
+	})
 }
 
 func terms(pod *v1.Pod, of []v1.PodAffinityTerm) (out []fwk.AffinityTerm) {
