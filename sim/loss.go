@@ -34,8 +34,12 @@ type fate int
 const (
 	removed    fate = iota // it is gone
 	terminates             // it is deleted, and no kubelet ends it
+	endsLate               // the same, until its node counts as out of service; its controller waits for that
 	stays                  // nothing happens to it
 )
+
+// outOfServiceTime is how long after nodes have failed they count as out of service: when other pods have been replaced.
+const outOfServiceTime = time.Minute
 
 // Lose removes nodes with all that is on them, as when a zone has failed for good: the nodes are deleted, then their
 // pods, and their controllers make others. Run schedules these.
@@ -50,7 +54,8 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 // node-lifecycle-controller marks nodes whose kubelets are silent, and pods that do not tolerate that are deleted, as
 // by taint-eviction-controller. No kubelet ends these, so they terminate for as long as the nodes are there; their
 // controllers make others, which Run schedules. A controller that waits for the end of a pod, as a StatefulSet's does,
-// replaces it as it does once an operator has given the nodes the taint node.kubernetes.io/out-of-service.
+// replaces it after the others, when Run comes to it: as it does once an operator has given the nodes the taint
+// node.kubernetes.io/out-of-service.
 func (s *Sim) Fail(failed func(node *v1.Node) bool) *Loss {
 	out := s.newLoss(failed)
 	now := metav1.Time{Time: s.clock.Now().Truncate(time.Second)} // as the API server keeps it
@@ -67,7 +72,7 @@ func (s *Sim) Fail(failed func(node *v1.Node) bool) *Loss {
 			out.Staying = append(out.Staying, pod)
 			return stays
 		case s.WhyNotReplaced(pod) == "" && !s.replacesAtOnce(pod):
-			return removed
+			return endsLate
 		}
 		return terminates
 	})
@@ -101,12 +106,13 @@ func (s *Sim) losePods(out *Loss, fateOf func(pod *v1.Pod) fate) {
 		switch fates[pod] {
 		case stays:
 			continue
-		case terminates:
-			if pod.DeletionTimestamp != nil {
+		case terminates, endsLate:
+			if pod.DeletionTimestamp == nil {
+				s.countHealthy(pod, -1)
+				s.terminate(pod)
+			} else if fates[pod] == terminates {
 				continue // its controller has replaced it
 			}
-			s.countHealthy(pod, -1)
-			s.terminate(pod)
 		case removed:
 			s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
 			if pod.DeletionTimestamp == nil {
@@ -128,8 +134,17 @@ func (s *Sim) losePods(out *Loss, fateOf func(pod *v1.Pod) fate) {
 			out.Orphans = append(out.Orphans, pod)
 		}
 	}
+	late := s.clock.Now().Add(outOfServiceTime)
 	for i, pod := range made {
-		s.createReplacement(pod, out.Displaced[i])
+		replaced := out.Displaced[i]
+		if fates[replaced] != endsLate {
+			s.createReplacement(pod, replaced)
+			continue
+		}
+		s.endPodAt(replaced, late, func(*v1.Pod) {
+			s.releaseClaims(replaced)
+			s.createReplacement(pod, replaced)
+		})
 	}
 	out.Replacements = made
 	s.noteProgress()

@@ -75,3 +75,24 @@ func TestFail(t *testing.T) {
 		})
 	}
 }
+
+// TestControllersThatWaitReplaceLast while failed nodes are there: what they make then may preempt what others have made.
+func TestControllersThatWaitReplaceLast(t *testing.T) {
+	for kind, evicted := range map[string]int{"ReplicaSet": 0, "StatefulSet": 1} {
+		t.Run(kind, func(t *testing.T) {
+			onA := func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n-a", v1.PodRunning }
+			high := func(p *v1.Pod) { p.Spec.Priority = ptr.To[int32](100) }
+			s := run(t, []client.Object{
+				node("n-a", "a", "4"), node("n-b", "b", "1"), pod("low", "low", "1", onA), pod("high", "high", "1", onA, high, ownedBy("apps/v1", kind)),
+			}, sim.Options{})
+			s.Fail(inZoneA)
+			require.NoError(t, s.Run(t.Context()))
+			require.Len(t, s.Evicted(), evicted)
+			for _, p := range sim.List[*v1.Pod](s) {
+				if p.Spec.NodeName == "n-b" {
+					require.Equal(t, int32(100), *p.Spec.Priority)
+				}
+			}
+		})
+	}
+}

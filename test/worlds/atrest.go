@@ -31,6 +31,10 @@ const quiet = 15 * time.Minute
 // zone counts as down or full, and a gang until it has collected room.
 const runAgain = 20 * time.Minute
 
+// certifiedReplays is more than a certificate has by default: which of equal pods is preempted is decided by chance, and
+// what is looked for is what no replay has.
+const certifiedReplays = 12
+
 // outside calls functions outside of a bubble, whose time stands still meanwhile: a copy of the scheduler knows by the
 // machine's clock that its goroutines rest.
 type outside chan func()
@@ -100,7 +104,7 @@ func (p *player) certified(zone string) (pods map[string]int64, displaced int64)
 		}}
 		asked = append(asked, s)
 	}
-	objects, options := p.objects(), survival.Options{Sim: sim.Options{Now: time.Now()}}
+	objects, options := p.objects(), survival.Options{Sim: sim.Options{Now: time.Now()}, Replays: certifiedReplays}
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	var err error
 	p.outside.call(func() { statuses, err = survival.Certify(context.Background(), objects, asked, options) })

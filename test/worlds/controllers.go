@@ -144,7 +144,10 @@ func (p *player) writeOwners(w *workload) {
 	case StatefulSet:
 		object = &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(w.Replicas)), Selector: selector}}
 	default:
-		object = &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(w.Replicas)), Selector: selector}}
+		job := &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(w.Replicas)), Selector: selector}}
+		if object = job; !w.replacesAtOnce() {
+			job.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
+		}
 	}
 	p.server.SetVersion(object)
 	tracker := p.server.Client.Tracker()
