@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -101,6 +102,7 @@ func TestDevices(t *testing.T) {
 // TestKubeSchedulerReservesElsewhere: alone as well, in most plays. Once it does not any more, checkDevices has no reason
 // to excuse it.
 func TestKubeSchedulerReservesElsewhere(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // two binding cycles have to meet, which on one processor they do not
 	w := World{Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 2, Devices: 2}},
 		Add{Node{Name: "b1", Zone: "b", CPU: 2, Devices: 2}},

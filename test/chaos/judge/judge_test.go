@@ -18,6 +18,8 @@ func TestJudges(t *testing.T) {
 	}{
 		{"as many as fit", "Overcommitted", newStory().bound("p", "2", "a1", "one").bound("q", "2", "a1", "one").ends(20, 21), ""},
 		{"one too many", "Overcommitted", newStory().bound("p", "2", "a1", "one").bound("q", "3", "a1", "two").ends(20, 21), "pod q takes node a1"},
+		{"beside one whose bind is said to have failed", "Overcommitted", newStory().bound("p", "2", "a1", "one").conflict().at(4).bound("q", "3", "a1", "one").ends(20, 21), ""},
+		{"long after that", "Overcommitted", newStory().bound("p", "2", "a1", "one").conflict().at(6).bound("q", "3", "a1", "one").ends(20, 21), "pod q takes node a1"},
 		{"after one has gone", "Overcommitted", newStory().bound("p", "2", "a1", "one").delete("p", "").bound("q", "3", "a1", "one").ends(20, 21), ""},
 		{"to a node that is gone", "Overcommitted", newStory().bound("p", "2", "gone", "one").bound("q", "3", "gone", "one").ends(20, 21), ""},
 

@@ -1,7 +1,11 @@
 package judge
 
 import (
+	"net/http"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
 	"zonewise.dev/test/chaos/history"
@@ -57,8 +61,31 @@ func taken(x *history.Index, node string, revision int64) amount {
 	return sum
 }
 
-// overcommitted: no bind takes a node over what it has. A node that is gone has no room to judge by.
+// unknownFor is how long after its bind a scheduler may not know of a pod whose bind is said to have failed.
+const unknownFor = 5 * time.Second
+
+// unknownBinds are the binds that the API server has done and said to have failed: it says so when it loses etcd
+// meanwhile, by the code of a conflict. kube-scheduler gives their room to others until their events come.
+func unknownBinds(x *history.Index) map[types.UID]bool {
+	unknown := map[types.UID]bool{}
+	for i := range x.Requests {
+		if q := &x.Requests[i]; q.Binds() && q.Code == http.StatusConflict && !q.DryRun {
+			l := x.ByUID[q.UID]
+			unknown[q.UID] = l != nil && l.Node() == q.Node && !l.Bound.Time.Before(q.Received)
+		}
+	}
+	for i := range x.Requests {
+		if q := &x.Requests[i]; q.Binds() && q.Accepted() {
+			delete(unknown, q.UID)
+		}
+	}
+	return unknown
+}
+
+// overcommitted: no bind takes a node over what it has, but for pods of which the scheduler has been told that their binds
+// had failed. A node that is gone has no room to judge by.
 func overcommitted(x *history.Index, v *Verdict) {
+	unknown := unknownBinds(x)
 	for _, l := range x.Lives {
 		if l.Bound == history.Never {
 			continue
@@ -68,7 +95,13 @@ func overcommitted(x *history.Index, v *Verdict) {
 			continue
 		}
 		v.Judged++
-		if sum, has := taken(x, l.Node(), l.Bound.Revision), listed(node.Object.Status.Allocatable); !sum.fits(has) {
+		sum, has := taken(x, l.Node(), l.Bound.Revision), listed(node.Object.Status.Allocatable)
+		for _, other := range x.OnNode[l.Node()] {
+			if unknown[other.Pod.UID] && other.BoundAt(l.Bound.Revision) && l.Bound.Time.Sub(other.Bound.Time) < unknownFor {
+				sum = sum.minus(requests(other.Pod))
+			}
+		}
+		if !sum.fits(has) {
 			v.findf(l.Bound, "pod %s takes node %s to %+v of %+v, bound by %q", l.Pod.Name, l.Node(), sum, has, l.Writer)
 		}
 	}

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -110,6 +111,12 @@ func (s *story) bind(name, node, writer string) *story {
 // bound creates a pod and binds it.
 func (s *story) bound(name, cpu, node, writer string, options ...podOption) *story {
 	return s.pod(name, cpu, options...).bind(name, node, writer)
+}
+
+// conflict has the API server say that it has not done what was asked last.
+func (s *story) conflict() *story {
+	s.record.Requests[len(s.record.Requests)-1].Code = http.StatusConflict
+	return s
 }
 
 // received sets when the API server began to read the request of the last change.
