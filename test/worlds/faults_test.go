@@ -33,6 +33,12 @@ var faults = map[string]World{
 		FailPreBind{"gang", 0, 10 * time.Minute},
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1}},
 	}},
+	// The same of a gang of one, which no other member's failure rolled back.
+	"a single member is never prepared": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		FailPreBind{"gang", 0, time.Minute},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 1, CPU: 1}},
+	}},
 	// Its nodes were taken again at once: GangsHoldNothing.
 	"a node goes before a member has failed to be prepared": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 2}},

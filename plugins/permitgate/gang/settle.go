@@ -131,7 +131,7 @@ func (g *Gang) rollBackIfShort(r Rollback, now time.Time) {
 // or without which those that are left of a release do not.
 func (g *Gang) short() bool {
 	possible := g.valid() && g.live() >= g.MinMember()
-	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
+	broken := g.phase == Releasing && (g.preparing() > 0 || !g.AnyPlaced()) && g.releasedOrLater() < g.MinMember()
 	return possible && (broken || g.round != nil && g.reachable() < g.MinMember())
 }
 
