@@ -117,11 +117,10 @@ func Conditions(g *podgroup.Group) []metav1.Condition {
 	return group.Status.Conditions
 }
 
-// PatchConditions gives a PodGroup conditions. It is not an error if it is gone. The patch names the PodGroup's version: what
-// the informer does not show yet is not written again.
+// PatchConditions gives a PodGroup conditions. It is not an error if it is gone.
 func PatchConditions(ctx context.Context, client clientset.Interface, g *podgroup.Group, conditions []metav1.Condition) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": g.GetUID(), "resourceVersion": g.GetResourceVersion()},
+		"metadata": map[string]any{"uid": g.GetUID()},
 		"status":   map[string]any{"conditions": conditions},
 	})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -14,7 +13,6 @@ import (
 	"zonewise.dev/cmd/controller/gangbudgets"
 	"zonewise.dev/cmd/controller/parts"
 	"zonewise.dev/manifests"
-	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/test/build"
 )
@@ -79,14 +77,5 @@ func TestNativeGangIsShown(t *testing.T) {
 		require.True(c.t, metav1.IsControlledBy(budget, packed))
 		require.Equal(c.t, 3, budget.Spec.MinAvailable.IntValue())
 		require.Equal(c.t, "n", budget.Spec.Selector.MatchLabels["zonewise.dev/native-pod-group"])
-	})
-	c.inNamespace("a condition of which no event has come yet", func(c *cluster) {
-		c.createGroup("n", "", 3)
-		seen, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Get(c.t.Context(), "n", metav1.GetOptions{})
-		require.NoError(c.t, err)
-		g := native.Read(seen, false)
-		fits := []metav1.Condition{{Type: native.ConditionFits, Status: metav1.ConditionTrue, Reason: "Placed", LastTransitionTime: metav1.Now()}}
-		require.NoError(c.t, native.PatchConditions(c.t.Context(), c.admin, g, fits))
-		require.True(c.t, apierrors.IsConflict(native.PatchConditions(c.t.Context(), c.admin, g, fits)), "it is not written again")
 	})
 }
