@@ -275,14 +275,13 @@ func (e *gangEntry) endPreemption() {
 }
 
 // noteRelease takes in what has become of a release. Pods were perhaps evicted for one that fails: the gang evicts no
-// more for evictPause after the first since it was whole, and for twice as long after each further one, up to
-// evictPauseAtMost.
+// more for a pause that grows with each since it was whole.
 func (e *gangEntry) noteRelease(actions *gang.Actions, now time.Time) {
 	switch r := actions.Rollback; {
 	case actions.BecameWhole:
 		e.failedReleases, e.lostRooms, e.evictAfter = 0, 0, time.Time{}
 	case r != nil && r.Cause == gang.CauseNotPrepared:
-		e.evictAfter = now.Add(min(evictPause<<min(e.failedReleases, 10), evictPauseAtMost))
+		e.evictAfter = now.Add(evictPauseAfter(e.failedReleases))
 		e.failedReleases++
 	}
 }

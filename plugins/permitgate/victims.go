@@ -31,6 +31,11 @@ const (
 	evictPauseAtMost = 10 * time.Minute
 )
 
+// evictPauseAfter is how long a gang evicts no pods after a failure that so many have preceded: twice as long each time.
+func evictPauseAfter(failures int) time.Duration {
+	return min(evictPause<<min(failures, 10), evictPauseAtMost)
+}
+
 // searchPause is how long a gang does not search for victims after so many searches in vain.
 func searchPause(took time.Duration, failed int) time.Duration {
 	return max(searchShare*took, min(searchShare*took<<min(failed-1, 10), searchAtMost))
@@ -63,7 +68,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 			e.endPreemption()
 			req.victims = nil
 			if e.lostRooms++; e.lostRooms > 1 { // others may take it each time
-				e.evictAfter = now.Add(min(evictPause<<min(e.lostRooms-2, 10), evictPauseAtMost))
+				e.evictAfter = now.Add(evictPauseAfter(e.lostRooms - 2))
 			}
 		}
 		failed = e.failedSearches
