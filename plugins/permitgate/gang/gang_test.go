@@ -397,6 +397,18 @@ func TestOnlyBindFails(t *testing.T) {
 	require.Equal(t, gang.Backoff, g.Phase())
 }
 
+// TestOnlyMemberIsNotPrepared: a gang of one is rolled back like others, and stays away ten times as long as it held its
+// node.
+func TestOnlyMemberIsNotPrepared(t *testing.T) {
+	g, ids := newGang(1, 1)
+	enter(t, g, start, ids[0])
+	g.Permit(ids[0], "node", start)
+	failed := after(5000)
+	g.Unreserved(ids[0], failed)
+	require.Equal(t, gang.Backoff, g.Phase())
+	require.Equal(t, failed.Add(50*time.Second), g.RetryAt())
+}
+
 // TestBindThatFailedButBound: the API server may have bound a pod although the call failed.
 func TestBindThatFailedButBound(t *testing.T) {
 	for name, informerFirst := range map[string]bool{"informer first": true, "Unreserve first": false} {
