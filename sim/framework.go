@@ -243,7 +243,7 @@ func (p *profile) StoreScheduleResults(
 }
 
 // RunPreFilterPlugins implements framework.Framework. Of one cycle in ten the scheduler measures how long each call of a
-// plugin takes, which in a copy nobody reads.
+// plugin takes, for metrics that a copy does not export.
 func (p *profile) RunPreFilterPlugins(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 ) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {

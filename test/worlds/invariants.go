@@ -483,7 +483,7 @@ func (p *player) restStateNow() restState {
 // checkRestart: after a restart at rest, the same pods are bound, and not less is held, but for what those have taken
 // that are bound rightly.
 //
-// Of pods that are alike kube-scheduler preempts those that its cache has last, and a cache that is made anew has another
+// Of pods that are alike kube-scheduler preempts those that its cache has last, and after a restart the cache has another
 // order. So pods that wait for one that never ends to terminate may have another one evicted then, and come to its room.
 func (p *player) checkRestart(before *restState, restarted time.Time) {
 	var late []string

@@ -292,7 +292,7 @@ func podRequests(pod *v1.Pod, opts resource.PodResourcesOptions) Resources {
 	return r
 }
 
-// hasOneList reports whether nothing but the spec of its one container says what a pod requests, by any options.
+// hasOneList reports whether the spec of its one container alone says what a pod requests, by any options.
 func hasOneList(pod *v1.Pod) bool {
 	spec, status := &pod.Spec, &pod.Status
 	return len(spec.Containers) == 1 && len(spec.InitContainers) == 0 && spec.Resources == nil && len(spec.Overhead) == 0 &&
