@@ -232,8 +232,13 @@ func (s *Server) nextExpiry() time.Time {
 // noticeExpiry has a pass work out again what applies once a reservation has expired.
 func (s *Server) noticeExpiry() {
 	if next := s.nextExpiry(); !next.IsZero() && !next.After(s.Clock.Now()) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.needsApply = true
+		s.needApply()
 	}
+}
+
+// needApply has the next call of apply work out again what applies.
+func (s *Server) needApply() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.needsApply = true
 }

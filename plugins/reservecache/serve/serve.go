@@ -187,6 +187,7 @@ func (s *Server) AwaitStart(ctx context.Context) {
 		}
 	}
 	s.passing.Lock()
+	s.needApply() // a standby has seen statuses change since it last did
 	s.apply()
 	s.passing.Unlock()
 	if !s.placing.Swap(true) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/test/crdtest"
 )
@@ -66,6 +67,35 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 		f.reservationSeen(reservation("r", 1, nil))
 		f.clock.Step(2 * statusPause)
 		require.True(t, f.writer.Idle())
+	})
+}
+
+// TestStandbyGoesByTheLatestStatus: what a reservation held when a standby began is not what it holds when that begins
+// to lead.
+func TestStandbyGoesByTheLatestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		older, younger := reservation("older", 1, nil), reservation("younger", 1, nil)
+		younger.CreationTimestamp.Time = t0.Add(time.Minute)
+		slot := []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 1}}}}
+		older.Status.Zones = slot
+		api := crdtest.New(older, younger)
+		f := newFixtureOn(t, 1, api, "")
+		f.Ledger.AddNode(makeNode("n1", "1"))
+		require.NoError(t, f.Start(t.Context(), nil))
+		f.clock.Step(time.Second)
+		synctest.Wait()
+		require.Len(t, f.Claims().List, 2)
+
+		// The leader has lost the slot to an owner, and the younger reservation got the room when that ended.
+		older, younger = older.DeepCopy(), younger.DeepCopy()
+		older.Status.Zones, younger.Status.Zones = nil, slot
+		api.Put(older)
+		api.Put(younger)
+		synctest.Wait()
+		f.Leader.Cycle()
+		f.AwaitStart(t.Context())
+		f.requireSlots(t, "younger", 1, 0)
+		f.requireSlots(t, "older", 0, 0)
 	})
 }
 
