@@ -131,6 +131,10 @@ func (p *player) loseCertified(zone string, nodesStay bool) {
 		return
 	}
 	p.displaced += int(displaced)
+	for _, n := range p.allNodes() {
+		n.outOfService = n.lost // a certificate is about pods that are displaced before the loss from nodes that are not ready
+	}
+	p.wait(time.Minute)
 	for _, n := range p.nodesOf(zone, "") {
 		if n.outOfService = nodesStay; nodesStay {
 			p.setLost(n, true)
