@@ -95,3 +95,24 @@ func TestKubeSchedulerWaitsForStuckPod(t *testing.T) {
 		require.Equal(t, 2, report.Bound, "the pod of the highest priority waits")
 	}
 }
+
+// TestKubeSchedulerWakesNobodyForDevice: alone as well, a pod waits for a device that another one was to have, and failed. Once
+// it does not any more, deviceFreedUnseen has no reason.
+func TestKubeSchedulerWakesNobodyForDevice(t *testing.T) {
+	w := World{Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4, Devices: 1}},
+		FailPreBind{Workload: "fails", Pod: 1, After: time.Second},
+		Run{Workload{Name: "fails", Kind: Deployment, Replicas: 1, CPU: 1, Device: TemplateClaim}},
+		Wait{100 * time.Millisecond},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 1, CPU: 1, Device: OwnClaim}},
+		Wait{20 * time.Second},
+		Stop{"fails"},
+		Wait{4 * time.Minute}, // the queue's flush would come after five
+		Stop{"web"},
+	}}
+	for _, play := range []func(*testing.T, World) Report{Play, PlayAlone} {
+		report := play(t, w)
+		require.Empty(t, report.Failures)
+		require.Zero(t, report.Bound)
+	}
+}

@@ -202,11 +202,11 @@ type unit struct {
 // waiting returns what waits and can be understood here: no unit that has been told to fail, that a policy spreads, or
 // that is gated.
 func (c *view) waiting(p *player) (units []unit) {
-	members := map[string]int{}
+	members, unseen := map[string]int{}, p.deviceFreedUnseen()
 	for i := range c.pods {
 		pod := &c.pods[i]
 		w := p.workloads[pod.Labels[workloadLabel]]
-		if w == nil || w.Volume == Unprovisioned || p.fails(w) || p.spreadByPolicy(w) {
+		if w == nil || w.Volume == Unprovisioned || p.fails(w) || p.spreadByPolicy(w) || unseen && w.Device != "" {
 			continue
 		}
 		switch {
@@ -242,6 +242,14 @@ func (c *view) waiting(p *player) (units []unit) {
 		}
 		return u.workload.MinResources
 	})
+}
+
+// deviceFreedUnseen reports whether a pod may not have been told that a device is free: kube-scheduler tells nobody when
+// it gives one up that a pod was to have. The queue's flush ends that.
+func (p *player) deviceFreedUnseen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.deviceFreed.IsZero() && time.Since(p.deviceFreed) < flushed
 }
 
 func (p *player) spreadByPolicy(w *workload) bool {

@@ -45,6 +45,9 @@ const (
 const (
 	// podWaits is for a pod that fits: its backoff, a sweep, a status.
 	podWaits = 90 * time.Second
+	// flushed is after how long kube-scheduler tries a pod again about which it has heard nothing: it looks every half
+	// minute.
+	flushed = 5*time.Minute + 30*time.Second
 	// podWaitsBesideCollectors is the same where a gang may collect room, and then leaves it to others for as long.
 	podWaitsBesideCollectors = 11 * time.Minute
 	// gangWaits is for a gang that fits: ten times the longest round of others, and its backoff.

@@ -175,6 +175,7 @@ type player struct {
 	victims                 []victim       // pods that the scheduler has deleted
 	decisions               map[types.UID]decision
 	unreservedAt            time.Time                // when a pod last lost the node that it had been given
+	deviceFreed             time.Time                // when a device was last free again that a pod was to have
 	stirred                 time.Time                // when a node or a reservation last changed
 	breaks                  map[string]time.Duration // pods that fail to be prepared, and after which time
 	found                   []Failure

@@ -340,6 +340,7 @@ func (m *probe) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ str
 func (m *probe) release(pod *v1.Pod, bound bool) {
 	if !bound {
 		m.player.noteDecision(pod.UID, nil)
+		m.player.noteDeviceFreed(pod)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -397,6 +398,15 @@ func (p *player) noteDecision(pod types.UID, d *decision) {
 		p.unreservedAt = time.Now()
 	} else {
 		p.decisions[pod] = *d
+	}
+}
+
+// noteDeviceFreed notes that a device is free again that a pod was to have, if it was to have one.
+func (p *player) noteDeviceFreed(pod *v1.Pod) {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.deviceFreed = time.Now()
 	}
 }
 
