@@ -110,6 +110,30 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 	}
 }
 
+// Running adds a Deployment with a pod on each of the nodes, which asks for CPUs and 1Gi of memory.
+func (c *Cluster) Running(name, cpu string, change func(*corev1.PodTemplateSpec), nodes ...string) []*corev1.Pod {
+	add := c.Deployment(name, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // small
+	var pods []*corev1.Pod
+	for _, node := range nodes {
+		pods = append(pods, add(node))
+	}
+	return pods
+}
+
+// InTurn takes the names in turn until there are n.
+func InTurn(n int, names ...string) (out []string) {
+	for i := range n {
+		out = append(out, names[i%len(names)])
+	}
+	return out
+}
+
+// Owned makes an object the controller of a pod.
+func Owned(pod *corev1.Pod, apiVersion, kind, name string) *corev1.Pod {
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+	return pod
+}
+
 // Pod adds a pod on a node, ready, or one that has waited for five minutes when the node is empty.
 func (c *Cluster) Pod(name, node string, spec corev1.PodSpec, labels map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{
@@ -140,6 +164,13 @@ func ZoneSpread(app string, maxSkew int32) corev1.TopologySpreadConstraint {
 	}
 }
 
+// Spread gives pods such a constraint, with a maxSkew of 1.
+func Spread(app string) func(*corev1.PodTemplateSpec) {
+	return func(t *corev1.PodTemplateSpec) {
+		t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{ZoneSpread(app, 1)}
+	}
+}
+
 // Policy adds a ZoneSpreadPolicy for the pods with the label app.
 func (c *Cluster) Policy(app string, change func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
 	p := &v1alpha1.ZoneSpreadPolicy{
@@ -154,22 +185,38 @@ func (c *Cluster) Policy(app string, change func(*v1alpha1.ZoneSpreadPolicySpec)
 }
 
 // Gang adds a PodGroup.
-func (c *Cluster) Gang(name string, minMember int32) {
-	c.Add(&schedv1alpha1.PodGroup{
+func (c *Cluster) Gang(name string, minMember int32) *schedv1alpha1.PodGroup {
+	group := &schedv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: name, UID: c.uid()}, Spec: schedv1alpha1.PodGroupSpec{MinMember: minMember},
-	})
+	}
+	c.Add(group)
+	return group
+}
+
+// Member adds a pod of a Job, which asks for CPUs and 1Gi of memory, to the PodGroup of the Job's name. It waits if the
+// node is empty.
+func (c *Cluster) Member(group, name, cpu, node string) *corev1.Pod {
+	pod := c.Pod(name, node, Plain(cpu, "1Gi"), map[string]string{"app": group, schedv1alpha1.PodGroupLabel: group})
+	return Owned(pod, "batch/v1", "Job", group)
+}
+
+// Members adds such pods, one on each of the nodes.
+func (c *Cluster) Members(group, cpu string, nodes ...string) {
+	for i, node := range nodes {
+		c.Member(group, fmt.Sprintf("%s-%d", group, i), cpu, node)
+	}
 }
 
 // Budget adds a PodDisruptionBudget for the existing pods with the label app, with the status that its controller would
 // write.
-func (c *Cluster) Budget(app string, minAvailable int32) {
+func (c *Cluster) Budget(app string, minAvailable int32) *policyv1.PodDisruptionBudget {
 	healthy := int32(0)
 	for _, pod := range c.Pods() {
 		if pod.Labels["app"] == app && pod.Spec.NodeName != "" {
 			healthy++
 		}
 	}
-	c.Add(&policyv1.PodDisruptionBudget{
+	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.inNamespace(), Name: app, UID: c.uid()},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: ptr.To(intstr.FromInt32(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
@@ -177,7 +224,9 @@ func (c *Cluster) Budget(app string, minAvailable int32) {
 		Status: policyv1.PodDisruptionBudgetStatus{
 			ExpectedPods: healthy, CurrentHealthy: healthy, DesiredHealthy: minAvailable, DisruptionsAllowed: max(0, healthy-minAvailable),
 		},
-	})
+	}
+	c.Add(budget)
+	return budget
 }
 
 // Reservation adds a ZoneReservation for the pods with the label app, with unused slots on nodes.
@@ -230,11 +279,11 @@ func Large(nodes, pods int) *snapshot.Snapshot {
 	const replicas = 150
 	for d, placed := 0, 0; placed < pods; d++ {
 		name := fmt.Sprintf("app-%04d", d)
-		add := c.Deployment(name, replicas, "500m", "2Gi", func(t *corev1.PodTemplateSpec) {
-			if d%2 == 0 {
-				t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{ZoneSpread(name, 1)}
-			}
-		})
+		var change func(*corev1.PodTemplateSpec)
+		if d%2 == 0 {
+			change = Spread(name)
+		}
+		add := c.Deployment(name, replicas, "500m", "2Gi", change)
 		if d%10 == 1 {
 			c.Policy(name, nil)
 		}

@@ -24,7 +24,7 @@ func (c *Cluster) NativeGang(name string, minCount int32, cpu string, nodes ...s
 	for i, node := range nodes {
 		pod := c.Pod(fmt.Sprintf("%s-%d", name, i), node, Plain(cpu, "1Gi"), map[string]string{"app": name})
 		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To(name)}
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: name, UID: "job-of-native-gang", Controller: ptr.To(true)}}
+		Owned(pod, "batch/v1", "Job", name)
 	}
 	return group
 }

@@ -54,9 +54,7 @@ func Story() *Cluster {
 	}
 	c.Budget("web", 5)
 
-	db := c.Deployment("db", 3, "2", "8Gi", func(t *corev1.PodTemplateSpec) {
-		t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{ZoneSpread("db", 1)}
-	})
+	db := c.Deployment("db", 3, "2", "8Gi", Spread("db"))
 	for _, zone := range []string{"a", "b", "c"} {
 		db("node-" + zone + "0")
 	}
@@ -68,12 +66,7 @@ func Story() *Cluster {
 		c.Pod(fmt.Sprintf("train-%d", i), "", Plain("6", "4Gi"), gang)
 	}
 	c.Gang("whole", 2)
-	whole := map[string]string{"app": "whole", "scheduling.x-k8s.io/pod-group": "whole"}
-	for i := range 2 {
-		c.Pod(fmt.Sprintf("whole-%d", i), "node-b1", Plain("500m", "1Gi"), whole).OwnerReferences = []metav1.OwnerReference{
-			{APIVersion: "batch/v1", Kind: "Job", Name: "whole", UID: "whole", Controller: ptr.To(true)},
-		}
-	}
+	c.Members("whole", "500m", "node-b1", "node-b1")
 	c.Reservation("web-failover", "web", "1", 0, map[string]int64{"node-c1": 6})
 	c.Pod("bare", "node-a1", Plain("100m", "128Mi"), nil)
 	return c

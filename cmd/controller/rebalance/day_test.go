@@ -70,17 +70,12 @@ func smallDay(t *testing.T) *day {
 	for i := range 10 {
 		app, replicas := fmt.Sprintf("app-%d", i), 3+i%4
 		apps = append(apps, app)
-		change := func(p *v1.PodTemplateSpec) {
-			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread(app, 1)}
-		}
+		change := clitest.Spread(app)
 		if i%2 == 0 {
 			change = nil
 			c.Policy(app, nil)
 		}
-		add := c.Deployment(app, int32(replicas), "1", "1Gi", change) //nolint:gosec // small
-		for range replicas {
-			add("")
-		}
+		c.Running(app, "1", change, make([]string, replicas)...)
 	}
 	return newDay(t, c, newRebalance(apps...), 2)
 }

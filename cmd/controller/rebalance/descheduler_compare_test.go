@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/clitest"
 )
 
@@ -106,11 +107,9 @@ func (s *shape) start(t *testing.T) *day {
 	for _, zone := range []string{"a", "b", "c"} {
 		c.Node("node-"+zone, zone, "8", "32Gi")
 	}
-	add := c.Deployment("web", 6, "1", "1Gi", func(p *v1.PodTemplateSpec) {
+	c.Running("web", "1", func(p *v1.PodTemplateSpec) {
 		if s.rule != "" {
-			constraint := clitest.ZoneSpread("web", 1)
-			constraint.WhenUnsatisfiable = s.rule
-			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
+			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{build.OverZones("web", 1, s.rule)}
 		}
 		if s.prefers {
 			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
@@ -121,10 +120,7 @@ func (s *shape) start(t *testing.T) *day {
 				}},
 			}}
 		}
-	})
-	for i := range 6 {
-		add([]string{"node-a", "node-b"}[i%2])
-	}
+	}, clitest.InTurn(6, "node-a", "node-b")...)
 	if s.rule == "" {
 		c.Policy("web", nil)
 	}

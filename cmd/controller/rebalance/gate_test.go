@@ -118,13 +118,13 @@ func TestGate(t *testing.T) {
 		{"the zone it was to go to is lost", func(w *running) { w.loseNode("c") }, "zones or policies have changed"},
 		{"it asks to stay", func(w *running) {
 			w.change(first(w).Name, func(pod *v1.Pod) {
-				pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+				pod.Annotations = map[string]string{clitest.DoNotDisrupt: "true"}
 			})
 		}, "has the annotation karpenter.sh/do-not-disrupt"},
 		{"a sibling is not ready", func(w *running) {
 			for _, pod := range sim.List[*v1.Pod](w.sim) {
 				if pod.Name != first(w).Name {
-					w.change(pod.Name, func(pod *v1.Pod) { pod.Status.Conditions = nil })
+					w.change(pod.Name, unready)
 					return
 				}
 			}
@@ -165,12 +165,7 @@ func TestGate(t *testing.T) {
 // evicts none of them: another one may have concluded that they run.
 func TestEvictionsAreAskedForAtOnce(t *testing.T) {
 	w := newWorld(t)
-	add := w.cluster.Deployment("api", 3, "1", "1Gi", func(p *v1.PodTemplateSpec) {
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("api", 1)}
-	})
-	for _, node := range []string{"a", "a", "b"} {
-		add(node)
-	}
+	w.cluster.Running("api", "1", clitest.Spread("api"), "a", "a", "b")
 	w.cluster.Node("b2", "b", "8", "32Gi") // no replacement is on a node that the other move leaves
 	w.stored = newRebalance("web", "api")
 	w.stored.Spec.MaxAtOnce = new(int32(2))

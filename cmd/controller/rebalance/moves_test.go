@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/rebalance/act"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/clitest"
 )
 
@@ -32,14 +34,9 @@ func drifted(hard v1.UnsatisfiableConstraintAction) *clitest.Cluster {
 
 // addSpread adds a Deployment that is to be spread, with pods on nodes.
 func addSpread(c *clitest.Cluster, app, cpu string, hard v1.UnsatisfiableConstraintAction, nodes ...string) {
-	add := c.Deployment(app, int32(len(nodes)), cpu, "1Gi", func(p *v1.PodTemplateSpec) { //nolint:gosec // small
-		constraint := clitest.ZoneSpread(app, 1)
-		constraint.WhenUnsatisfiable = hard
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
-	})
-	for _, node := range nodes {
-		add(node)
-	}
+	c.Running(app, cpu, func(p *v1.PodTemplateSpec) {
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{build.OverZones(app, 1, hard)}
+	}, nodes...)
 }
 
 // unready takes the condition Ready from a pod.
@@ -86,13 +83,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "no pod comes in its place", rule: v1.DoNotSchedule, after: (*running).removeWaiting, want: v1alpha1.MoveNotBound},
 		{
 			name: "the pod in its place is not ready", rule: v1.DoNotSchedule, want: v1alpha1.MoveNotReady,
-			ready: func(w *running) {
-				for _, pod := range sim.List[*v1.Pod](w.sim) {
-					if pod.Spec.NodeName == "c" {
-						w.change(pod.Name, unready)
-					}
-				}
-			},
+			ready: func(w *running) { w.changeAll("web", "c", unready) },
 		},
 		{
 			name: "an autoscaler makes it smaller", rule: v1.DoNotSchedule, want: v1alpha1.MoveNotNeeded,
@@ -168,21 +159,15 @@ func TestABrokenWorkloadStopsNoOther(t *testing.T) {
 		c := drifted(v1.DoNotSchedule)
 		addSpread(c, "api", "100m", v1.DoNotSchedule, "a", "b", "a", "b", "a", "b", "a", "b")
 		w := run(t, c, newRebalance("api", "web"))
-		broken := func() { w.changeAll("api", unready) }
-		if !crashes { // only what is made from now on
-			broken = func() {
-				for _, pod := range sim.List[*v1.Pod](w.sim) {
-					if pod.Labels["app"] == "api" && pod.Spec.NodeName == "c" {
-						w.change(pod.Name, unready)
-					}
-				}
-			}
+		on := "" // any node
+		if !crashes {
+			on = "c" // only what is made from now on
 		}
 		web := func() bool {
-			return strings.HasPrefix(strings.Join(w.evicted, " "), "web") || strings.Contains(strings.Join(w.evicted, " "), " web")
+			return slices.ContainsFunc(w.evicted, func(pod string) bool { return strings.HasPrefix(pod, "web") })
 		}
 		for !web() && w.sim.Now().Before(clitest.Now.Add(2*time.Hour)) {
-			w.live(time.Minute, broken)
+			w.live(time.Minute, func() { w.changeAll("api", on, unready) })
 		}
 		require.True(t, web(), "web is moved")
 		require.Equal(t, v1alpha1.ReasonNotStopped, w.reason(v1alpha1.ConditionStopped))
@@ -343,18 +328,13 @@ func TestMostOfAZoneIsLost(t *testing.T) {
 		w.loseNode(fmt.Sprint("c", i))
 	}
 	w.live(4*time.Minute, func() {
-		require.Equal(t, v1alpha1.ReasonSettling, cmpReason(w), "%+v", w.stored.Status)
+		w.turn()
+		require.Equal(t, v1alpha1.ReasonSettling, w.reason(v1alpha1.ConditionReady), "%+v", w.stored.Status)
 	})
 	require.Empty(t, w.evicted)
 	w.live(20*time.Minute, nil)
 	require.Empty(t, w.evicted)
 	require.Contains(t, w.stored.Status.Stays[0].Why, "zone c, which has lost most of its nodes")
-}
-
-// cmpReason gives the part a turn, and returns the reason of Ready.
-func cmpReason(w *running) string {
-	w.turn()
-	return w.reason(v1alpha1.ConditionReady)
 }
 
 // TestPoliciesElsewhere: teams elsewhere create policies of their own; those that select no selected pod settle
@@ -407,14 +387,11 @@ func TestSwap(t *testing.T) {
 	}
 	addSpread(c, "one", "1", v1.DoNotSchedule, "a", "a", "a", "b")
 	addSpread(c, "two", "1", v1.DoNotSchedule, "a", "b", "b", "b")
-	zet := c.Deployment("zet", 3, "500m", "1Gi", func(p *v1.PodTemplateSpec) {
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("zet", 1)}
+	c.Running("zet", "500m", func(p *v1.PodTemplateSpec) {
+		clitest.Spread("zet")(p)
 		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 		p.Spec.NodeSelector = map[string]string{"small": "yes"}
-	})
-	for range 3 {
-		zet("a2")
-	}
+	}, "a2", "a2", "a2")
 	w := run(t, c, newRebalance("one", "two", "zet"))
 	for _, atOnce := range []int32{1, 3} {
 		w.stored.Spec.MaxAtOnce = &atOnce

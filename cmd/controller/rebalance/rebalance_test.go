@@ -127,16 +127,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, cluster: clitest.New(), now: clitest.Now}
-	for _, zone := range []string{"a", "b", "c"} {
-		w.cluster.Node(zone, zone, "8", "32Gi")
-	}
-	add := w.cluster.Deployment("web", 6, "1", "1Gi", func(p *v1.PodTemplateSpec) {
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
-	})
-	for _, node := range []string{"a", "a", "a", "b", "b", "b"} {
-		add(node)
-	}
+	w := &world{t: t, cluster: drifted(v1.DoNotSchedule), now: clitest.Now}
 	w.server = &server{stored: newRebalance("web")}
 	w.controller = New(parts.Shared{Client: w.server, CPUFraction: 1000, Read: w.readCluster, Wake: func(reconcile.Request) {}}, Options{Seeds: 1, ReadyFor: rebalance.DefaultReadyFor})
 	w.controller.now = func() time.Time { return w.now }

@@ -141,11 +141,11 @@ func (w *running) change(name string, change func(pod *v1.Pod)) {
 	w.put(pod)
 }
 
-// changeAll changes the pods of an application.
-func (w *running) changeAll(app string, change func(pod *v1.Pod)) {
+// changeAll changes the pods of an application, on one node if it is named.
+func (w *running) changeAll(app, node string, change func(pod *v1.Pod)) {
 	w.t.Helper()
 	for _, pod := range sim.List[*v1.Pod](w.sim) {
-		if pod.Labels["app"] == app {
+		if pod.Labels["app"] == app && (node == "" || pod.Spec.NodeName == node) {
 			w.change(pod.Name, change)
 		}
 	}

@@ -104,12 +104,8 @@ func webAndBig() *clitest.Cluster {
 	for _, zone := range []string{"a", "b", "c"} {
 		cluster.Node(zone, zone, "8", "32Gi")
 	}
-	web, big := cluster.Deployment("web", 2, "2", "1Gi", nil), cluster.Deployment("big", 3, "5", "1Gi", nil)
-	web("a")
-	web("b")
-	big("a")
-	big("b")
-	big("c")
+	cluster.Running("web", "2", nil, "a", "b")
+	cluster.Running("big", "5", nil, "a", "b", "c")
 	return cluster
 }
 
@@ -320,8 +316,7 @@ func TestAFollowedAnswerMayBreak(t *testing.T) {
 	to, cluster := newServer(), webAndBig()
 	before := cluster.Objects()
 	c := answered(t, to, before, protecting("web", false))
-	batch := cluster.Deployment("batch", 3, "3", "1Gi", nil)
-	batch("c")
+	cluster.Running("batch", "3", nil, "c")
 	look(t, c, to.read(cluster.Objects(), protecting("web", false)))
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionSurvives))
 	look(t, c, to.read(before, protecting("web", false)))
@@ -401,18 +396,11 @@ profiles:
 func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 	before, to := webAndBig().Objects(), newServer()
 	c := answered(t, to, before, protecting("web", false), protecting("big", false))
-	partial := func(asked ...*v1alpha1.ZoneSurvival) *snapshot.Snapshot {
-		s := snapshot.New(clitest.Now.Add(time.Minute))
-		s.Add(before...)
-		for _, a := range asked {
-			a.ResourceVersion, a.Status = strconv.Itoa(to.versions[a.Name]), to.statuses[a.Name]
-			s.Add(a)
-		}
-		s.Missing = []snapshot.Missing{{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.Outdated, Detail: "12:00:00 UTC: starting"}}
-		return s
-	}
 	for range 2 {
-		look(t, c, partial(protecting("web", false), protecting("big", false), protecting("new", false)))
+		partial := to.read(before, protecting("web", false), protecting("big", false), protecting("new", false))
+		partial.TakenAt = partial.TakenAt.Add(time.Minute)
+		partial.Missing = []snapshot.Missing{{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.Outdated, Detail: "12:00:00 UTC: starting"}}
+		look(t, c, partial)
 		require.Equal(t, []string{"web", "new"}, to.wrote)
 	}
 	for _, name := range []string{"web", "new"} {

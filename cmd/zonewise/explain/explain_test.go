@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
@@ -80,18 +79,19 @@ func TestWhatWouldLetItGo(t *testing.T) {
 	full := func(node string) func(c *clitest.Cluster) {
 		return func(c *clitest.Cluster) { c.Pod("full-"+node, node, clitest.Plain("8", "1Gi"), nil) }
 	}
+	controlPlane := func(c *clitest.Cluster) {
+		c.Node("cp-1", "a", "8", "8Gi", corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})
+	}
 	urgent := func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](1000) }
 	for _, tc := range []struct {
 		name  string
 		build []func(c *clitest.Cluster)
-		want  []string // of the suggestions, each whole or its beginning
+		want  []string
 	}{
 		{"a scheduler", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) { p.Spec.SchedulerName = "zonewize" })}, []string{
 			`no change is needed: 1 node would take it. No scheduler has reported on it: is a scheduler called "zonewize" running?`,
 		}},
-		{"time", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1"}}
-		})}, []string{"no change is needed: 1 node would take it. What the scheduler said is about its last attempt; it tries again when something changes"}},
+		{"time", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) { refused(p, "0/1") })}, []string{"no change is needed: 1 node would take it. What the scheduler said is about its last attempt; it tries again when something changes"}},
 		{"a gate", []func(*clitest.Cluster){waiting("1", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} })}, []string{
 			"its scheduling gates must be removed: quota",
 		}},
@@ -102,9 +102,7 @@ func TestWhatWouldLetItGo(t *testing.T) {
 		{"a node of a kind that is large enough", []func(*clitest.Cluster){waiting("10", nil)}, []string{
 			"more nodes like those of the cluster would not: see above what is in the way",
 		}},
-		{"a worker, not the node of the control plane, which has the first name", []func(*clitest.Cluster){waiting("4", nil), full("node-a"), func(c *clitest.Cluster) {
-			c.Node("cp-1", "a", "8", "8Gi", corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})
-		}}, []string{"in zone a: 1 more node like node-a"}},
+		{"a worker, not the node of the control plane, which has the first name", []func(*clitest.Cluster){waiting("4", nil), full("node-a"), controlPlane}, []string{"in zone a: 1 more node like node-a"}},
 		{"a node of a rare kind, of which it selects", []func(*clitest.Cluster){waiting("4", func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"shared": "true"}
 		}), full("node-a"), func(c *clitest.Cluster) {
@@ -123,7 +121,7 @@ func TestWhatWouldLetItGo(t *testing.T) {
 			c.Add(volume("b")...)
 		}}, []string{"in zone b: 1 more node like node-b"}},
 		{"a DaemonSet's own node", []func(*clitest.Cluster){full("node-a"), waiting("1", func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
+			clitest.Owned(p, "apps/v1", "DaemonSet", "agent")
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}},
@@ -141,17 +139,28 @@ func TestWhatWouldLetItGo(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := clitest.New()
-			c.Node("node-a", "a", "8", "8Gi")
+			c := oneNode()
 			for _, build := range tc.build {
 				build(c)
 			}
-			r := pod(t, c, "p")
-			require.Len(t, r.Next, len(tc.want), "%q", r.Next)
-			for i := range tc.want {
-				require.True(t, strings.HasPrefix(r.Next[i], tc.want[i]), "%q", r.Next)
-			}
+			requireNext(t, tc.want, pod(t, c, "p"))
 		})
+	}
+}
+
+// oneNode is a cluster with one node.
+func oneNode() *clitest.Cluster {
+	c := clitest.New()
+	c.Node("node-a", "a", "8", "8Gi")
+	return c
+}
+
+// requireNext compares what a report suggests with the suggestions, each whole or its beginning.
+func requireNext(t *testing.T, want []string, r *explain.Report) {
+	t.Helper()
+	require.Len(t, r.Next, len(want), "%q", r.Next)
+	for i := range want {
+		require.True(t, strings.HasPrefix(r.Next[i], want[i]), "%q", r.Next)
 	}
 }
 
@@ -175,8 +184,7 @@ func TestNominations(t *testing.T) {
 		"nominated to node node-a, where no pod has to end":                                         {"node-a", 0},
 		"nominated to node node-x, which does not exist":                                            {"node-x", 0},
 	} {
-		c := clitest.New()
-		c.Node("node-a", "a", "8", "8Gi")
+		c := oneNode()
 		c.Pod("victim", "node-a", clitest.Plain("8", "1Gi"), nil)
 		if tc.after != 0 {
 			terminate(c, "victim", tc.after)
@@ -232,11 +240,14 @@ func volume(zone string) []client.Object {
 }
 
 func TestWhatWouldLetAGangGo(t *testing.T) {
-	labels := map[string]string{"app": "p", "scheduling.x-k8s.io/pod-group": "gang"}
 	members := func(n int, cpu string) func(c *clitest.Cluster) {
-		return func(c *clitest.Cluster) {
-			for i := range n {
-				c.Pod(fmt.Sprintf("p-%d", i), "", clitest.Plain(cpu, "1Gi"), labels)
+		return func(c *clitest.Cluster) { c.Members("gang", cpu, make([]string, n)...) }
+	}
+	// each changes the members.
+	each := func(c *clitest.Cluster, change func(p *corev1.Pod)) {
+		for _, p := range c.Pods() {
+			if p.Labels["app"] == "gang" {
+				change(p)
 			}
 		}
 	}
@@ -249,7 +260,7 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 		{"a PodGroup", 0, members(1, "1"), []string{"PodGroup shop/gang must exist"}},
 		{"members", 3, members(1, "1"), []string{"PodGroup shop/gang needs 3 members and has 1: 2 more pods must be created"}},
 		{"room for all members", 2, members(2, "5"), []string{
-			"PodGroup shop/gang needs 2 more members at once, and 1 of them would find a node; p-1 is the first that would not",
+			"PodGroup shop/gang needs 2 more members at once, and 1 of them would find a node; gang-1 is the first that would not",
 			"in zone a: 1 more node like node-a",
 		}},
 		{"a node for all members, like a worker", 8, func(c *clitest.Cluster) {
@@ -257,7 +268,7 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 			c.Pod("full", "node-a", clitest.Plain("8", "1Gi"), nil)
 			members(8, "1")(c)
 		}, []string{
-			"PodGroup shop/gang needs 8 more members at once, and 0 of them would find a node; p-0 is the first that would not",
+			"PodGroup shop/gang needs 8 more members at once, and 0 of them would find a node; gang-0 is the first that would not",
 			"in zone a: 1 more node like node-a",
 		}},
 		{"nodes in several zones", 4, func(c *clitest.Cluster) {
@@ -265,38 +276,27 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 			c.Pod("full-a", "node-a", clitest.Plain("8", "1Gi"), nil)
 			c.Pod("full-b", "node-b", clitest.Plain("8", "1Gi"), nil)
 			members(4, "4")(c)
-			for _, p := range c.Pods() {
-				if p.Labels["app"] == "p" {
-					p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("p", 1)}
-				}
-			}
+			each(c, func(p *corev1.Pod) {
+				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("gang", 1)}
+			})
 		}, []string{
-			"PodGroup shop/gang needs 4 more members at once, and 0 of them would find a node; p-0 is the first that would not",
+			"PodGroup shop/gang needs 4 more members at once, and 0 of them would find a node; gang-0 is the first that would not",
 			"in several zones: 1 more node like node-a, 1 more node like node-b",
 		}},
 		{"time", 2, members(2, "4"), []string{"no change is needed: PodGroup shop/gang needs 2 more members at once, and they fit now. The scheduler tries again"}},
 		{"preemption", 2, func(c *clitest.Cluster) {
 			c.Pod("low", "node-a", clitest.Plain("8", "1Gi"), nil)
 			members(2, "4")(c)
-			for _, p := range c.Pods() {
-				if p.Labels["app"] == "p" {
-					p.Spec.Priority = ptr.To[int32](1000)
-				}
-			}
+			each(c, func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](1000) })
 		}, []string{"no change is needed: PodGroup shop/gang needs 2 more members at once, and they fit now: they preempt shop/low. "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := clitest.New()
-			c.Node("node-a", "a", "8", "8Gi")
+			c := oneNode()
 			if tc.minMember > 0 {
 				c.Gang("gang", tc.minMember)
 			}
 			tc.build(c)
-			r := gang(t, c, "gang")
-			require.Len(t, r.Next, len(tc.want), "%q", r.Next)
-			for i := range tc.want {
-				require.True(t, strings.HasPrefix(r.Next[i], tc.want[i]), "%q", r.Next)
-			}
+			requireNext(t, tc.want, gang(t, c, "gang"))
 		})
 	}
 }
@@ -307,11 +307,8 @@ func TestAPackedGang(t *testing.T) {
 	for _, zone := range []string{"a", "b"} {
 		c.Node("node-"+zone, zone, "8", "64Gi")
 	}
-	c.Gang("gang", 4)
-	snapshot.List[*schedv1alpha1.PodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
-	for i := range 4 {
-		c.Pod(fmt.Sprintf("p-%d", i), "", clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "gang"})
-	}
+	c.Gang("gang", 4).Annotations = map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
+	c.Members("gang", "4", "", "", "", "")
 	r := gang(t, c, "gang")
 	require.Nil(t, r.Gang.Fit)
 	require.NotContains(t, text(t, r, 0), "would find a node")
@@ -326,21 +323,15 @@ func TestAPackedGang(t *testing.T) {
 // TestAGangSaysASentenceOnce: members, the PodGroup and the copy of the cluster say the same about nodes of different
 // numbers.
 func TestAGangSaysASentenceOnce(t *testing.T) {
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
+	c := oneNode()
 	c.Gang("gang", 3)
-	for i := range 3 {
-		c.Pod(fmt.Sprintf("p-%d", i), "", clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "gang"})
-	}
+	c.Members("gang", "4", "", "", "")
 	words := gang(t, c, "gang").Gang.Why
 	require.NotEmpty(t, words)
 	_, said, _ := strings.Cut(words, " nodes are available: ")
 	said = strings.TrimSuffix(said, ".")
 	for i, p := range c.Pods() {
-		p.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-			Message: fmt.Sprintf("0/%d nodes are available: %s.", 7+i, said),
-		}}
+		refused(p, fmt.Sprintf("0/%d nodes are available: %s.", 7+i, said))
 	}
 	event := eventsv1.Event{Reason: corev1.PodReasonUnschedulable, Note: said, DeprecatedCount: 2, DeprecatedLastTimestamp: metav1.NewTime(clitest.Now)}
 	r := gang(t, c, "gang", event, event)
@@ -348,12 +339,19 @@ func TestAGangSaysASentenceOnce(t *testing.T) {
 	require.Len(t, r.Said, 1)
 }
 
+// refused has the scheduler say why a pod waits.
+func refused(p *corev1.Pod, words string) {
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: words},
+	}
+}
+
 func TestTheWordsOfMostMembersComeFirst(t *testing.T) {
 	c := clitest.Story()
 	for _, p := range c.Pods() {
 		for i, words := range []string{"first", "second", "first", "third"} {
 			if p.Name == fmt.Sprintf("train-%d", i) {
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: words}}
+				refused(p, words)
 			}
 		}
 	}
@@ -410,8 +408,7 @@ func TestWhereABoundPodWouldGo(t *testing.T) {
 		"room that it alone leaves": {change: func(c *clitest.Cluster) { c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil) }, node: "node-a", fit: 1, text: "the same node"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := clitest.New()
-			c.Node("node-a", "a", "8", "8Gi")
+			c := oneNode()
 			c.Pod("p", "node-a", clitest.Plain("2", "1Gi"), map[string]string{"app": "p"})
 			test.change(c)
 			r := pod(t, c, "p")
@@ -432,10 +429,8 @@ func TestWhereABoundPodWouldGo(t *testing.T) {
 
 // TestMoves: what ZoneRebalances would do with a pod, have done with it, or why they leave it where it is.
 func TestMoves(t *testing.T) {
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
-	add := c.Deployment("web", 2, "1", "1Gi", nil)
-	first := add("node-a")
+	c := oneNode()
+	first := c.Running("web", "1", nil, "node-a")[0]
 	r := &v1alpha1.ZoneRebalance{ObjectMeta: metav1.ObjectMeta{Name: "services"}}
 	c.Add(r)
 	moved := v1alpha1.MovedPod{Namespace: clitest.Namespace, Name: first.Name, From: "a", To: []string{"b", "c"}}
@@ -462,8 +457,7 @@ func TestMoves(t *testing.T) {
 
 // Events of kubelets and of other controllers are not what the scheduler said, however new they are.
 func TestEventsByReporter(t *testing.T) {
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
+	c := oneNode()
 	c.Pod("p", "node-a", clitest.Plain("1", "1Gi"), nil)
 	var events []eventsv1.Event
 	for i, e := range [][2]string{
@@ -499,8 +493,7 @@ func TestEventsByReporter(t *testing.T) {
 
 // TestPodsOfKubeSchedulerBesideTheSecond have kube-scheduler's verdicts: it knows no holds.
 func TestPodsOfKubeSchedulerBesideTheSecond(t *testing.T) {
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
+	c := oneNode()
 	c.Reservation("failover", "web", "6", 0, map[string]int64{"node-a": 1})
 	c.Pod("p", "", clitest.Plain("4", "1Gi"), nil)
 	require.Contains(t, text(t, pod(t, c, "p"), 0), "ReserveCache", "Zonewise replaces kube-scheduler")

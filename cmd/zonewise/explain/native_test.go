@@ -23,8 +23,7 @@ func TestNativeGangsAreExplained(t *testing.T) {
 		require.NotNil(t, r)
 		return r
 	}
-	c := clitest.New()
-	c.Node("node-a", "a", "8", "8Gi")
+	c := oneNode()
 	c.NativeGang("gang", 2, "5", "", "")
 	r := explained(c)
 	require.Equal(t, 2, r.Gang.Missing)
@@ -39,13 +38,11 @@ func TestNativeGangsAreExplained(t *testing.T) {
 	c.Node("node-b", "b", "8", "8Gi")
 	require.Contains(t, strings.Join(explained(c).Next, "\n"), "no change is needed: PodGroup shop/gang (native) needs 2 more members at once, and they fit now")
 
-	few := clitest.New()
-	few.Node("node-a", "a", "8", "8Gi")
+	few := oneNode()
 	few.NativeGang("gang", 3, "1", "")
 	require.Equal(t, []string{"PodGroup shop/gang (native) needs 3 members and has 1: 2 more pods must be created"}, explained(few).Next)
 
-	whole := clitest.New()
-	whole.Node("node-a", "a", "8", "8Gi")
+	whole := oneNode()
 	whole.NativeGang("gang", 2, "1", "node-a", "node-a")
 	require.Zero(t, explained(whole).Gang.Missing)
 	require.True(t, pod(t, whole, "gang-0").Now.Stays)

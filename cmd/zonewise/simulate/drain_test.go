@@ -5,8 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/test/clitest"
@@ -40,13 +38,9 @@ func TestDrains(t *testing.T) {
 			for _, zone := range []string{"a", "b"} {
 				c.Node("node-"+zone, zone, tc.room, "64Gi")
 			}
-			web := c.Deployment("web", 6, "1", "1Gi", nil)
-			for _, node := range []string{"node-a", "node-a", "node-a", "node-b", "node-b", "node-b"} {
-				web(node)
-			}
+			c.Running("web", "1", nil, "node-a", "node-a", "node-a", "node-b", "node-b", "node-b")
 			c.Budget("web", tc.minAvailable)
-			agent := c.Pod("agent", "node-a", clitest.Plain("100m", "1Gi"), nil)
-			agent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
+			clitest.Owned(c.Pod("agent", "node-a", clitest.Plain("100m", "1Gi"), nil), "apps/v1", "DaemonSet", "agent")
 			r := run(t, c, &Scenario{Drained: []string{"node-a"}})
 			tc.promise.Kind, tc.promise.Name = FailDrain, "node-a"
 			require.Contains(t, r.Promises, tc.promise)
@@ -70,9 +64,7 @@ func TestDrains(t *testing.T) {
 	})
 	t.Run("then a zone is lost", func(t *testing.T) {
 		c := zones("8")
-		web := c.Deployment("web", 2, "1", "1Gi", nil)
-		web("node-a")
-		web("node-b")
+		c.Running("web", "1", nil, "node-a", "node-b")
 		r := run(t, c, &Scenario{Drained: []string{"node-a"}, Zones: []string{"b"}})
 		require.Equal(t, "drain node node-a, then lose zone b", r.Scenario)
 		require.Zero(t, r.Pending)

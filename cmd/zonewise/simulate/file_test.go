@@ -118,16 +118,9 @@ func TestWorkloadsThatExistAreChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := zones("8")
-			web := c.Deployment("web", 6, "1", "1Gi", nil)
-			for i := range 6 {
-				web("node-" + string(rune('a'+i%3)))
-			}
-			c.Budget("web", 3)
-			budget := snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0]
-			budget.Spec.MinAvailable = ptr.To(intstr.FromString("50%"))
-			w, err := ParseWorkload(t.Context(), "file", strings.NewReader(test.file), clitest.Namespace, max(1, test.copies), c.Snapshot, nil)
-			require.NoError(t, err)
-			r := run(t, c, &Scenario{Added: w})
+			c.Running("web", "1", nil, onEach(6)...)
+			c.Budget("web", 3).Spec.MinAvailable = ptr.To(intstr.FromString("50%"))
+			r := run(t, c, &Scenario{Added: parseFor(t, c, test.file, max(1, test.copies))})
 			require.Equal(t, []int{test.added, test.removed, test.added}, []int{r.Added, r.Removed, r.Placed})
 			all := 0
 			for _, z := range r.Zones {
@@ -194,8 +187,7 @@ volumeBindingMode: WaitForFirstConsumer
 		"other requests": {"3", "2", []string{"db-0", "db-1", "db-2"}, []string{"db-0", "db-1", "db-2"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := ParseWorkload(t.Context(), "file", strings.NewReader(manifest(test.replicas, test.cpu)), clitest.Namespace, 1, running.Snapshot, nil)
-			require.NoError(t, err)
+			w := parseFor(t, running, manifest(test.replicas, test.cpu), 1)
 			require.Equal(t, test.added, namesOf(w.Pods))
 			require.Equal(t, test.removed, namesOf(w.removed))
 			var news []string
@@ -226,8 +218,7 @@ func claimsOf(w *Workload) []*corev1.PersistentVolumeClaim {
 func TestJobsThatExistStay(t *testing.T) {
 	c := zones("8")
 	c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "batch"}})
-	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(gangManifest), clitest.Namespace, 1, c.Snapshot, nil)
-	require.NoError(t, err)
+	w := parseFor(t, c, gangManifest, 1)
 	require.Empty(t, w.Pods)
 	require.Equal(t, []string{"Job shop/batch is there already, and stays as it is"}, w.LeftOut)
 }
@@ -254,29 +245,26 @@ scheduling: {nodeSelector: {topology.kubernetes.io/zone: b}}
 	const plain, large = "containers: [{name: c, image: none}]", `containers: [{name: c, image: none, resources: {limits: {cpu: "5"}}}]`
 	for name, test := range map[string]struct {
 		file   string
-		copies int
-		placed int
+		placed int // of 20
 		zone   string
 		err    string
 	}{
-		"without limits":           {file: pod(plain), copies: 20, placed: 20},
-		"defaults of a LimitRange": {file: limits + pod(plain), copies: 20, placed: 12},
-		"above its maximum":        {file: limits + pod(large), copies: 1, err: "LimitRange defaults refuses its pods: maximum cpu usage per Container is 4, but limit is 5"},
-		"a RuntimeClass":           {file: runtimeClass + pod("runtimeClassName: vm, "+plain), copies: 20, placed: 8, zone: "b"},
-		"both":                     {file: runtimeClass + limits + pod("runtimeClassName: vm, "+plain), copies: 20, placed: 2, zone: "b"},
-		"an unknown RuntimeClass":  {file: pod("runtimeClassName: vm, " + plain), copies: 1, err: `the cluster has no runtimeClassName "vm"`},
-		"another node selector":    {file: runtimeClass + pod("runtimeClassName: vm, nodeSelector: {topology.kubernetes.io/zone: a}, "+plain), copies: 1, err: "RuntimeClass vm refuses its pods: "},
-		"their order in the file":  {file: pod(plain) + "---" + strings.TrimSuffix(limits, "---"), copies: 20, placed: 12},
+		"without limits":           {file: pod(plain), placed: 20},
+		"defaults of a LimitRange": {file: limits + pod(plain), placed: 12},
+		"above its maximum":        {file: limits + pod(large), err: "LimitRange defaults refuses its pods: maximum cpu usage per Container is 4, but limit is 5"},
+		"a RuntimeClass":           {file: runtimeClass + pod("runtimeClassName: vm, "+plain), placed: 8, zone: "b"},
+		"both":                     {file: runtimeClass + limits + pod("runtimeClassName: vm, "+plain), placed: 2, zone: "b"},
+		"an unknown RuntimeClass":  {file: pod("runtimeClassName: vm, " + plain), err: `the cluster has no runtimeClassName "vm"`},
+		"another node selector":    {file: runtimeClass + pod("runtimeClassName: vm, nodeSelector: {topology.kubernetes.io/zone: a}, "+plain), err: "RuntimeClass vm refuses its pods: "},
+		"their order in the file":  {file: pod(plain) + "---" + strings.TrimSuffix(limits, "---"), placed: 12},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := zones("8")
-			w, err := ParseWorkload(t.Context(), "file", strings.NewReader(test.file), clitest.Namespace, test.copies, c.Snapshot, nil)
 			if test.err != "" {
-				require.ErrorContains(t, err, test.err)
+				require.ErrorContains(t, refusal(t, c.Snapshot, test.file), test.err)
 				return
 			}
-			require.NoError(t, err)
-			r := run(t, c, &Scenario{Added: w})
+			r := run(t, c, &Scenario{Added: parseFor(t, c, test.file, 20)})
 			require.Equal(t, test.placed, r.Placed)
 			for _, z := range r.Zones {
 				require.True(t, test.zone == "" || z.Name == test.zone || z.After.Pods == 0, z.Name)
@@ -289,8 +277,7 @@ scheduling: {nodeSelector: {topology.kubernetes.io/zone: b}}
 func TestANewBudgetCountsItsPods(t *testing.T) {
 	c := zones("8")
 	budget := "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}\n"
-	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(deployment("web", "6", "1")+budget), clitest.Namespace, 1, c.Snapshot, nil)
-	require.NoError(t, err)
+	w := parseFor(t, c, deployment("web", "6", "1")+budget, 1)
 	s, err := sim.Of(t.Context(), c.Snapshot, sim.Options{})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
@@ -319,8 +306,7 @@ func TestDaemonSetsOfAFile(t *testing.T) {
 	nodes := snapshot.List[*corev1.Node](c.Snapshot)
 	nodes[0].Labels["disk"], nodes[1].Labels["disk"] = "ssd", "ssd"
 	nodes[0].Spec.Unschedulable = true // which a DaemonSet's pods tolerate
-	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(agentManifest+deployment("web", "3", "2")), clitest.Namespace, 1, c.Snapshot, nil)
-	require.NoError(t, err)
+	w := parseFor(t, c, agentManifest+deployment("web", "3", "2"), 1)
 	require.Empty(t, w.LeftOut)
 	r := run(t, c, &Scenario{Added: w})
 	require.Equal(t, []int{5, 3, 2}, []int{r.Added, r.Placed, r.Pending}, "two agents, and of web only the pod in the zone without one")
@@ -334,9 +320,7 @@ func TestDaemonSetsOfAFile(t *testing.T) {
 func TestGenerateName(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: build-}\nspec: {parallelism: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
 	c := zones("64")
-	w, err := ParseWorkload(t.Context(), "file", strings.NewReader(job+"---\n"+job), clitest.Namespace, 1, c.Snapshot, nil)
-	require.NoError(t, err)
-	r := run(t, c, &Scenario{Added: w})
+	r := run(t, c, &Scenario{Added: parseFor(t, c, job+"---\n"+job, 1)})
 	require.Equal(t, 4, r.Placed)
 	require.Len(t, r.Workloads, 2)
 	require.True(t, strings.HasPrefix(r.Workloads[0].Name, "Job shop/build-"), r.Workloads[0].Name)
@@ -349,14 +333,10 @@ func TestPriorityClasses(t *testing.T) {
 	for name, value := range map[string]int32{"high": 100, "low": 10} {
 		c.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: true, PreemptionPolicy: ptr.To(corev1.PreemptNever)})
 	}
-	parse := func(spec string) (*Workload, error) {
-		return ParseWorkload(t.Context(), "file", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {"+spec+"containers: [{name: c, image: i}]}\n"), clitest.Namespace, 1, c.Snapshot, nil)
-	}
-	w, err := parse("")
-	require.NoError(t, err)
-	require.Equal(t, []any{int32(10), corev1.PreemptNever}, []any{*w.Pods[0].Spec.Priority, *w.Pods[0].Spec.PreemptionPolicy})
-	_, err = parse("priority: 7, ")
-	require.ErrorContains(t, err, "the integer value of priority (7) must not be provided in pod spec")
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]"
+	spec := parseFor(t, c, pod+"}", 1).Pods[0].Spec
+	require.Equal(t, []any{int32(10), corev1.PreemptNever}, []any{*spec.Priority, *spec.PreemptionPolicy})
+	require.ErrorContains(t, refusal(t, c.Snapshot, pod+", priority: 7}"), "the integer value of priority (7) must not be provided in pod spec")
 }
 
 // dryRun is an API server that adds a sidecar, and refuses pods of one name.

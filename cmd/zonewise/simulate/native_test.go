@@ -101,8 +101,7 @@ spec:
 
 	c := zones("4")
 	c.Missing = []snapshot.Missing{{Resource: kinds.NativePodGroups, Reason: snapshot.NotInstalled}}
-	w, err := ParseWorkload(t.Context(), "workload.yaml", strings.NewReader(manifests), clitest.Namespace, 1, c.Snapshot, nil)
-	require.NoError(t, err)
+	w := parseFor(t, c, manifests, 1)
 	require.Equal(t, []string{"PodGroup shop/pair is left out: the cluster has no PodGroups of scheduling.k8s.io, or they could not be read"}, w.LeftOut)
 	r = run(t, c, &Scenario{Added: w})
 	require.Equal(t, 2, r.Placed)

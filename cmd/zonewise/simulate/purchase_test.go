@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/cluster/census"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/build"
 	"zonewise.dev/test/clitest"
@@ -31,19 +29,14 @@ func TestPurchase(t *testing.T) {
 		require.NoError(t, err)
 		report := NewReport(results, DefaultFailures)
 		report.Buy = b
-		var text bytes.Buffer
-		require.NoError(t, report.Text(&text, show.Style{}))
-		_, last, _ := strings.Cut(text.String(), "To buy")
+		_, last, _ := strings.Cut(textOf(t, report), "To buy")
 		require.Equal(t, len(b.Nodes) > 0 || !b.Enough, len(tried) > 0)
 		return b, strings.Join(strings.Fields(last), " ")
 	}
 	each := []Scenario{{Zones: []string{"a"}}, {Zones: []string{"b"}}, {Zones: []string{"c"}}}
 	cluster := func(cpu string, constraint ...corev1.TopologySpreadConstraint) *clitest.Cluster {
 		c := zones(cpu)
-		web := c.Deployment("web", 12, "1", "1Gi", func(template *corev1.PodTemplateSpec) { template.Spec.TopologySpreadConstraints = constraint })
-		for i := range 12 {
-			web("node-" + string(rune('a'+i%3)))
-		}
+		c.Running("web", "1", func(template *corev1.PodTemplateSpec) { template.Spec.TopologySpreadConstraints = constraint }, onEach(12)...)
 		return c
 	}
 	b, words := find(cluster("5"), each...)

@@ -1,15 +1,12 @@
 package simulate
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/test/clitest"
 )
 
@@ -17,22 +14,11 @@ import (
 // large need room that zone c does not have.
 func drifted() *clitest.Cluster {
 	c := zones("12")
-	web := c.Deployment("web", 6, "1", "1Gi", func(t *corev1.PodTemplateSpec) {
-		t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
-	})
-	for i, node := range []string{"node-a", "node-a", "node-a", "node-b", "node-b", "node-b"} {
-		pod := web(node)
-		if i == 0 {
-			pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
-		}
-	}
-	large := c.Deployment("large", 2, "4", "1Gi", nil)
-	large("node-a")
-	large("node-a")
-	batch := c.Deployment("batch", 1, "9", "1Gi", nil)
-	batch("node-c")
-	batch = c.Deployment("filler", 1, "7", "1Gi", nil)
-	batch("node-b")
+	pods := c.Running("web", "1", clitest.Spread("web"), "node-a", "node-a", "node-a", "node-b", "node-b", "node-b")
+	pods[0].Annotations = map[string]string{clitest.DoNotDisrupt: "true"}
+	c.Running("large", "4", nil, "node-a", "node-a")
+	c.Running("batch", "9", nil, "node-c")
+	c.Running("filler", "7", nil, "node-b")
 	c.Policy("large", nil)
 	return c
 }
@@ -46,12 +32,7 @@ func TestRebalance(t *testing.T) {
 			}
 			result := run(t, c, s)
 			result.Passed = "" // of a return and a search for moves it depends on the machine
-			report := NewReport([]*Result{result}, DefaultFailures)
-			var text, wide bytes.Buffer
-			require.NoError(t, report.Text(&text, show.Style{}))
-			clitest.Golden(t, name+".txt", text.String())
-			require.NoError(t, show.Object(&wide, show.YAML, "Simulation", report))
-			clitest.Golden(t, name+".yaml", wide.String())
+			golden(t, name, NewReport([]*Result{result}, DefaultFailures))
 		})
 	}
 }
@@ -60,12 +41,7 @@ func TestRebalance(t *testing.T) {
 // back.
 func TestReturn(t *testing.T) {
 	c := zones("8")
-	web := c.Deployment("web", 6, "1", "1Gi", func(t *corev1.PodTemplateSpec) {
-		t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
-	})
-	for _, node := range []string{"node-a", "node-a", "node-b", "node-b", "node-c", "node-c"} {
-		web(node)
-	}
+	c.Running("web", "1", clitest.Spread("web"), onEach(6)...)
 	lost := run(t, c, &Scenario{Zones: []string{"c"}})
 	require.True(t, lost.Zones[2].Lost)
 
@@ -81,17 +57,11 @@ func TestReturn(t *testing.T) {
 // TestDocumentedPlan: the report that docs/rebalance.md shows is that of a zone that is back.
 func TestDocumentedPlan(t *testing.T) {
 	c := zones("8")
-	web := c.Deployment("web", 6, "1", "1Gi", func(t *corev1.PodTemplateSpec) {
-		t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
-	})
-	for _, node := range []string{"node-a", "node-a", "node-a", "node-b", "node-b", "node-b"} {
-		web(node)
-	}
-	var text bytes.Buffer
-	require.NoError(t, NewReport([]*Result{run(t, c, &Scenario{Rebalance: true})}, DefaultFailures).Text(&text, show.Style{}))
-	_, plan, _ := strings.Cut(text.String(), "\n\nRebalance\n")
+	c.Running("web", "1", clitest.Spread("web"), "node-a", "node-a", "node-a", "node-b", "node-b", "node-b")
+	shown := text(t, run(t, c, &Scenario{Rebalance: true}))
+	_, plan, _ := strings.Cut(shown, "\n\nRebalance\n")
 	plan, _, ok := strings.Cut(plan, "  nothing is broken")
-	require.True(t, ok, text.String())
+	require.True(t, ok, shown)
 	document, err := os.ReadFile("../../../docs/rebalance.md")
 	require.NoError(t, err)
 	require.Contains(t, string(document), "```\nRebalance\n"+plan+"```\n")

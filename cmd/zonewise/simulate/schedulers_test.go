@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,7 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/test/clitest"
 )
 
@@ -29,7 +27,7 @@ func TestPodsThatRelyOnThePackAreNoSuccess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := zones("2")
-			c.Deployment("web", 1, "4", "1Gi", nil)("node-a")
+			c.Running("web", "4", nil, "node-a")
 			relies(c)
 			c.Pods()[0].Spec.SchedulerName = "ours"
 			r := run(t, c, &Scenario{Zones: []string{"a"}})
@@ -49,10 +47,7 @@ func TestTheSecondScheduler(t *testing.T) {
 	}
 	t.Run("its policies", func(t *testing.T) {
 		c := zones("4")
-		web := c.Deployment("web", 6, "1", "1Gi", nil)
-		for range 6 {
-			web("node-a")
-		}
+		c.Running("web", "1", nil, clitest.InTurn(6, "node-a")...)
 		c.Policy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 			s.WhenUnsatisfiable = v1alpha1.DoNotSchedule
 			s.MaxPerZone = ptr.To(intstr.FromInt32(2))
@@ -65,9 +60,7 @@ func TestTheSecondScheduler(t *testing.T) {
 	t.Run("its gangs", func(t *testing.T) {
 		c := zones("4")
 		c.Gang("train", 3)
-		for _, n := range []string{"0", "1", "2"} {
-			c.Pod("train-"+n, "", clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
-		}
+		c.Members("train", "4", "", "", "")
 		r := run(t, second(c), &Scenario{Zones: []string{"a"}})
 		require.Equal(t, []int{3, 3}, []int{r.WaitedBefore, r.StillWaiting}, "two nodes are left for three members")
 	})
@@ -86,7 +79,7 @@ func TestPodsOfOtherSchedulersCompete(t *testing.T) {
 	c := zones("2")
 	c.Pod("own", "node-b", clitest.Plain("2", "1Gi"), nil)
 	for _, name := range []string{"web", "batch"} {
-		c.Deployment(name, 1, "1500m", "1Gi", nil)("node-a")
+		c.Running(name, "1500m", nil, "node-a")
 	}
 	pods := c.Pods()
 	pods[2].Spec.SchedulerName = "volcano"
@@ -98,8 +91,6 @@ func TestPodsOfOtherSchedulersCompete(t *testing.T) {
 	require.Equal(t, []int{0, 1}, []int{r.Pending, r.PendingElsewhere})
 	require.Empty(t, r.Failed(Failures))
 	require.Equal(t, "volcano", r.Workloads[0].Scheduler)
-	var text bytes.Buffer
-	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
-	require.Contains(t, text.String(), "1 pod of other schedulers would stay Pending if kube-scheduler placed them\n")
-	require.Contains(t, text.String(), "Deployment shop/batch (of volcano)")
+	require.Contains(t, text(t, r), "1 pod of other schedulers would stay Pending if kube-scheduler placed them\n")
+	require.Contains(t, text(t, r), "Deployment shop/batch (of volcano)")
 }

@@ -14,7 +14,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
@@ -31,13 +30,48 @@ func run(t *testing.T, c *clitest.Cluster, s *Scenario) *Result {
 	return result
 }
 
+// parse reads the workload of a file for a cluster with one class of priorities.
 func parse(t *testing.T, manifests string, copies int) *Workload {
 	t.Helper()
-	classes := snapshot.New(clitest.Now)
-	classes.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000})
-	w, err := ParseWorkload(t.Context(), "workload.yaml", strings.NewReader(manifests), clitest.Namespace, copies, classes, nil)
+	c := clitest.New()
+	c.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000})
+	return parseFor(t, c, manifests, copies)
+}
+
+func parseFor(t *testing.T, c *clitest.Cluster, manifests string, copies int) *Workload {
+	t.Helper()
+	w, err := ParseWorkload(t.Context(), "workload.yaml", strings.NewReader(manifests), clitest.Namespace, copies, c.Snapshot, nil)
 	require.NoError(t, err)
 	return w
+}
+
+// refusal is why the workload of a file is not taken.
+func refusal(t *testing.T, s *snapshot.Snapshot, manifests string) error {
+	t.Helper()
+	_, err := ParseWorkload(t.Context(), "w.yaml", strings.NewReader(manifests), clitest.Namespace, 1, s, nil)
+	return err
+}
+
+// text is what a user reads of results.
+func text(t *testing.T, results ...*Result) string {
+	t.Helper()
+	return textOf(t, NewReport(results, DefaultFailures))
+}
+
+func textOf(t *testing.T, report *Report) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, report.Text(&out, show.Style{}))
+	return out.String()
+}
+
+// golden compares a report, as text and as YAML, with files.
+func golden(t *testing.T, name string, report *Report) {
+	t.Helper()
+	clitest.Golden(t, name+".txt", textOf(t, report))
+	var out bytes.Buffer
+	require.NoError(t, show.Object(&out, show.YAML, "Simulation", report))
+	clitest.Golden(t, name+".yaml", out.String())
 }
 
 func TestGolden(t *testing.T) {
@@ -51,13 +85,7 @@ func TestGolden(t *testing.T) {
 		"node": NewReport([]*Result{run(t, c, &Scenario{Nodes: []string{"node-b1"}})}, DefaultFailures),
 		"add":  NewReport([]*Result{run(t, c, &Scenario{Added: parse(t, gangManifest, 2)})}, DefaultFailures),
 	} {
-		t.Run(name, func(t *testing.T) {
-			var text, wide bytes.Buffer
-			require.NoError(t, report.Text(&text, show.Style{}))
-			clitest.Golden(t, name+".txt", text.String())
-			require.NoError(t, show.Object(&wide, show.YAML, "Simulation", report))
-			clitest.Golden(t, name+".yaml", wide.String())
-		})
+		t.Run(name, func(t *testing.T) { golden(t, name, report) })
 	}
 }
 
@@ -91,13 +119,13 @@ func zones(cpu string) *clitest.Cluster {
 	return c
 }
 
+// onEach names n nodes, those of zones in turn.
+func onEach(n int) []string { return clitest.InTurn(n, "node-a", "node-b", "node-c") }
+
 func TestWhatFits(t *testing.T) {
 	for cpu, pending := range map[string]int{"6": 0, "5": 2} {
 		c := zones(cpu)
-		web := c.Deployment("web", 12, "1", "1Gi", nil)
-		for i := range 12 {
-			web("node-" + string(rune('a'+i%3)))
-		}
+		c.Running("web", "1", nil, onEach(12)...)
 		r := run(t, c, &Scenario{Zones: []string{"b"}})
 		require.Equal(t, 4, r.Displaced)
 		require.Equal(t, pending, r.Pending)
@@ -112,38 +140,36 @@ func TestWhatFits(t *testing.T) {
 	}
 }
 
-// TestCertificates: a simulation agrees with what a ZoneSurvival says about the same loss, or says that it does not.
-func TestCertificates(t *testing.T) {
-	c := zones("5")
-	web := c.Deployment("web", 12, "1", "1Gi", nil)
-	for i := range 12 {
-		web("node-" + string(rune('a'+i%3)))
-	}
-	asked := &v1alpha1.ZoneSurvival{
+// certificate is a ZoneSurvival of the pods of an app, which 40 seconds ago did not survive a loss.
+func certificate(app string, loss v1alpha1.SurvivalLoss) *v1alpha1.ZoneSurvival {
+	return &v1alpha1.ZoneSurvival{
 		ObjectMeta: metav1.ObjectMeta{Name: "services"},
 		Spec: v1alpha1.ZoneSurvivalSpec{Workloads: []v1alpha1.SurvivalWorkload{
-			{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 		}},
 		Status: v1alpha1.ZoneSurvivalStatus{
-			ComputedAt: metav1.NewTime(clitest.Now.Add(-40 * time.Second)), Losses: []v1alpha1.SurvivalLoss{{Zone: "b", Displaced: 4, Waiting: 1}},
+			ComputedAt: metav1.NewTime(clitest.Now.Add(-40 * time.Second)), Losses: []v1alpha1.SurvivalLoss{loss},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}},
 		},
 	}
+}
+
+// TestCertificates: a simulation agrees with what a ZoneSurvival says about the same loss, or says that it does not.
+func TestCertificates(t *testing.T) {
+	c := zones("5")
+	c.Running("web", "1", nil, onEach(12)...)
+	asked := certificate("web", v1alpha1.SurvivalLoss{Zone: "b", Displaced: 4, Waiting: 1})
 	c.Add(asked)
 	b := &Scenario{Zones: []string{"b"}}
 	r := run(t, c, b)
 	want := Certificate{Name: "services", AgeSeconds: 40, Displaced: 4, Waiting: 1, WaitingHere: 2, Agrees: true, age: "40s"}
 	require.Equal(t, []Certificate{want}, r.Certificates)
-	var text bytes.Buffer
-	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
-	require.Contains(t, text.String(), "ZoneSurvival services, 40s ago, agrees: 1 of 4 displaced pods would wait, 2 here\n")
+	require.Contains(t, text(t, r), "ZoneSurvival services, 40s ago, agrees: 1 of 4 displaced pods would wait, 2 here\n")
 
 	asked.Status.Losses[0].Waiting, asked.Status.Conditions[0].Status = 0, metav1.ConditionTrue
 	r = run(t, c, b)
 	require.False(t, r.Certificates[0].Agrees)
-	text.Reset()
-	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
-	require.Contains(t, text.String(), "ZoneSurvival services, 40s ago, disagrees: 0 of 4 displaced pods would wait, 2 here\n")
+	require.Contains(t, text(t, r), "ZoneSurvival services, 40s ago, disagrees: 0 of 4 displaced pods would wait, 2 here\n")
 
 	for name, other := range map[string]*Scenario{
 		"another zone": {Zones: []string{"a"}}, "two zones": {Zones: []string{"a", "b"}}, "a node": {Nodes: []string{"node-b"}},
@@ -167,17 +193,9 @@ func TestCertificates(t *testing.T) {
 func TestTrimmedClustersGiveTheSameAnswers(t *testing.T) {
 	cluster := func() *clitest.Cluster {
 		c := zones("12")
-		web := c.Deployment("web", 3, "1", "1Gi", nil)
-		for _, zone := range []string{"a", "b", "c"} {
-			web("node-" + zone)
-		}
-		c.Gang("packed", 3)
-		group := snapshot.List[*schedv1alpha1.PodGroup](c.Snapshot)[0]
-		group.Annotations = map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
-		for i := range 3 {
-			member := c.Pod(fmt.Sprintf("packed-%d", i), "node-a", clitest.Plain("4", "1Gi"), map[string]string{schedv1alpha1.PodGroupLabel: "packed"})
-			member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "packed", UID: "packed", Controller: ptr.To(true)}}
-		}
+		c.Running("web", "1", nil, onEach(3)...)
+		c.Gang("packed", 3).Annotations = map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
+		c.Members("packed", "4", "node-a", "node-a", "node-a")
 		return c
 	}
 	trimmed := cluster()
@@ -195,8 +213,7 @@ func TestTrimmedClustersGiveTheSameAnswers(t *testing.T) {
 func TestWhichPodsComeBack(t *testing.T) {
 	c := zones("8")
 	c.Pod("bare", "node-a", clitest.Plain("1", "1Gi"), nil)
-	daemon := c.Pod("daemon", "node-a", clitest.Plain("1", "1Gi"), nil)
-	daemon.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	clitest.Owned(c.Pod("daemon", "node-a", clitest.Plain("1", "1Gi"), nil), "apps/v1", "DaemonSet", "d")
 	mirror := c.Pod("mirror", "node-a", clitest.Plain("1", "1Gi"), nil)
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	c.Pod("waits", "", clitest.Plain("1", "1Gi"), nil)
@@ -213,14 +230,9 @@ func TestWhoIsNotReplaced(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "train", UID: "train"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0)},
 	})
 	c.Gang("train", 2)
-	for i, zone := range []string{"a", "b"} {
-		member := c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("1", "1Gi"), map[string]string{schedv1alpha1.PodGroupLabel: "train"})
-		member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
-	}
-	for i := range 2 {
-		c.Pod(fmt.Sprintf("task-%d", i), "node-a", clitest.Plain("1", "1Gi"), nil).OwnerReferences = []metav1.OwnerReference{
-			{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: "task", UID: "task", Controller: ptr.To(true)},
-		}
+	c.Members("train", "1", "node-a", "node-b")
+	for _, name := range []string{"task-0", "task-1"} {
+		clitest.Owned(c.Pod(name, "node-a", clitest.Plain("1", "1Gi"), nil), "tekton.dev/v1", "TaskRun", "task")
 	}
 	a := &Scenario{Zones: []string{"a"}}
 	r := run(t, c, a)
@@ -230,9 +242,7 @@ func TestWhoIsNotReplaced(t *testing.T) {
 		{Pods: 1, Why: "its Job train fails: 1 of its pods have failed (backoffLimit 0)"},
 	}, r.NotReplaced)
 	require.Equal(t, []string{FailPending, FailGang}, r.Failed(Failures))
-	var text bytes.Buffer
-	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
-	require.Contains(t, text.String(), "3 pods that no controller replaces\n    2 pods: no controller is known to replace it: its owner is TaskRun.tekton.dev task\n")
+	require.Contains(t, text(t, r), "3 pods that no controller replaces\n    2 pods: no controller is known to replace it: its owner is TaskRun.tekton.dev task\n")
 
 	known, err := Run(t.Context(), census.Take(c.Snapshot), a, sim.Options{Controllers: []string{"TaskRun.tekton.dev", "Other.tekton.dev"}})
 	require.NoError(t, err)
@@ -257,10 +267,7 @@ func TestTheHighestPriorityGoesFirst(t *testing.T) {
 func TestBudgets(t *testing.T) {
 	for minAvailable, broken := range map[int32]bool{2: false, 3: true} {
 		c := zones("8")
-		web := c.Deployment("web", 3, "1", "1Gi", nil)
-		for _, zone := range []string{"a", "b", "c"} {
-			web("node-" + zone)
-		}
+		c.Running("web", "1", nil, onEach(3)...)
 		c.Budget("web", minAvailable)
 		r := run(t, c, &Scenario{Zones: []string{"a"}})
 		require.Equal(t, []Promise{{
@@ -283,10 +290,7 @@ func gang(name string, needs, before, after int64) Promise {
 func TestGangsAreWholeOrWait(t *testing.T) {
 	c := zones("8")
 	c.Gang("train", 4)
-	job := []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
-	for i, zone := range []string{"a", "a", "b", "c"} {
-		c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = job
-	}
+	c.Members("train", "4", "node-a", "node-a", "node-b", "node-c")
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, []Promise{gang("shop/train", 4, 4, 4)}, r.Promises)
 
@@ -300,13 +304,9 @@ func TestGangsAreWholeOrWait(t *testing.T) {
 func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
 	c := zones("8")
 	c.Gang("train", 3)
-	add := func(name, node, cpu string) {
-		pod := c.Pod(name, node, clitest.Plain(cpu, "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
-	}
-	add("train-0", "node-a", "1")
-	add("train-1", "node-a", "7")
-	add("train-2", "node-b", "7")
+	c.Member("train", "train-0", "1", "node-a")
+	c.Member("train", "train-1", "7", "node-a")
+	c.Member("train", "train-2", "7", "node-b")
 	for _, node := range []string{"node-b", "node-c"} {
 		c.Pod("other-"+node, node, clitest.Plain("1", "1Gi"), nil)
 	}
@@ -315,7 +315,7 @@ func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
 	require.Equal(t, 2, r.Pending)
 	require.Equal(t, []Promise{gang("shop/train", 3, 3, 1)}, r.Promises)
 
-	add("train-3", "", "1")
+	c.Member("train", "train-3", "1", "")
 	r = run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, []Promise{gang("shop/train", 3, 3, 3)}, r.Promises, "train-3 takes the place of train-1")
 	require.Equal(t, []int{1, 0}, []int{r.WaitedBefore, r.StillWaiting})
@@ -324,10 +324,7 @@ func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
 func TestMembersThatHaveSucceededCount(t *testing.T) {
 	c := zones("8")
 	c.Gang("train", 2)
-	for i := range 2 {
-		pod := c.Pod(fmt.Sprintf("train-%d", i), "node-a", clitest.Plain("6", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
-	}
+	c.Members("train", "6", "node-a", "node-a")
 	c.Pods()[1].Status.Phase = corev1.PodSucceeded
 	c.Pod("big", "node-b", clitest.Plain("8", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
@@ -337,9 +334,7 @@ func TestMembersThatHaveSucceededCount(t *testing.T) {
 
 func TestMembersWithoutAPodGroupWait(t *testing.T) {
 	c := zones("8")
-	c.Pod("train-0", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)},
-	}
+	c.Members("train", "1", "node-a")
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, 1, r.Pending)
 	require.Contains(t, r.Workloads[0].Why[0], "PodGroup shop/train")
@@ -353,10 +348,7 @@ func TestPoliciesThatBreak(t *testing.T) {
 				s.Zones = append(s.Zones, v1alpha1.ZoneSpreadZone{Name: zone, MaxPods: &maxPods})
 			}
 		})
-		web := c.Deployment("web", 6, "1", "1Gi", nil)
-		for i := range 6 {
-			web("node-" + string(rune('a'+i%3)))
-		}
+		c.Running("web", "1", nil, onEach(6)...)
 		return c
 	}
 	r := run(t, build(3), &Scenario{Zones: []string{"a"}})
@@ -371,16 +363,8 @@ func TestPoliciesThatBreak(t *testing.T) {
 func TestReservationsCatchTheirOwners(t *testing.T) {
 	c := zones("4")
 	c.Reservation("failover", "web", "1", 0, map[string]int64{"node-b": 2, "node-a": 1})
-	web := c.Deployment("web", 2, "1", "1Gi", nil)
-	web("node-a")
-	web("node-a")
-	other := c.Deployment("other", 6, "1", "1Gi", nil)
-	for range 2 {
-		other("node-b")
-	}
-	for range 4 {
-		other("node-c")
-	}
+	c.Running("web", "1", nil, "node-a", "node-a")
+	c.Running("other", "1", nil, "node-b", "node-b", "node-c", "node-c", "node-c", "node-c")
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Zero(t, r.Pending)
 	require.Equal(t, []Promise{{
@@ -458,24 +442,21 @@ func TestBadWorkloads(t *testing.T) {
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2000000}": "Deployment d: more than 500000 pods in all",
 		"apiVersion: v1\nkind: ReplicationController\nmetadata: {name: r}\nspec: {replicas: 1}": "ReplicationController r: spec.template is missing",
 	} {
-		_, err := ParseWorkload(t.Context(), "w.yaml", strings.NewReader(manifest), "shop", 1, snapshot.New(clitest.Now), nil)
+		err := refusal(t, snapshot.New(clitest.Now), manifest)
 		require.ErrorContains(t, err, "w.yaml: ")
 		require.ErrorContains(t, err, want)
 	}
 	unread := snapshot.New(clitest.Now)
 	unread.Missing = []snapshot.Missing{{Resource: "priorityclasses.scheduling.k8s.io", Reason: snapshot.Forbidden}}
-	_, err := ParseWorkload(t.Context(), "w.yaml", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}"), "shop", 1, unread, nil)
+	err := refusal(t, unread, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}")
 	require.ErrorContains(t, err, `Pod p: priorityClassName "gold": the cluster's PriorityClasses could not be read`, "not known is not missing")
 }
 
 func TestAddedNodes(t *testing.T) {
 	c := zones("4")
-	daemon := c.Pod("daemon", "node-b", clitest.Plain("1", "1Gi"), nil)
-	daemon.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	clitest.Owned(c.Pod("daemon", "node-b", clitest.Plain("1", "1Gi"), nil), "apps/v1", "DaemonSet", "d")
 	for i := range 3 {
 		c.Pod(fmt.Sprintf("large-%d", i), "", clitest.Plain("4", "1Gi"), nil)
-	}
-	for i := range 3 {
 		c.Pod(fmt.Sprintf("small-%d", i), "", clitest.Plain("3", "1Gi"), nil)
 	}
 	r := run(t, c, &Scenario{AddNodes: 2, Like: "node-b"})
@@ -486,10 +467,9 @@ func TestAddedNodes(t *testing.T) {
 func TestVictims(t *testing.T) {
 	c := zones("4")
 	for _, zone := range []string{"a", "b", "c"} {
-		c.Deployment("low-"+zone, 1, "4", "1Gi", nil)("node-" + zone)
+		c.Running("low-"+zone, "4", nil, "node-"+zone)
 	}
-	high := int32(1000)
-	c.Deployment("high", 1, "4", "1Gi", func(t *corev1.PodTemplateSpec) { t.Spec.Priority = &high })("")
+	c.Running("high", "4", func(t *corev1.PodTemplateSpec) { t.Spec.Priority = ptr.To[int32](1000) }, "")
 	r := run(t, c, &Scenario{Nodes: []string{"node-c"}})
 	require.Equal(t, []int{1, 1, 2, 1, 0}, []int{r.Displaced, r.Evicted, r.Pending, r.WaitedBefore, r.StillWaiting}, "one of the two that are left makes room")
 }
@@ -529,13 +509,12 @@ func TestAClassThatNeverPreempts(t *testing.T) {
 			c.Node("node-a", "a", "2", "8Gi")
 			c.Deployment("low", 1, "2", "1Gi", nil)("node-a")
 			c.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "batch"}, Value: 1000, PreemptionPolicy: &policy})
-			w, err := ParseWorkload(t.Context(), "f", strings.NewReader(`
+			w := parseFor(t, c, `
 apiVersion: v1
 kind: Pod
 metadata: {name: new}
 spec: {priorityClassName: batch, containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
-`), clitest.Namespace, 1, c.Snapshot, nil)
-			require.NoError(t, err)
+`, 1)
 			require.Equal(t, evicted, run(t, c, &Scenario{Added: w}).Evicted, "pods that the scheduler would preempt")
 		})
 	}

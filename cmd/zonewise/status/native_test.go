@@ -1,7 +1,6 @@
 package status_test
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,10 +61,9 @@ func TestGangsOfBothAPIs(t *testing.T) {
 	c.NativeGang("basic", 0, "1", "node", "")
 	report := build(c, "")
 	require.Len(t, report.Gangs, 2)
-	var out bytes.Buffer
-	require.NoError(t, report.Text(&out, show.Style{}, false))
-	require.Regexp(t, `(?m)^ *shop/train +OK +1 +1 +1`, out.String())
-	require.Regexp(t, `(?m)^ *shop/train \(native\) +Partial +1 +3 +1`, out.String())
+	shown := text(t, report, show.Style{})
+	require.Regexp(t, `(?m)^ *shop/train +OK +1 +1 +1`, shown)
+	require.Regexp(t, `(?m)^ *shop/train \(native\) +Partial +1 +3 +1`, shown)
 
 	unread := clitest.New()
 	unread.Add(c.Pods()[1])

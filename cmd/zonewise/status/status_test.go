@@ -22,14 +22,18 @@ func build(c *clitest.Cluster, namespace string) *status.Report {
 	return status.Build(census.Take(c.Snapshot), namespace)
 }
 
+// text is what a user reads of a report.
+func text(t *testing.T, report *status.Report, style show.Style) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, report.Text(&out, style, false))
+	return out.String()
+}
+
 func TestGolden(t *testing.T) {
 	report := build(clitest.Story(), "")
 	for name, style := range map[string]show.Style{"story.txt": {}, "story-40.txt": {Width: 40}, "story-color.txt": {Color: true, Width: 200}} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			require.NoError(t, report.Text(&out, style, false))
-			clitest.Golden(t, name, out.String())
-		})
+		t.Run(name, func(t *testing.T) { clitest.Golden(t, name, text(t, report, style)) })
 	}
 	for _, format := range []string{show.JSON, show.YAML} {
 		t.Run(format, func(t *testing.T) {
@@ -157,10 +161,9 @@ func TestRoomOfSurvivals(t *testing.T) {
 	}})
 	report := build(c, "")
 	require.Equal(t, []string{status.OK, "room is missing"}, []string{report.Survivals[0].State, report.Survivals[0].Message})
-	var out bytes.Buffer
-	require.NoError(t, report.Text(&out, show.Style{}, false))
-	require.Regexp(t, `(?m)^ *services +OK +6 +90s +3 cpu, 6Gi memory, 3 pods missing`, out.String())
-	require.Contains(t, out.String(), "services: room is missing")
+	shown := text(t, report, show.Style{})
+	require.Regexp(t, `(?m)^ *services +OK +6 +90s +3 cpu, 6Gi memory, 3 pods missing`, shown)
+	require.Contains(t, shown, "services: room is missing")
 }
 
 func TestStatesOfSurvivals(t *testing.T) {
@@ -190,10 +193,9 @@ func TestStatesOfSurvivals(t *testing.T) {
 		require.Equal(t, []string{tc.state, tc.message}, []string{report.Survivals[0].State, report.Survivals[0].Message})
 		require.Equal(t, map[bool]string{true: "<unknown>", false: "90s"}[tc.conditions == nil], report.Survivals[0].Age())
 		if tc.state == status.Breaks {
-			var out bytes.Buffer
-			require.NoError(t, report.Text(&out, show.Style{}, false))
-			require.Regexp(t, `(?m)^ *services +Breaks +6 +90s +- +a 0/2, b 1/3$`, out.String())
-			require.Equal(t, tc.message == "why", strings.Contains(out.String(), "services: why"), out.String())
+			shown := text(t, report, show.Style{})
+			require.Regexp(t, `(?m)^ *services +Breaks +6 +90s +- +a 0/2, b 1/3$`, shown)
+			require.Equal(t, tc.message == "why", strings.Contains(shown, "services: why"), shown)
 		}
 	}
 }
@@ -226,10 +228,9 @@ func TestStatesOfRebalances(t *testing.T) {
 		}})
 		report := build(c, "")
 		require.Equal(t, []string{tc.state, tc.message}, []string{report.Rebalances[0].State, report.Rebalances[0].Message})
-		var out bytes.Buffer
-		require.NoError(t, report.Text(&out, show.Style{}, false))
-		require.Regexp(t, `(?m)^ *spread +`+tc.state+` +Plan +4 +2 +1$`, out.String())
-		require.Regexp(t, `(?m)^ *shop/web-1 +spread +1 +a +b +a rule$`, out.String())
+		shown := text(t, report, show.Style{})
+		require.Regexp(t, `(?m)^ *spread +`+tc.state+` +Plan +4 +2 +1$`, shown)
+		require.Regexp(t, `(?m)^ *shop/web-1 +spread +1 +a +b +a rule$`, shown)
 	}
 }
 
