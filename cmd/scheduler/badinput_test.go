@@ -131,20 +131,12 @@ func TestBadInput(t *testing.T) {
 			want: `config FILE: profile demo: plugin PermitGate: args: unknown field "timeout"; correct its spelling or remove it`,
 		},
 		{
-			name: "a negative duration for ReserveCache", config: profile("[{name: ReserveCache, args: {handlerSyncTimeout: -1s}}]"),
-			want: `config FILE: profile demo: plugin ReserveCache: invalid args: handlerSyncTimeout: Invalid value: "-1s": must be more than 0`,
-		},
-		{
 			name: "a negative duration for PermitGate", config: profile("[{name: PermitGate, args: {scheduleTimeout: -1s}}]"),
 			want: `config FILE: profile demo: plugin PermitGate: invalid args: scheduleTimeout: Invalid value: "-1s": must be more than 0 and at most 15m0s`,
 		},
 		{
 			name: "a duration without a unit", config: profile("[{name: PermitGate, args: {scheduleTimeout: \"60\"}}]"),
 			want: `config FILE: profile demo: plugin PermitGate: args: scheduleTimeout: Invalid value: "60": time: missing unit in duration "60"`,
-		},
-		{
-			name: "constraints that the defaulting type does not take", config: profile("[{name: ZoneSpread, args: {defaultingType: System, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}]"),
-			want: `config FILE: profile demo: plugin ZoneSpread: invalid args: defaultingType: Invalid value: "System": when .defaultConstraints are not empty`,
 		},
 	}
 	server := versionOnly(t)

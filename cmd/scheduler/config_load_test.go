@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +22,6 @@ import (
 
 	"zonewise.dev/config"
 	"zonewise.dev/plugins"
-	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/test/schedulertest"
 )
 
@@ -77,69 +78,26 @@ func mustLoad(t *testing.T, name string) *schedulerconfig.KubeSchedulerConfigura
 	return cfg
 }
 
-func TestEveryFileIsKnown(t *testing.T) {
-	require.ElementsMatch(t, []string{
-		"permitgate.yaml", "reservecache.yaml", "second-scheduler.yaml", "zonespread.yaml", "zonewise.yaml",
-	}, files(t), "a new file needs its line in the package's documentation and in the tables of this package")
-}
-
-func TestEveryFileBuildsAScheduler(t *testing.T) {
+// TestFiles: each configuration makes a scheduler of one profile, which elects a leader by the lease of kube-scheduler,
+// or by one of its own if it runs beside that: the lease decides which schedulers exclude each other.
+func TestFiles(t *testing.T) {
+	require.ElementsMatch(t, slices.Collect(maps.Keys(enabledIn)), files(t), "a new file needs its line in the package's documentation and in enabledIn")
 	for _, name := range files(t) {
 		t.Run(name, func(t *testing.T) {
 			cfg := mustLoad(t, name)
 			sched, err := build(t, cfg)
 			require.NoError(t, err)
-			require.Len(t, sched.Profiles, len(cfg.Profiles))
-		})
-	}
-}
-
-// TestPermitGateIsTheLastToPrepare: what comes behind the barrier of gangs may still fail.
-func TestPermitGateIsTheLastToPrepare(t *testing.T) {
-	found := 0
-	for _, name := range files(t) {
-		sched, err := build(t, mustLoad(t, name))
-		require.NoError(t, err)
-		for _, framework := range sched.Profiles {
-			enabled := framework.ListPlugins().PreBind.Enabled
-			for i, plugin := range enabled {
-				if plugin.Name == permitgate.Name {
-					found++
-					require.Equal(t, len(enabled)-1, i, "%s: %v", name, enabled)
-				}
-			}
-		}
-	}
-	require.Equal(t, 3, found, "profiles with PermitGate")
-}
-
-func TestLeaderElection(t *testing.T) {
-	for _, name := range files(t) {
-		t.Run(name, func(t *testing.T) {
-			election := mustLoad(t, name).LeaderElection
-			require.True(t, election.LeaderElect)
-			require.Equal(t, "kube-system", election.ResourceNamespace)
-			want := "kube-scheduler"
+			require.Len(t, sched.Profiles, 1)
+			scheduler, lease := "default-scheduler", "kube-scheduler"
 			if name == "second-scheduler.yaml" {
-				want = "zonewise-scheduler"
+				scheduler, lease = "zonewise-scheduler", "zonewise-scheduler"
 			}
-			require.Equal(t, want, election.ResourceName, "the lease decides which schedulers exclude each other")
+			require.Contains(t, sched.Profiles, scheduler)
+			election := cfg.LeaderElection
+			require.True(t, election.LeaderElect)
+			require.Equal(t, "kube-system/"+lease, election.ResourceNamespace+"/"+election.ResourceName)
 			require.Greater(t, election.LeaseDuration.Duration, election.RenewDeadline.Duration)
 			require.Greater(t, election.RenewDeadline.Duration, 2*election.RetryPeriod.Duration)
-		})
-	}
-}
-
-func TestSchedulerNames(t *testing.T) {
-	for _, name := range files(t) {
-		t.Run(name, func(t *testing.T) {
-			profiles := mustLoad(t, name).Profiles
-			require.Len(t, profiles, 1)
-			want := "default-scheduler"
-			if name == "second-scheduler.yaml" {
-				want = "zonewise-scheduler"
-			}
-			require.Equal(t, want, profiles[0].SchedulerName)
 		})
 	}
 }

@@ -73,8 +73,8 @@ func TestFileEnablesItsPluginsAndNoOther(t *testing.T) {
 	}
 }
 
-// TestOurPluginsRunLast holds at every extension point but PostFilter: behind all of upstream's plugins,
-// and among each other in the order spread, reserve, gate.
+// TestOurPluginsRunLast holds at every extension point but PostFilter: behind all of upstream's plugins, and among each
+// other in the order spread, reserve, gate. What came behind the barrier of gangs in PreBind might still fail.
 func TestOurPluginsRunLast(t *testing.T) {
 	for _, name := range files(t) {
 		t.Run(name, func(t *testing.T) {

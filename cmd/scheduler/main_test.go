@@ -169,15 +169,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestHelpListsUpstreamsFlags(t *testing.T) {
-	t.Parallel()
-	got := runProgram(t, "--help")
-	require.Zero(t, got.code, got.stderr)
-	for _, flag := range []string{"--config", "--write-config-to", "--leader-elect", "--secure-port", "--feature-gates", "--authentication-kubeconfig", "--logging-format", "--tls-cert-file", "--kubeconfig", "--v"} {
-		require.Contains(t, got.stdout, flag)
-	}
-}
-
 // TestProgramsAreNamedAsTheyAreCalled: in the help and in errors, in the image and where the program has another name.
 func TestProgramsAreNamedAsTheyAreCalled(t *testing.T) {
 	t.Parallel()

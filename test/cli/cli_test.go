@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,22 +42,11 @@ func TestCommandLine(t *testing.T) {
 	t.Run("explain a pod", func(t *testing.T) { c.testExplainPod(t, viewer) })
 	t.Run("explain a gang", func(t *testing.T) { c.testExplainGang(t, viewer) })
 	t.Run("simulate, live and from a file", func(t *testing.T) { c.testSimulate(t, viewer) })
-	t.Run("as a plugin of kubectl", func(t *testing.T) { c.testPlugin(t, viewer) })
 	t.Run("a dump", func(t *testing.T) { c.testDump(t, process, log) })
 	t.Run("a viewer with less", func(t *testing.T) { c.testAViewerWithLess(t, viewer) })
 	// The last, since it takes a node away.
 	t.Run("what upstream's plugins know", func(t *testing.T) { c.testTrueReasons(t, viewer) })
 	t.Run("a gang loses its zone", func(t *testing.T) { c.testGangLosesItsZone(t, viewer) })
-}
-
-// testPlugin lets kubectl find the command under the name that plugins have.
-func (c *cluster) testPlugin(t *testing.T, viewer string) {
-	require.NoError(t, os.Symlink(c.zonewise, filepath.Join(c.Dir, "kubectl-zonewise")))
-	cmd := exec.CommandContext(t.Context(), c.Env.ControlPlane.KubectlPath, "zonewise", "status", "--help")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+viewer, "HOME="+c.Dir, "PATH="+c.Dir+":"+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "kubectl zonewise status [flags]")
 }
 
 func decode[T any](t *testing.T, text string) *T {
