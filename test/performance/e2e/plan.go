@@ -22,7 +22,7 @@ var schedulerConfigs = map[string]string{
 	zoneSpread:   "../../../config/zonespread.yaml",
 	reserveCache: "../../../config/reservecache.yaml",
 	permitGate:   "../../../config/permitgate.yaml",
-	neverGate:    "permitgate-never.yaml",
+	neverGate:    "../../../config/permitgate.yaml", // see configOf
 }
 
 // series is a case with a variant.
