@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,11 +24,7 @@ func newPod(name, cpu string, options ...podOption) *v1.Pod {
 
 // newPods makes n pods that are alike, with names that end in -0, -1 and on.
 func newPods(n int, name, cpu string, options ...podOption) []*v1.Pod {
-	pods := make([]*v1.Pod, n)
-	for i := range pods {
-		pods[i] = newPod(fmt.Sprintf("%s-%d", name, i), cpu, options...)
-	}
-	return pods
+	return build.Pods(n, name, cpu, append([]podOption{build.Namespace(""), build.Request(v1.ResourceMemory, "64Mi")}, options...)...)
 }
 
 // labelled is the selector of the pods of an app: the label tells workloads apart.

@@ -17,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/internal/shipped"
 	"zonewise.dev/test/internal/audit"
+	"zonewise.dev/test/internal/kubelets"
 )
 
 // schedulerWrites is what the API server records.
@@ -37,6 +39,7 @@ var scheme = func() *runtime.Scheme {
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	utilruntime.Must(schedulingv1alpha1.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
 	return s
 }()
 
@@ -105,9 +108,9 @@ func startControlPlane() (_ *controlPlane, err error) {
 	if err := c.installPodGroups(); err != nil {
 		return nil, err
 	}
-	kubelets, stop := context.WithCancel(context.Background())
+	running, stop := context.WithCancel(context.Background())
 	c.stopKubelets = stop
-	return c, runKubelets(kubelets, c.kube)
+	return c, kubelets.Run(running, c.kube)
 }
 
 func (c *controlPlane) stop() error {

@@ -2,13 +2,16 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/internal/shipped"
 )
@@ -48,6 +51,18 @@ func (w *world) uninstallCRD(path string) {
 		err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
+}
+
+// fromYAML makes an object of ours as a user writes it: no Go type adds or drops a field on the way.
+func fromYAML(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	doc := "apiVersion: zonewise.dev/v1alpha1\nkind: " + kind + "\nmetadata: {name: " + name + "}\nspec:\n"
+	for line := range strings.SplitSeq(strings.TrimSpace(spec), "\n") {
+		doc += "  " + line + "\n"
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(doc), &obj.Object), doc)
+	return obj
 }
 
 // requireRejected requires that the API server refuses an object because of a field, and says so.

@@ -25,7 +25,7 @@ func (w *world) createWorkload(apps, gangs int, options ...podOption) *workload 
 	for i := range max(apps, gangs) {
 		if i < gangs {
 			name := fmt.Sprintf("gang-%d", i)
-			w.createGroup(name, 4, 0)
+			w.createGroup(name, 4)
 			l.gangs = append(l.gangs, name)
 			l.pods = append(l.pods, w.create(newPods(4, name, "250m", append(options, build.Member(name))...)...)...)
 		}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/internal/admission"
 )
 
 // refuseBindingOf makes the API server refuse to bind one pod of the test's namespace, and waits until it does; a CEL
@@ -17,7 +18,7 @@ import (
 func (w *world) refuseBindingOf(pod, except string) (lift func()) {
 	w.t.Helper()
 	const probe = "no-such-pod" // admission comes before the pod is looked for
-	lift = w.refuse(w.namespace, admissionv1.Create, "pods/binding", admissionv1.Validation{
+	lift = admission.Refuse(w.t, w.cp.client, w.namespace, admissionv1.Create, "pods/binding", admissionv1.Validation{
 		Expression: fmt.Sprintf("%s || !(request.name in ['%s', '%s'])", except, pod, probe), Message: bindingRefused,
 	})
 	w.eventually("the policy is in force", func() (bool, string) {
@@ -47,7 +48,7 @@ func TestPolicyForOnePod(t *testing.T) {
 			// The leader is the only one of its template.
 			pods := append(newPods(4, "worker", "1", build.Member("train")), newPod("leader", "500m", build.Member("train")))
 			lift := w.refuseBindingOf("leader", tt.except)
-			w.createGroup("train", int32(len(pods)), 0)
+			w.createGroup("train", int32(len(pods)))
 			gang := w.create(pods...)
 			workers, leader := gang[:4], gang[4]
 			if tt.known {

@@ -15,6 +15,7 @@ import (
 
 	"zonewise.dev/internal/shipped"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/internal/admission"
 )
 
 // waitQuiet waits until no component has written to the test's pods for some looks in a row.
@@ -43,7 +44,7 @@ const deletionRefused = "the policy of the test protects this pod"
 // is in force for the pod. The policy ends with the world.
 func (w *world) refuseDeletions(pod *v1.Pod) {
 	w.t.Helper()
-	w.refuse(w.namespace+"-deletions", admissionv1.Delete, "pods", admissionv1.Validation{
+	admission.Refuse(w.t, w.cp.client, w.namespace, admissionv1.Delete, "pods", admissionv1.Validation{
 		Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, shipped.SchedulerUser.Name),
 		Message:    deletionRefused,
 	})
@@ -74,7 +75,7 @@ func TestRefusedEvictionEvictsNobody(t *testing.T) {
 	w.waitBound(small...)
 	w.refuseDeletions(small[0])
 	before := w.deletionsRehearsed()
-	w.createGroup("train", 4, 0)
+	w.createGroup("train", 4)
 	gang := w.create(newPods(4, "train", "1", build.Member("train"), build.PriorityClass(high))...)
 	why := "pod " + w.namespace + "/small-0 could not be evicted: "
 	w.waitEvent("PodGroup", "train", "GangPreemptionFailed: PodGroup "+w.namespace+"/train: "+why)

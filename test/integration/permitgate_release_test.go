@@ -31,7 +31,7 @@ func TestRefusedBindLeavesNobodyBound(t *testing.T) {
 	w.waitRefused(gang[2])
 	before, start := w.bindRequests(), time.Now()
 
-	w.createGroup("train", 6, 0)
+	w.createGroup("train", 6)
 	w.waitEvent("PodGroup", "train", bindingRefused)
 	w.waitUnschedulable(bindingRefused, gang...)
 	w.requirePending(gang...)
@@ -113,7 +113,7 @@ func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	older := w.create(newPods(olderPods, "older", "1", build.Scheduler("zonewise-scheduler"), func(pod *v1.Pod) {
 		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "zonewise.test/later"}}
 	})...)
-	w.createGroup("train", members, 0)
+	w.createGroup("train", members)
 	gang := w.create(newPods(members, "train", "1", build.Member("train"), build.Scheduler("zonewise-scheduler"))...)
 	w.waitSome(4, "members are bound", gang, func(pod *v1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" })
 	require.NoError(t, first.cmd.Process.Kill())

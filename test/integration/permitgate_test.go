@@ -23,7 +23,7 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("2", "a1")
 	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`)) // rounds need not wait for its end
-	w.createGroup("train", 3, 0)
+	w.createGroup("train", 3)
 	gang := w.create(newPods(3, "train", "1", build.Member("train"))...)
 	w.waitGangRefused("the cluster has no room for 3 members at once: short of cpu", gang...)
 	w.waitEvent("PodGroup", "train", "GangRolledBack")
@@ -104,7 +104,7 @@ func TestGroupOfAnotherNamespace(t *testing.T) {
 	slash.Namespace = w.namespace
 	require.True(t, apierrors.IsInvalid(w.cp.client.Create(w.ctx, slash)), "a label cannot name a namespace")
 
-	w.createGroup("train", 2, 0)
+	w.createGroup("train", 2)
 	w.waitBound(gang...)
 }
 
@@ -128,6 +128,6 @@ func TestPodGroupsAreNotInstalled(t *testing.T) {
 	w.waitBound(w.create(newPod("other", "1"))...)
 
 	require.NoError(t, w.cp.installPodGroups())
-	w.createGroup("train", 3, 0)
+	w.createGroup("train", 3)
 	w.waitBound(gang...)
 }

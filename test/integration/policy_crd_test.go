@@ -2,21 +2,13 @@ package integration
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -24,60 +16,9 @@ import (
 // policyCRD is the file of the ZoneSpreadPolicy API in manifests.
 const policyCRD = "crds/zonewise.dev_zonespreadpolicies.yaml"
 
-// policyAPI installs the CRD that is shipped, unless it is there already, and returns a client that knows its type, in
-// a namespace of its own: without a namespace controller no namespace can be used twice. What it installs it takes away
-// in the end.
-func policyAPI(t *testing.T) client.Client {
-	t.Helper()
-	cp := takeControlPlane(t)
-	options, err := crdOptions(policyCRD)
-	require.NoError(t, err)
-	crd := options.CRDs[0]
-	err = cp.client.Get(t.Context(), client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
-	if apierrors.IsNotFound(err) {
-		t.Cleanup(func() {
-			require.NoError(t, envtest.UninstallCRDs(cp.admin, options))
-			// Until it is gone nobody can install it again.
-			require.Eventually(t, func() bool {
-				err := cp.client.Get(context.Background(), client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
-				return apierrors.IsNotFound(err)
-			}, waitTimeout, pollInterval)
-		})
-	} else {
-		require.NoError(t, err)
-	}
-	_, err = envtest.InstallCRDs(cp.admin, options)
-	require.NoError(t, err)
-
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "policy-crd-"}}
-	require.NoError(t, cp.client.Create(t.Context(), namespace))
-	types := runtime.NewScheme()
-	require.NoError(t, v1alpha1.AddToScheme(types))
-	c, err := client.New(cp.admin, client.Options{Scheme: types})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		// The test's context is over by now.
-		require.NoError(t, c.DeleteAllOf(context.Background(), &v1alpha1.ZoneSpreadPolicy{}, client.InNamespace(namespace.Name)))
-		require.NoError(t, cp.client.Delete(context.Background(), namespace))
-	})
-	return client.NewNamespacedClient(c, namespace.Name)
-}
-
-// policyFromYAML makes an object as a user writes it: no Go type adds or drops a field on the way.
-func policyFromYAML(t *testing.T, name, spec string) *unstructured.Unstructured {
-	t.Helper()
-	obj := &unstructured.Unstructured{}
-	doc := "apiVersion: zonewise.dev/v1alpha1\nkind: ZoneSpreadPolicy\nmetadata: {name: " + name + "}\nspec:\n"
-	for line := range strings.SplitSeq(strings.TrimSpace(spec), "\n") {
-		doc += "  " + strings.TrimLeft(line, "\t") + "\n"
-	}
-	require.NoError(t, yaml.Unmarshal([]byte(doc), &obj.Object), doc)
-	return obj
-}
-
 func TestZoneSpreadPolicyCRD(t *testing.T) {
-	c := policyAPI(t)
-	ctx := t.Context()
+	w := newPolicyWorld(t)
+	c, ctx := client.NewNamespacedClient(w.cp.client, w.namespace), t.Context()
 
 	t.Run("defaults", func(t *testing.T) { testPolicyDefaults(ctx, t, c) })
 	t.Run("accepted", func(t *testing.T) { testPolicyAccepted(ctx, t, c) })
@@ -87,7 +28,7 @@ func TestZoneSpreadPolicyCRD(t *testing.T) {
 }
 
 func testPolicyDefaults(ctx context.Context, t *testing.T, c client.Client) {
-	obj := policyFromYAML(t, "defaults", `
+	obj := fromYAML(t, "ZoneSpreadPolicy", "defaults", `
 podSelector: {matchLabels: {app: web}}
 zones: [{name: a}, {name: b, weight: 0}]`)
 	require.NoError(t, c.Create(ctx, obj))
@@ -115,7 +56,7 @@ zones: [{name: a}, {name: b, weight: 0}]`)
 	}, got.Spec)
 
 	// A list that was emptied on purpose stays empty, also through a client that knows the Go type.
-	all := policyFromYAML(t, "all-revisions", `
+	all := fromYAML(t, "ZoneSpreadPolicy", "all-revisions", `
 podSelector: {matchLabels: {app: web}}
 matchLabelKeys: []`)
 	require.NoError(t, c.Create(ctx, all))
@@ -165,19 +106,19 @@ unavailableZones: {downAfter: 30s, fullAfter: 1m30s, recovery: Gradual, recovery
 		"min-zones-open-list": "zones: [{name: a}]\nminZones: 3",
 	} {
 		t.Run(name, func(t *testing.T) {
-			obj := policyFromYAML(t, name, "podSelector: {matchLabels: {app: web}}\n"+spec)
+			obj := fromYAML(t, "ZoneSpreadPolicy", name, "podSelector: {matchLabels: {app: web}}\n"+spec)
 			require.NoError(t, c.Create(ctx, obj))
 			var typed v1alpha1.ZoneSpreadPolicy
 			require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(obj), &typed), "the Go type reads what the server accepts")
 		})
 	}
-	require.NoError(t, c.Create(ctx, policyFromYAML(t, "by-expression",
+	require.NoError(t, c.Create(ctx, fromYAML(t, "ZoneSpreadPolicy", "by-expression",
 		`podSelector: {matchExpressions: [{key: app, operator: In, values: [web, api]}]}`)))
 	many := "podSelector: {matchLabels: {app: web}}\nzones:"
 	for i := range 64 {
 		many += "\n- {name: z" + string(rune('0'+i/10)) + string(rune('0'+i%10)) + "}"
 	}
-	require.NoError(t, c.Create(ctx, policyFromYAML(t, "as-many-zones-as-allowed", many)))
+	require.NoError(t, c.Create(ctx, fromYAML(t, "ZoneSpreadPolicy", "as-many-zones-as-allowed", many)))
 }
 
 func testPolicyRejected(ctx context.Context, t *testing.T, c client.Client) {
@@ -231,11 +172,11 @@ func testPolicyRejected(ctx context.Context, t *testing.T, c client.Client) {
 		{"match-label-key-twice", selector + "matchLabelKeys: [a, a]", "spec.matchLabelKeys[1]", "Duplicate value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			requireRejected(t, c.Create(ctx, policyFromYAML(t, test.name, test.spec)), test.field, test.because)
+			requireRejected(t, c.Create(ctx, fromYAML(t, "ZoneSpreadPolicy", test.name, test.spec)), test.field, test.because)
 		})
 	}
 	// A field that does not exist is refused when the client asks for strictness, as kubectl does.
-	err := c.Create(ctx, policyFromYAML(t, "typo", selector+"maxSkewed: 1"), client.FieldValidation(metav1.FieldValidationStrict))
+	err := c.Create(ctx, fromYAML(t, "ZoneSpreadPolicy", "typo", selector+"maxSkewed: 1"), client.FieldValidation(metav1.FieldValidationStrict))
 	require.ErrorContains(t, err, `unknown field "spec.maxSkewed"`)
 }
 

@@ -39,7 +39,7 @@ func TestPolicyEventsAndMetrics(t *testing.T) {
 
 // waitGauge waits for the values of a policy's metric: an Event may come before the watch shows the status that the
 // metric is of.
-func (w *policyWorld) waitGauge(p *v1alpha1.ZoneSpreadPolicy, want map[string]float64, name string, by ...string) {
+func (w *world) waitGauge(p *v1alpha1.ZoneSpreadPolicy, want map[string]float64, name string, by ...string) {
 	w.t.Helper()
 	w.eventually("metric "+name, func() (bool, string) {
 		is := w.gauge(w.t, name, p.Name, by...)
@@ -48,7 +48,7 @@ func (w *policyWorld) waitGauge(p *v1alpha1.ZoneSpreadPolicy, want map[string]fl
 }
 
 // waitPolicyEvent waits for an Event of a policy whose note begins with the text.
-func (w *policyWorld) waitPolicyEvent(p *v1alpha1.ZoneSpreadPolicy, kind, reason, note string) {
+func (w *world) waitPolicyEvent(p *v1alpha1.ZoneSpreadPolicy, kind, reason, note string) {
 	w.t.Helper()
 	w.eventually("an Event "+reason, func() (bool, string) {
 		events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
@@ -69,7 +69,7 @@ func (w *policyWorld) waitPolicyEvent(p *v1alpha1.ZoneSpreadPolicy, kind, reason
 }
 
 // gauge gathers the values of a policy's metric by the values of some labels.
-func (w *policyWorld) gauge(t *testing.T, name, policy string, by ...string) map[string]float64 {
+func (w *world) gauge(t *testing.T, name, policy string, by ...string) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	require.NoError(t, err)

@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -21,14 +20,8 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// policyWorld is a world with policies.
-type policyWorld struct {
-	*world
-	policies client.Client
-}
-
 // newPolicyWorld makes a world in which the API server serves policies. They stay served for the tests that follow.
-func newPolicyWorld(t *testing.T) *policyWorld {
+func newPolicyWorld(t *testing.T) *world {
 	t.Helper()
 	w := newPolicyWorldWithout(t)
 	w.installCRD(policyCRD)
@@ -36,23 +29,18 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 }
 
 // newPolicyWorldWithout leaves the CustomResourceDefinition to the test.
-func newPolicyWorldWithout(t *testing.T) *policyWorld {
+func newPolicyWorldWithout(t *testing.T) *world {
 	t.Helper()
-	known := runtime.NewScheme()
-	require.NoError(t, v1alpha1.AddToScheme(known))
-	w := &policyWorld{world: newWorld(t)}
-	var err error
-	w.policies, err = client.New(w.cp.admin, client.Options{Scheme: known})
-	require.NoError(t, err)
+	w := newWorld(t)
 	t.Cleanup(func() {
 		// The test's context is over by now.
-		require.NoError(t, w.policies.DeleteAllOf(context.Background(), &v1alpha1.ZoneSpreadPolicy{}, client.InNamespace(w.namespace)))
+		require.NoError(t, w.cp.client.DeleteAllOf(context.Background(), &v1alpha1.ZoneSpreadPolicy{}, client.InNamespace(w.namespace)))
 	})
 	return w
 }
 
 // spreadBy creates a policy for the pods of the app web.
-func (w *policyWorld) spreadBy(name string, edit func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
+func (w *world) spreadBy(name string, edit func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
 	w.t.Helper()
 	p := &v1alpha1.ZoneSpreadPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -61,16 +49,16 @@ func (w *policyWorld) spreadBy(name string, edit func(*v1alpha1.ZoneSpreadPolicy
 	if edit != nil {
 		edit(&p.Spec)
 	}
-	require.NoError(w.t, w.policies.Create(w.ctx, p))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, p))
 	return p
 }
 
 // waitStatus waits until a policy's status is as wanted.
-func (w *policyWorld) waitStatus(p *v1alpha1.ZoneSpreadPolicy, what string, wanted func(s *v1alpha1.ZoneSpreadPolicyStatus) bool) {
+func (w *world) waitStatus(p *v1alpha1.ZoneSpreadPolicy, what string, wanted func(s *v1alpha1.ZoneSpreadPolicyStatus) bool) {
 	w.t.Helper()
 	w.eventually("status of "+p.Name+": "+what, func() (bool, string) {
 		got := &v1alpha1.ZoneSpreadPolicy{}
-		require.NoError(w.t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(p), got))
+		require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(p), got))
 		return wanted(&got.Status), fmt.Sprintf("%+v", got.Status)
 	})
 }
@@ -80,7 +68,7 @@ func hasCondition(s *v1alpha1.ZoneSpreadPolicyStatus, kind string, status metav1
 }
 
 // deploy creates a Deployment of the app web.
-func (w *policyWorld) deploy(replicas int32, cpu string, edit func(*appsv1.Deployment)) *appsv1.Deployment {
+func (w *world) deploy(replicas int32, cpu string, edit func(*appsv1.Deployment)) *appsv1.Deployment {
 	w.t.Helper()
 	web := newDeployment(w.namespace, "web", replicas, newPod("web", cpu, build.Label("app", "web")))
 	if edit != nil {
@@ -98,7 +86,7 @@ func surgeOnly(surge int32) func(*appsv1.Deployment) {
 }
 
 // rollOut makes a new revision and waits until it has replaced the old one.
-func (w *policyWorld) rollOut(web *appsv1.Deployment) {
+func (w *world) rollOut(web *appsv1.Deployment) {
 	w.t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"at":"%d"}}}}}`, time.Now().UnixNano())
 	require.NoError(w.t, w.cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
@@ -110,7 +98,7 @@ func (w *policyWorld) rollOut(web *appsv1.Deployment) {
 	})
 }
 
-func (w *policyWorld) editNode(name string, ready v1.ConditionStatus, taints []v1.Taint) {
+func (w *world) editNode(name string, ready v1.ConditionStatus, taints []v1.Taint) {
 	w.t.Helper()
 	node := &v1.Node{}
 	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
@@ -127,7 +115,7 @@ func failover(downAfter, fullAfter time.Duration) v1alpha1.UnavailableZones {
 }
 
 // scale changes how many replicas the Deployment web has.
-func (w *policyWorld) scale(replicas int32) {
+func (w *world) scale(replicas int32) {
 	w.t.Helper()
 	web := newDeployment(w.namespace, "web", 0, newPod("web", "1m"))
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
@@ -135,7 +123,7 @@ func (w *policyWorld) scale(replicas int32) {
 }
 
 // waiting lists the pods of the app web that are not bound.
-func (w *policyWorld) waiting() []*v1.Pod {
+func (w *world) waiting() []*v1.Pod {
 	w.t.Helper()
 	var waiting []*v1.Pod
 	for _, pod := range w.pods(labelled("web")) {
@@ -147,7 +135,7 @@ func (w *policyWorld) waiting() []*v1.Pod {
 }
 
 // strike makes nodes unreachable, as the node lifecycle controller does.
-func (w *policyWorld) strike(names ...string) {
+func (w *world) strike(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
 		w.editNode(name, v1.ConditionUnknown, []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}})
@@ -155,7 +143,7 @@ func (w *policyWorld) strike(names ...string) {
 }
 
 // heal makes nodes ready again.
-func (w *policyWorld) heal(names ...string) {
+func (w *world) heal(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
 		w.editNode(name, v1.ConditionTrue, nil)

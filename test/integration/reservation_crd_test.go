@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,25 +10,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 )
-
-// reservationFromYAML makes an object as a user writes it: no Go type adds or drops a field on the way.
-func reservationFromYAML(t *testing.T, name, spec string) *unstructured.Unstructured {
-	t.Helper()
-	obj := &unstructured.Unstructured{}
-	doc := "apiVersion: zonewise.dev/v1alpha1\nkind: ZoneReservation\nmetadata: {name: " + name + "}\nspec:\n"
-	for line := range strings.SplitSeq(strings.TrimSpace(spec), "\n") {
-		doc += "  " + line + "\n"
-	}
-	require.NoError(t, yaml.Unmarshal([]byte(doc), &obj.Object), doc)
-	return obj
-}
 
 func TestZoneReservationCRD(t *testing.T) {
 	w := newReservationWorld(t)
@@ -45,11 +30,11 @@ const (
 	someSlot  = "slot: {requests: {cpu: '2'}}\n"
 )
 
-func testReservationDefaults(t *testing.T, w *reservationWorld) {
-	obj := reservationFromYAML(t, "defaults", someOwner+someSlot+"zones: [{name: a, slots: 10}]")
-	require.NoError(t, w.policies.Create(w.ctx, obj))
+func testReservationDefaults(t *testing.T, w *world) {
+	obj := fromYAML(t, "ZoneReservation", "defaults", someOwner+someSlot+"zones: [{name: a, slots: 10}]")
+	require.NoError(t, w.cp.client.Create(w.ctx, obj))
 	got := &v1alpha1.ZoneReservation{}
-	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	require.Equal(t, v1alpha1.ModeHeadroom, got.Spec.Mode)
 	require.Equal(t, v1alpha1.OwnerPreferred, got.Spec.OwnerPolicy)
 	require.Nil(t, got.Spec.Priority, "it is that of pods without a priority class")
@@ -60,11 +45,11 @@ func testReservationDefaults(t *testing.T, w *reservationWorld) {
 		Slot:   v1alpha1.ReservationSlot{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}},
 		Slots:  ptr.To[int32](20),
 	}}
-	require.NoError(t, w.policies.Create(w.ctx, plain))
+	require.NoError(t, w.cp.client.Create(w.ctx, plain))
 	require.Equal(t, v1alpha1.ModeHeadroom, plain.Spec.Mode, "an object that was made with the Go type gets the same defaults")
 }
 
-func testReservationAccepted(t *testing.T, w *reservationWorld) {
+func testReservationAccepted(t *testing.T, w *world) {
 	for name, spec := range map[string]string{
 		"the-full-form": `
 owners:
@@ -88,14 +73,14 @@ ttl: 24h`,
 		"number-as-number":  someOwner + "slot: {requests: {cpu: 2, memory: 1000000}}\nslots: 1",
 	} {
 		t.Run(name, func(t *testing.T) {
-			obj := reservationFromYAML(t, name, spec)
-			require.NoError(t, w.policies.Create(w.ctx, obj))
-			require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), &v1alpha1.ZoneReservation{}), "the Go type reads what the server accepts")
+			obj := fromYAML(t, "ZoneReservation", name, spec)
+			require.NoError(t, w.cp.client.Create(w.ctx, obj))
+			require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(obj), &v1alpha1.ZoneReservation{}), "the Go type reads what the server accepts")
 		})
 	}
 }
 
-func testReservationRejected(t *testing.T, w *reservationWorld) {
+func testReservationRejected(t *testing.T, w *world) {
 	const rest = "slots: 1\n"
 	for _, test := range []struct{ name, spec, field, because string }{
 		{"no-owners", someSlot + rest, "spec.owners", "Required value"},
@@ -133,20 +118,20 @@ func testReservationRejected(t *testing.T, w *reservationWorld) {
 		{"ttl-malformed", someOwner + someSlot + rest + "ttl: a day", "spec.ttl", "should match"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			requireRejected(t, w.policies.Create(w.ctx, reservationFromYAML(t, test.name, test.spec)), test.field, test.because)
+			requireRejected(t, w.cp.client.Create(w.ctx, fromYAML(t, "ZoneReservation", test.name, test.spec)), test.field, test.because)
 		})
 	}
-	err := w.policies.Create(w.ctx, reservationFromYAML(t, "typo", someOwner+someSlot+"slot: 1"), client.FieldValidation(metav1.FieldValidationStrict))
+	err := w.cp.client.Create(w.ctx, fromYAML(t, "ZoneReservation", "typo", someOwner+someSlot+"slot: 1"), client.FieldValidation(metav1.FieldValidationStrict))
 	require.Error(t, err)
-	err = w.policies.Create(w.ctx, reservationFromYAML(t, "typo", someOwner+someSlot+rest+"zone: a"), client.FieldValidation(metav1.FieldValidationStrict))
+	err = w.cp.client.Create(w.ctx, fromYAML(t, "ZoneReservation", "typo", someOwner+someSlot+rest+"zone: a"), client.FieldValidation(metav1.FieldValidationStrict))
 	require.ErrorContains(t, err, `unknown field "spec.zone"`)
 }
 
-func testReservationStatus(t *testing.T, w *reservationWorld) {
-	obj := reservationFromYAML(t, "status", someOwner+someSlot+"zones: [{name: a, slots: 2}]")
-	require.NoError(t, w.policies.Create(w.ctx, obj))
+func testReservationStatus(t *testing.T, w *world) {
+	obj := fromYAML(t, "ZoneReservation", "status", someOwner+someSlot+"zones: [{name: a, slots: 2}]")
+	require.NoError(t, w.cp.client.Create(w.ctx, obj))
 	got := &v1alpha1.ZoneReservation{}
-	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	want := v1alpha1.ZoneReservationStatus{
 		ObservedGeneration: 1,
 		LastUpdateTime:     metav1.NewMicroTime(time.Unix(1800000000, 123456000)),
@@ -161,21 +146,21 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 		}},
 	}
 	got.Status = want
-	require.NoError(t, w.policies.Status().Update(w.ctx, got))
-	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.NoError(t, w.cp.client.Status().Update(w.ctx, got))
+	require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	require.True(t, want.LastUpdateTime.Equal(&got.Status.LastUpdateTime), "%s", got.Status.LastUpdateTime)
 	want.LastUpdateTime = got.Status.LastUpdateTime
 	require.Equal(t, want, got.Status)
 
 	got.Spec.Priority, got.Status.Slots.Held = ptr.To[int32](7), 1000
-	require.NoError(t, w.policies.Update(w.ctx, got))
-	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.NoError(t, w.cp.client.Update(w.ctx, got))
+	require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	require.Equal(t, ptr.To[int32](7), got.Spec.Priority)
 	require.EqualValues(t, 2, got.Status.Slots.Held, "a write of the object leaves the status alone")
 }
 
 // testReservationColumns: what kubectl get prints.
-func testReservationColumns(t *testing.T, w *reservationWorld) {
+func testReservationColumns(t *testing.T, w *world) {
 	options, err := crdOptions(reservationCRD)
 	require.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}

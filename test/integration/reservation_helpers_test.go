@@ -21,14 +21,9 @@ import (
 // reservationCRD is the file of the ZoneReservation API in manifests.
 const reservationCRD = "crds/zonewise.dev_zonereservations.yaml"
 
-// reservationWorld is a world with reservations, and with policies beside them.
-type reservationWorld struct {
-	*policyWorld
-}
-
-// newReservationWorld makes a world in which the API server serves reservations. They stay served for the tests that
+// newReservationWorld makes a world in which the API server serves reservations, and policies beside them. They stay served for the tests that
 // follow.
-func newReservationWorld(t *testing.T) *reservationWorld {
+func newReservationWorld(t *testing.T) *world {
 	t.Helper()
 	w := newReservationWorldWithout(t)
 	w.installCRD(reservationCRD)
@@ -36,12 +31,12 @@ func newReservationWorld(t *testing.T) *reservationWorld {
 }
 
 // newReservationWorldWithout leaves the CustomResourceDefinition to the test.
-func newReservationWorldWithout(t *testing.T) *reservationWorld {
+func newReservationWorldWithout(t *testing.T) *world {
 	t.Helper()
-	w := &reservationWorld{policyWorld: newPolicyWorld(t)}
+	w := newPolicyWorld(t)
 	t.Cleanup(func() {
 		// The test's context is over by now.
-		err := w.policies.DeleteAllOf(context.Background(), &v1alpha1.ZoneReservation{})
+		err := w.cp.client.DeleteAllOf(context.Background(), &v1alpha1.ZoneReservation{})
 		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			require.NoError(t, err)
 		}
@@ -59,7 +54,7 @@ func inZones(slots int32, letters string) func(*v1alpha1.ZoneReservationSpec) {
 }
 
 // reserve creates a reservation for the app web, with slots that are as large as a pod of newPod with 1 cpu.
-func (w *reservationWorld) reserve(name string, edits ...func(*v1alpha1.ZoneReservationSpec)) *v1alpha1.ZoneReservation {
+func (w *world) reserve(name string, edits ...func(*v1alpha1.ZoneReservationSpec)) *v1alpha1.ZoneReservation {
 	w.t.Helper()
 	r := &v1alpha1.ZoneReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -75,7 +70,7 @@ func (w *reservationWorld) reserve(name string, edits ...func(*v1alpha1.ZoneRese
 	for _, edit := range edits {
 		edit(&r.Spec)
 	}
-	require.NoError(w.t, w.policies.Create(w.ctx, r))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, r))
 	return r
 }
 
@@ -85,21 +80,21 @@ func owners(n int, name, cpu string, options ...podOption) []*v1.Pod {
 }
 
 // patchReservation changes a reservation.
-func (w *reservationWorld) patchReservation(r *v1alpha1.ZoneReservation, patch string) {
+func (w *world) patchReservation(r *v1alpha1.ZoneReservation, patch string) {
 	w.t.Helper()
-	require.NoError(w.t, w.policies.Patch(w.ctx, r, client.RawPatch(types.MergePatchType, []byte(patch))))
+	require.NoError(w.t, w.cp.client.Patch(w.ctx, r, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // reservation reads one again.
-func (w *reservationWorld) reservation(r *v1alpha1.ZoneReservation) *v1alpha1.ZoneReservation {
+func (w *world) reservation(r *v1alpha1.ZoneReservation) *v1alpha1.ZoneReservation {
 	w.t.Helper()
 	got := &v1alpha1.ZoneReservation{}
-	require.NoError(w.t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(r), got))
+	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(r), got))
 	return got
 }
 
 // waitReservation waits until a reservation's status, computed from its present spec, is as wanted.
-func (w *reservationWorld) waitReservation(r *v1alpha1.ZoneReservation, what string, wanted func(s *v1alpha1.ZoneReservationStatus) bool) {
+func (w *world) waitReservation(r *v1alpha1.ZoneReservation, what string, wanted func(s *v1alpha1.ZoneReservationStatus) bool) {
 	w.t.Helper()
 	w.eventually("status of "+r.Name+": "+what, func() (bool, string) {
 		got := w.reservation(r)
@@ -108,7 +103,7 @@ func (w *reservationWorld) waitReservation(r *v1alpha1.ZoneReservation, what str
 }
 
 // waitSlots waits until so many slots are held and used.
-func (w *reservationWorld) waitSlots(r *v1alpha1.ZoneReservation, held, used int64) {
+func (w *world) waitSlots(r *v1alpha1.ZoneReservation, held, used int64) {
 	w.t.Helper()
 	w.waitReservation(r, fmt.Sprintf("%d held, %d used", held, used), func(s *v1alpha1.ZoneReservationStatus) bool {
 		return s.Slots.Held == held && s.Slots.Used == used
@@ -116,7 +111,7 @@ func (w *reservationWorld) waitSlots(r *v1alpha1.ZoneReservation, held, used int
 }
 
 // waitReady waits until all slots that are wanted are held, and so many are not used.
-func (w *reservationWorld) waitReady(r *v1alpha1.ZoneReservation, unused int64) {
+func (w *world) waitReady(r *v1alpha1.ZoneReservation, unused int64) {
 	w.t.Helper()
 	w.waitReservation(r, fmt.Sprintf("ready, with %d unused slots", unused), func(s *v1alpha1.ZoneReservationStatus) bool {
 		return s.Slots.Held-s.Slots.Used == unused && isReady(s)

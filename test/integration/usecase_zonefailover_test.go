@@ -20,7 +20,7 @@ import (
 )
 
 // applyExample creates the object in a file of examples/zone-failover, in the test's namespace.
-func (w *reservationWorld) applyExample(file string, edit func(*unstructured.Unstructured)) {
+func (w *world) applyExample(file string, edit func(*unstructured.Unstructured)) {
 	w.t.Helper()
 	root, err := repository()
 	require.NoError(w.t, err)
@@ -40,7 +40,7 @@ func withoutConstraints(obj *unstructured.Unstructured) {
 }
 
 // loseZone makes the nodes of a zone unreachable and deletes their pods, as the taint eviction controller does.
-func (w *reservationWorld) loseZone(nodes ...string) {
+func (w *world) loseZone(nodes ...string) {
 	w.t.Helper()
 	lost := map[string]bool{}
 	for _, name := range nodes {

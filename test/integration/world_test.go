@@ -13,10 +13,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -91,13 +89,7 @@ func (w *world) deleteAll() {
 // eventually waits until condition holds; its string says how things stood when it did not.
 func (w *world) eventually(what string, condition func() (bool, string)) {
 	w.t.Helper()
-	w.eventuallyWithin(waitTimeout, what, condition)
-}
-
-// eventuallyWithin is eventually for what takes its time.
-func (w *world) eventuallyWithin(timeout time.Duration, what string, condition func() (bool, string)) {
-	w.t.Helper()
-	deadline := time.Now().Add(timeout)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		ok, state := condition()
 		if ok {
@@ -152,28 +144,12 @@ func (w *world) afterChanges(pace time.Duration, what string, condition func() (
 // zoneOf names the zone of a node by its first letter: a1, a2 are in zone-a.
 func zoneOf(node string) string { return "zone-" + node[:1] }
 
-// addNodes creates nodes with cpu and room for 100 pods; the first letter of a name is its zone.
+// addNodes creates nodes with cpu; the first letter of a name is its zone.
 func (w *world) addNodes(cpu string, names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		capacity := v1.ResourceList{
-			v1.ResourceCPU:    resource.MustParse(cpu),
-			v1.ResourceMemory: resource.MustParse("64Gi"),
-			v1.ResourcePods:   resource.MustParse("100"),
-		}
-		node := &v1.Node{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:   name,
-				Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: zoneOf(name)},
-			},
-			Status: v1.NodeStatus{
-				Capacity:    capacity,
-				Allocatable: capacity,
-				Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
-			},
-		}
 		// The status is stored by a create, as kubelets rely on when they register.
-		require.NoError(w.t, w.cp.client.Create(w.ctx, node))
+		require.NoError(w.t, w.cp.client.Create(w.ctx, build.Node(name, zoneOf(name), cpu)))
 	}
 }
 
@@ -194,30 +170,19 @@ func (w *world) deletePod(pod *v1.Pod) {
 	require.NoError(w.t, client.IgnoreNotFound(err))
 }
 
-// createGroup creates a PodGroup. A minMember of 0 leaves the field out.
-func (w *world) createGroup(name string, minMember int32, timeout time.Duration) {
+// createGroup creates a PodGroup.
+func (w *world) createGroup(name string, minMember int32) {
 	w.t.Helper()
-	group := &schedulingv1alpha1.PodGroup{
+	require.NoError(w.t, w.cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec:       schedulingv1alpha1.PodGroupSpec{MinMember: minMember},
-	}
-	if timeout > 0 {
-		group.Spec.ScheduleTimeoutSeconds = ptr.To(int32(timeout / time.Second))
-	}
-	require.NoError(w.t, w.cp.client.Create(w.ctx, group))
+	}))
 }
 
 // createPriorityClass creates a PriorityClass, which ends with the world, and returns its name.
 func (w *world) createPriorityClass(value int32) string {
 	w.t.Helper()
-	return w.createClass(&schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.namespace, value)},
-		Value:      value,
-	})
-}
-
-func (w *world) createClass(class *schedulingv1.PriorityClass) string {
-	w.t.Helper()
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.namespace, value)}, Value: value}
 	require.NoError(w.t, w.cp.client.Create(w.ctx, class))
 	w.t.Cleanup(func() { require.NoError(w.t, w.cp.client.Delete(context.Background(), class)) })
 	w.eventually("admission knows the class", func() (bool, string) {
@@ -317,13 +282,8 @@ func (w *world) requirePending(pods ...*v1.Pod) {
 // waitEvent waits for an event about an object that says something.
 func (w *world) waitEvent(kind, name, says string) {
 	w.t.Helper()
-	w.waitEventIn(w.namespace, kind, name, says)
-}
-
-func (w *world) waitEventIn(namespace, kind, name, says string) {
-	w.t.Helper()
 	w.eventually("an event about "+kind+" "+name+" says "+says, func() (bool, string) {
-		events, err := w.cp.kube.EventsV1().Events(namespace).List(w.ctx, metav1.ListOptions{})
+		events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
 		require.NoError(w.t, err)
 		var seen []string
 		for _, event := range events.Items {

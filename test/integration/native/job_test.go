@@ -87,8 +87,8 @@ func (c *cluster) createJob(parallelism, completions int32) {
 	c.t.Helper()
 	pod := build.Pod("train", "1", build.Namespace(c.namespace))
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever
-	created, err := c.admin.BatchV1().Jobs(c.namespace).Create(c.t.Context(), &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: "train"},
+	created := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "train"},
 		Spec: batchv1.JobSpec{
 			Parallelism: ptr.To(parallelism), Completions: ptr.To(completions),
 			Template: v1.PodTemplateSpec{Spec: pod.Spec},
@@ -96,8 +96,8 @@ func (c *cluster) createJob(parallelism, completions int32) {
 				Gang: &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{},
 			}},
 		},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	}
+	c.create(created)
 	require.NotNil(c.t, created.Spec.Scheduling, "the API server has the feature")
 }
 

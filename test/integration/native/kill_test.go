@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/test/build"
 )
 
 // TestKilledInTheMiddleOfARelease: a scheduler is killed when a part of a gang is bound, and then there is no room for
@@ -20,7 +22,7 @@ import (
 func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	const size = 24
 	c := startCluster(t)
-	c.createNode("large", fmt.Sprint(size))
+	c.create(build.Node("large", "a", fmt.Sprint(size)))
 	for _, mode := range []struct{ name, args string }{
 		{"Guard", `{"nativeGroups": "Guard", "recoveryTimeout": "2s"}`}, {"GangScheduling alone", alone},
 	} {
@@ -79,13 +81,9 @@ func (c *cluster) startProcess(args string) *exec.Cmd {
 // nodes returns the nodes of the bound members.
 func (c *cluster) nodes() map[string]string {
 	c.t.Helper()
-	pods, err := c.admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
-	require.NoError(c.t, err)
 	nodes := map[string]string{}
-	for i := range pods.Items {
-		if node := pods.Items[i].Spec.NodeName; node != "" {
-			nodes[pods.Items[i].Name] = node
-		}
+	for _, pod := range c.podsThat(func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }) {
+		nodes[pod.Name] = pod.Spec.NodeName
 	}
 	return nodes
 }

@@ -87,13 +87,11 @@ func jobOf(manifests string) string {
 // error.
 func (c *cluster) apply(manifests string) {
 	c.t.Helper()
-	objects, err := client.New(c.config, client.Options{})
-	require.NoError(c.t, err)
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
 		obj := &unstructured.Unstructured{}
 		require.NoError(c.t, yaml.Unmarshal([]byte(document), &obj.Object))
 		obj.SetNamespace(c.namespace)
-		require.NoError(c.t, client.WithFieldValidation(objects, metav1.FieldValidationStrict).Create(c.t.Context(), obj))
+		require.NoError(c.t, c.objects.Create(c.t.Context(), obj, client.FieldValidation(metav1.FieldValidationStrict)))
 	}
 }
 

@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/test/build"
+	"zonewise.dev/test/internal/admission"
 )
 
 // The args with which native gangs are guarded, and left to GangScheduling alone.
@@ -95,36 +98,31 @@ func TestNativeGangs(t *testing.T) {
 // createGang creates a gang named n.
 func (c *cluster) createGang(members ...string) {
 	c.t.Helper()
-	c.createGroup("n", "", len(members))
+	c.createGroup("n", len(members), nil)
 	for _, name := range members {
 		c.createPod(name)
 	}
 }
 
-func (c *cluster) createGroup(name, priorityClass string, minCount int) {
+func (c *cluster) createGroup(name string, minCount int, annotations map[string]string) *schedulingv1beta1.PodGroup {
 	c.t.Helper()
-	_, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: schedulingv1beta1.PodGroupSpec{
-			PriorityClassName: priorityClass,
-			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(minCount)},
-			},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, Annotations: annotations}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(minCount)}
+	c.create(group)
+	return group
+}
+
+func (c *cluster) create(obj client.Object) {
+	c.t.Helper()
+	require.NoError(c.t, c.objects.Create(c.t.Context(), obj))
 }
 
 // createPod creates a member of the gang named n.
-func (c *cluster) createPod(name string) { c.createMember("n", name, "") }
-
-func (c *cluster) createMember(group, name, priorityClass string) {
+func (c *cluster) createPod(name string) {
 	c.t.Helper()
 	pod := build.Pod(name, "1", build.Namespace(c.namespace))
-	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
-	pod.Spec.PriorityClassName = priorityClass
-	pod, err := c.admin.CoreV1().Pods(c.namespace).Create(c.t.Context(), pod, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("n")}
+	c.create(pod)
 	require.NotNil(c.t, pod.Spec.SchedulingGroup, "the API server has the feature")
 }
 
@@ -134,17 +132,9 @@ func (c *cluster) delete(name string) {
 }
 
 // bound lists the bound members, by name.
-func (c *cluster) bound() (names []string) {
+func (c *cluster) bound() []string {
 	c.t.Helper()
-	pods, err := c.admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
-	require.NoError(c.t, err)
-	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName != "" {
-			names = append(names, pods.Items[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(c.nodes()))
 }
 
 // condition returns the status of a condition of the PodGroup, empty without one.
@@ -174,38 +164,16 @@ func (c *cluster) eventually(what string, condition func() bool) {
 // refuseBinds makes the API server refuse all binds of the namespace, and waits until it does.
 func (c *cluster) refuseBinds() (lift func()) {
 	c.t.Helper()
-	policies, bindings := c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	name := c.namespace
-	_, err := policies.Create(c.t.Context(), &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionv1.Fail),
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: c.namespace}},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
-				}}},
-			},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "the test refuses this binding"}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
-	_, err = bindings.Create(c.t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	lift = admission.Refuse(c.t, c.objects, c.namespace, admissionv1.Create, "pods/binding", admissionv1.Validation{
+		Expression: "false", Message: "the test refuses this binding",
+	})
 	c.eventually("the policy is in force", func() bool {
 		err := c.admin.CoreV1().Pods(c.namespace).Bind(c.t.Context(), &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "no-such-pod"}, Target: v1.ObjectReference{Kind: "Node", Name: "node"},
 		}, metav1.CreateOptions{})
 		return err != nil && strings.Contains(err.Error(), "the test refuses")
 	})
-	return func() {
-		require.NoError(c.t, bindings.Delete(c.t.Context(), name, metav1.DeleteOptions{}))
-		require.NoError(c.t, policies.Delete(c.t.Context(), name, metav1.DeleteOptions{}))
-	}
+	return lift
 }
 
 // refuseLast has another Permit plugin refuse n-2, until lift is called.

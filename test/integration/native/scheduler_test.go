@@ -65,8 +65,9 @@ const patience = 2 * time.Minute
 type cluster struct {
 	t          *testing.T
 	admin      kubernetes.Interface
-	config     *rest.Config // of admin
-	kubeconfig string       // of the scheduler, with the permissions that are shipped for it
+	objects    client.Client // an administrator's, too
+	config     *rest.Config  // of both
+	kubeconfig string        // of the scheduler, with the permissions that are shipped for it
 	namespace  string
 	probe      *probe
 }
@@ -84,26 +85,13 @@ func startCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, admin: kubernetes.NewForConfigOrDie(plane.Config), config: plane.Config}
 	c.kubeconfig, err = plane.Kubeconfig("scheduler", shipped.SchedulerUser)
 	require.NoError(t, err)
-	objects, err := client.New(plane.Config, client.Options{Scheme: scheme.Scheme})
+	c.objects, err = client.New(plane.Config, client.Options{Scheme: scheme.Scheme})
 	require.NoError(t, err)
 	for _, dir := range []string{shipped.SchedulerRoles, "components/native-gangs"} {
-		require.NoError(t, shipped.CreatePermissions(t.Context(), objects, dir))
+		require.NoError(t, shipped.CreatePermissions(t.Context(), c.objects, dir))
 	}
-	c.createNode("node", "4")
+	c.create(build.Node("node", "a", "4"))
 	return c
-}
-
-func (c *cluster) createNode(name, cpu string) {
-	c.t.Helper()
-	node := build.Node(name, "a", cpu, build.Capacity(v1.ResourcePods, "110"))
-	status := node.Status
-	_, err := c.admin.CoreV1().Nodes().Create(c.t.Context(), node, metav1.CreateOptions{})
-	require.NoError(c.t, err)
-	node, err = c.admin.CoreV1().Nodes().Get(c.t.Context(), node.Name, metav1.GetOptions{})
-	require.NoError(c.t, err)
-	node.Status = status
-	_, err = c.admin.CoreV1().Nodes().UpdateStatus(c.t.Context(), node, metav1.UpdateOptions{})
-	require.NoError(c.t, err)
 }
 
 // run gives a test a namespace and a scheduler with the shipped profile of PermitGate and these args of it.
@@ -117,14 +105,15 @@ func (c *cluster) run(name, args string, test func(c *cluster)) {
 // inNamespace gives a test a namespace.
 func (c *cluster) inNamespace(name string, test func(c *cluster)) {
 	c.t.Run(name, func(t *testing.T) {
-		namespace, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "native-"}}, metav1.CreateOptions{})
-		require.NoError(t, err)
-		own := &cluster{t: t, admin: c.admin, config: c.config, kubeconfig: c.kubeconfig, namespace: namespace.Name, probe: &probe{tried: map[string]int{}}}
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "native-"}}
+		c.create(namespace)
+		own := *c
+		own.t, own.namespace, own.probe = t, namespace.Name, &probe{tried: map[string]int{}}
 		t.Cleanup(func() {
 			now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 			require.NoError(t, c.admin.CoreV1().Pods(namespace.Name).DeleteCollection(context.Background(), now, metav1.ListOptions{}))
 		})
-		test(own)
+		test(&own)
 	})
 }
 

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/gangbudgets"
@@ -25,29 +25,18 @@ func TestNativeGangIsShown(t *testing.T) {
 	require.NoError(t, err)
 	c.apply(string(policies))
 	c.run("a packed gang", guarded, func(c *cluster) {
-		group := func(name string, annotations map[string]string) *schedulingv1beta1.PodGroup {
-			out, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-				Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-					Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3},
-				}},
-			}, metav1.CreateOptions{})
-			require.NoError(c.t, err)
-			return out
-		}
-		packed := group("n", map[string]string{
+		packed := c.createGroup("n", 3, map[string]string{
 			podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone, podgroup.DisruptionBudgetAnnotation: podgroup.BudgetOfMinMember,
 		})
-		group("loose", map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelHostname})
+		c.createGroup("loose", 3, map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelHostname})
 		probe := func(group string) *v1.Pod {
 			pod := build.Pod("probe", "1", build.Namespace(c.namespace))
 			pod.Labels = nil
 			if group != "" {
 				pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To(group)}
 			}
-			out, err := c.admin.CoreV1().Pods(c.namespace).Create(c.t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			require.NoError(c.t, err)
-			return out
+			require.NoError(c.t, c.objects.Create(c.t.Context(), pod, client.DryRunAll))
+			return pod
 		}
 		c.eventually("the API server applies the policy", func() bool { return probe("n").Spec.Affinity != nil })
 		require.Equal(c.t, []v1.PodAffinityTerm{{
@@ -63,10 +52,10 @@ func TestNativeGangIsShown(t *testing.T) {
 		}
 		c.eventually("all are bound", func() bool { return len(c.bound()) == 3 })
 
-		client, err := snapshot.NewClient(c.config)
+		reader, err := snapshot.NewClient(c.config)
 		require.NoError(c.t, err)
-		part := gangbudgets.New(parts.Shared{Client: client, CPUFraction: 1000, Read: func() *snapshot.Snapshot {
-			read, err := snapshot.Read(c.t.Context(), client, nil)
+		part := gangbudgets.New(parts.Shared{Client: reader, CPUFraction: 1000, Read: func() *snapshot.Snapshot {
+			read, err := snapshot.Read(c.t.Context(), reader, nil)
 			require.NoError(c.t, err)
 			return read
 		}})

@@ -1,4 +1,5 @@
-package integration
+// Package kubelets does for bound pods what the kubelets of a cluster do.
+package kubelets
 
 import (
 	"context"
@@ -15,16 +16,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubelets do for bound pods what the kubelets of a cluster do: they report them running and ready, and
-// finish their deletion.
 type kubelets struct {
 	kube  kubernetes.Interface
 	pods  cache.Indexer
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
 
-// runKubelets starts them, until ctx ends.
-func runKubelets(ctx context.Context, kube kubernetes.Interface) error {
+// Run reports bound pods running and ready, and finishes their deletion, until ctx ends. It returns once the pods are
+// listed.
+func Run(ctx context.Context, kube kubernetes.Interface) error {
 	factory := informers.NewSharedInformerFactory(kube, 0)
 	informer := factory.Core().V1().Pods().Informer()
 	k := &kubelets{
