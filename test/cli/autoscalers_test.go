@@ -12,28 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/apiserver"
 )
-
-// gangBudgetsRules is the file with the rules of the part --gang-budgets.
-const gangBudgetsRules = "components/gang-budgets/clusterrole.yaml"
-
-// TestGangBudgetsRules: what TestAutoscalers needs, and no more.
-func TestGangBudgetsRules(t *testing.T) {
-	require.Equal(t, []rbacv1.PolicyRule{
-		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"create", "update", "delete"}},
-		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
-	}, rules(t, gangBudgetsRules))
-}
 
 // TestAutoscalers is the walk-through of docs/autoscalers.md, with the real scheduler and controllers of Kubernetes.
 // The test buys the nodes, as an autoscaler would.
@@ -90,20 +78,10 @@ func (w *world) testRoomIsBought(t *testing.T) {
 	w.until("the room is asked for", func() (bool, error) { return asked() == "a 1\nd 2\n", nil })
 	w.requireDocumented(asked())
 	for i := range 2 {
-		w.buyNode("bought-"+strconv.Itoa(i), "d")
+		w.Make(t, build.Node("bought-"+strconv.Itoa(i), "d", "4"))
 	}
 	w.waitRow(documented[1], "get", "zrsv")
 	require.Equal(t, "a 1\nd 2\n", asked(), "what is held is asked for, too: else an autoscaler would take its nodes for empty")
-}
-
-// buyNode adds a node, as an autoscaler does.
-func (w *world) buyNode(name, zone string) {
-	w.t.Helper()
-	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	w.Make(w.t, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: name}},
-		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-	})
 }
 
 func (w *world) testPolicyIsShown(t *testing.T) {

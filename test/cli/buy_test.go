@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,28 +18,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/buy"
 	"zonewise.dev/test/internal/apiserver"
 )
 
-const (
-	// buyRules is the file with the rules of the part --buy.
-	buyRules = "components/buy/clusterrole.yaml"
-	// buffers is the namespace of the CapacityBuffers.
-	buffers = "buffers"
-)
-
-// TestBuyRules: what TestBuy needs, and no more.
-func TestBuyRules(t *testing.T) {
-	require.Equal(t, []rbacv1.PolicyRule{
-		{APIGroups: []string{buy.Group}, Resources: []string{"capacitybuffers"}, Verbs: []string{"list", "create", "patch", "delete"}},
-		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"list", "create", "patch", "delete"}},
-		{APIGroups: []string{"zonewise.dev"}, Resources: []string{"zonereservations/status", "zonesurvivals/status"}, Verbs: []string{"patch"}},
-	}, rules(t, buyRules))
-}
+// buffers is the namespace of the CapacityBuffers.
+const buffers = "buffers"
 
 // installBuffers installs CapacityBuffers, or changes which versions are served.
 func (w *world) installBuffers(versions ...string) {
@@ -254,29 +239,5 @@ func TestBuy(t *testing.T) {
 	require.NoError(t, w.Delete(t.Context(), r))
 	w.waitAsked("v1beta1", map[string]int64{"foreign": 1})
 
-	t.Run("bad objects", w.testBadBuys)
 	stop()
-}
-
-// testBadBuys: the API server refuses them, and names the field.
-func (w *world) testBadBuys(t *testing.T) {
-	const buys = "buy: {namespace: buffers, max: 1}"
-	for _, tc := range []struct{ name, kind, spec, want string }{
-		{"without a bound", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {namespace: buffers}", "spec.buy.max"},
-		{"without a namespace", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {max: 1}", "spec.buy.namespace"},
-		{"by what there is not", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {autoscaler: Money, namespace: buffers, max: 1}", `spec.buy.autoscaler: Unsupported value: "Money"`},
-		{"with a label of ours", "r", "slots: 1, slot: {requests: {cpu: 1}}, buy: {namespace: buffers, max: 1, labels: {zonewise.dev/x: other}}", "spec.buy.labels: "},
-		{"without hold", "s", "survive: {zones: 1}, " + buys, "spec.buy: Forbidden: must not be set without hold"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			u := &unstructured.Unstructured{}
-			const selector = "podSelector: {matchLabels: {app: web}}"
-			start := map[string]string{
-				"r": "kind: ZoneReservation, metadata: {name: bad}, spec: {owners: [{namespace: shop, " + selector + "}], ",
-				"s": "kind: ZoneSurvival, metadata: {name: bad}, spec: {workloads: [{namespace: shop, " + selector + "}], ",
-			}[tc.kind]
-			require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: zonewise.dev/v1alpha1, "+start+tc.spec+"}}"), &u.Object))
-			require.ErrorContains(t, w.Create(t.Context(), u), tc.want)
-		})
-	}
 }

@@ -16,9 +16,11 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -35,6 +37,7 @@ func TestCommandLine(t *testing.T) {
 	c.InstallAPIs(t)
 	viewer := c.User(t, "viewer", apiserver.ViewerRules(t))
 	t.Run("permissions", c.testPermissions)
+	t.Run("bad objects", c.testBadObjects)
 
 	process, log := c.StartScheduler(t)
 	c.workload(t)
@@ -116,6 +119,47 @@ func (c *cluster) testPermissions(t *testing.T) {
 	slices.Sort(needed)
 	slices.Sort(granted)
 	require.Equal(t, needed, granted)
+}
+
+// testBadObjects: the API server refuses them, and names the field. Those of a policy and of a reservation are in
+// test/integration.
+func (c *cluster) testBadObjects(t *testing.T) {
+	const web = "{namespace: shop, podSelector: {matchLabels: {app: web}}}"
+	const slots = "owners: [" + web + "], slots: 1, slot: {requests: {cpu: 1}}, "
+	for _, tc := range []struct{ name, kind, spec, want string }{
+		{"neither zones nor zoneNames", "ZoneSurvival", "workloads: [WEB], survive: {}", "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
+		{"both", "ZoneSurvival", "workloads: [WEB], survive: {zones: 1, zoneNames: [a]}", "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
+		{"zones and nodes", "ZoneSurvival", "workloads: [WEB], survive: {zones: 1, nodes: 1}", "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
+		{"no node", "ZoneSurvival", "workloads: [WEB], survive: {nodes: 0}", "spec.survive.nodes: Invalid value: 0"},
+		{"two nodes at once", "ZoneSurvival", "workloads: [WEB], survive: {nodes: 2}", "spec.survive.nodes: Invalid value: 2"},
+		{"two zones at once", "ZoneSurvival", "workloads: [WEB], survive: {zones: 2}", "spec.survive.zones: Invalid value: 2"},
+		{"a part of nothing", "ZoneSurvival", `workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "0"`, "spec.maxHeldFraction: must be above 0 and at most 1"},
+		{"more than all", "ZoneSurvival", `workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "1.1"`, "spec.maxHeldFraction: must be above 0 and at most 1"},
+		{"a priority of the system", "ZoneSurvival", "workloads: [WEB], survive: {zones: 1}, priority: 1000000001", "spec.priority: Invalid value: 1000000001"},
+		{"no workload that survives", "ZoneSurvival", "workloads: [], survive: {zones: 1}", "spec.workloads"},
+		{"an empty selector of what survives", "ZoneSurvival", "workloads: [{namespace: shop, podSelector: {}}], survive: {zones: 1}", "spec.workloads[*].podSelector: must not be empty"},
+		{"no namespace", "ZoneSurvival", "workloads: [{podSelector: {matchLabels: {app: web}}}], survive: {zones: 1}", "spec.workloads[0].namespace"},
+		{"a zone twice", "ZoneSurvival", "workloads: [WEB], survive: {zoneNames: [a, a]}", "spec.survive.zoneNames[1]: Duplicate value"},
+		{"nodes that are bought for what is not held", "ZoneSurvival", "workloads: [WEB], survive: {zones: 1}, buy: {namespace: buffers, max: 1}", "spec.buy: Forbidden: must not be set without hold"},
+		{"nodes without a bound", "ZoneReservation", slots + "buy: {namespace: buffers}", "spec.buy.max"},
+		{"nodes without a namespace", "ZoneReservation", slots + "buy: {max: 1}", "spec.buy.namespace"},
+		{"nodes by what there is not", "ZoneReservation", slots + "buy: {autoscaler: Money, namespace: buffers, max: 1}", `spec.buy.autoscaler: Unsupported value: "Money"`},
+		{"nodes with a label of ours", "ZoneReservation", slots + "buy: {namespace: buffers, max: 1, labels: {zonewise.dev/x: other}}", "spec.buy.labels: "},
+		{"no workload that is moved", "ZoneRebalance", "workloads: []", "spec.workloads"},
+		{"an empty selector of what is moved", "ZoneRebalance", "workloads: [{namespace: shop, podSelector: {}}]", "spec.workloads[*].podSelector: must not be empty"},
+		{"a mode that there is not", "ZoneRebalance", "workloads: [WEB], mode: Delete", `spec.mode: Unsupported value: "Delete"`},
+		{"none at once", "ZoneRebalance", "workloads: [WEB], maxAtOnce: 0", "spec.maxAtOnce: Invalid value: 0"},
+		{"too many in an hour", "ZoneRebalance", "workloads: [WEB], maxPerHour: 201", "spec.maxPerHour: Invalid value: 201"},
+		{"after days", "ZoneRebalance", "workloads: [WEB], after: 48h", "spec.after: must be a duration from 0s to 24h"},
+		{"no rest", "ZoneRebalance", "workloads: [WEB], cooldown: 1s", "spec.cooldown: must be a duration from 1m to 24h"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			u := &unstructured.Unstructured{}
+			spec := strings.ReplaceAll(tc.spec, "WEB", web)
+			require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: zonewise.dev/v1alpha1, kind: "+tc.kind+", metadata: {name: bad}, spec: {"+spec+"}}"), &u.Object))
+			require.ErrorContains(t, c.Create(t.Context(), u), tc.want)
+		})
+	}
 }
 
 func (c *cluster) testStatus(t *testing.T, viewer string) {

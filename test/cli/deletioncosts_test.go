@@ -11,26 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/apiserver"
 )
-
-// deletionCostsRules is the file with the rules of the part --deletion-costs.
-const deletionCostsRules = "components/deletion-costs/clusterrole.yaml"
-
-// TestDeletionCostsRules: what TestDeletionCosts needs, and no more.
-func TestDeletionCostsRules(t *testing.T) {
-	require.Equal(t, []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}},
-		{APIGroups: []string{"zonewise.dev"}, Resources: []string{"zonespreadpolicies/status"}, Verbs: []string{"patch"}},
-	}, rules(t, deletionCostsRules))
-}
 
 // TestDeletionCosts is the walk-through of docs/zonespreadpolicy.md, with the real scheduler and controllers of
 // Kubernetes, which leave no pod in zone a unless they are told otherwise.
@@ -42,12 +30,7 @@ func TestDeletionCosts(t *testing.T) {
 	for _, zone := range []string{"b", "c"} {
 		w.cordon("node-"+zone, true)
 		for i := range 3 {
-			name := fmt.Sprintf("node-%s%d", zone, i)
-			capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
-			w.Make(t, &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: name}},
-				Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-			})
+			w.Make(t, build.Node(fmt.Sprintf("node-%s%d", zone, i), zone, "1"))
 		}
 	}
 	w.StartScheduler(t)

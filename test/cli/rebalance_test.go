@@ -13,30 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/internal/apiserver"
+	"zonewise.dev/test/internal/kubelets"
 )
-
-// rebalanceRules are the files with the rules of the part --rebalance that plans, and of carrying plans out.
-var rebalanceRules = []string{"components/rebalance/clusterrole.yaml", "components/rebalance-evict/clusterrole.yaml"}
 
 // rebalanceColumns is how many columns "kubectl get zrb" has before the ages.
 const rebalanceColumns = 7
-
-// TestRebalanceRules: without the component of its own the controller may evict no pod.
-func TestRebalanceRules(t *testing.T) {
-	require.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{"zonewise.dev"}, Resources: []string{"zonerebalances/status"}, Verbs: []string{"update"}}},
-		rules(t, rebalanceRules[0]))
-	require.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}}, rules(t, rebalanceRules[1]))
-}
 
 // TestRebalance is the walk-through of docs/rebalance.md, with the real scheduler, controllers of Kubernetes, and
 // budgets: a zone is back, the plan is shown, and is carried out. The controller ends in the middle of it, and another
@@ -119,31 +109,7 @@ func TestRebalance(t *testing.T) {
 		require.Contains(t, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady).Message, "spec.workloads[0].podSelector")
 		require.Len(t, r.Status.Moves, 2)
 	})
-	t.Run("bad objects", w.testBadRebalances)
 	stop()
-}
-
-// testBadRebalances: the API server refuses them, and names the field.
-func (w *world) testBadRebalances(t *testing.T) {
-	for _, tc := range []struct{ name, spec, want string }{
-		{"no workload", `{workloads: []}`, "spec.workloads"},
-		{"an empty selector", `{workloads: [{namespace: shop, podSelector: {}}]}`, "spec.workloads[*].podSelector: must not be empty"},
-		{"a mode that there is not", `{workloads: [WEB], mode: Delete}`, `spec.mode: Unsupported value: "Delete"`},
-		{"none at once", `{workloads: [WEB], maxAtOnce: 0}`, "spec.maxAtOnce: Invalid value: 0"},
-		{"too many in an hour", `{workloads: [WEB], maxPerHour: 201}`, "spec.maxPerHour: Invalid value: 201"},
-		{"after days", `{workloads: [WEB], after: 48h}`, "spec.after: must be a duration from 0s to 24h"},
-		{"no rest", `{workloads: [WEB], cooldown: 1s}`, "spec.cooldown: must be a duration from 1m to 24h"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			spec := strings.ReplaceAll(tc.spec, "WEB", "{namespace: shop, podSelector: {matchLabels: {app: web}}}")
-			var r v1alpha1.ZoneRebalance
-			require.NoError(t, yaml.Unmarshal([]byte("{metadata: {name: bad}, spec: "+spec+"}"), &r))
-			if r.Spec.Workloads == nil {
-				r.Spec.Workloads = []v1alpha1.SurvivalWorkload{}
-			}
-			require.ErrorContains(t, w.Create(t.Context(), &r), tc.want)
-		})
-	}
 }
 
 // cordon cordons a node, or ends that, with the taint that the node lifecycle controller gives it.
@@ -238,30 +204,10 @@ func (w *world) rebalanceRow() []string {
 
 // runKubelets reports bound pods running and ready, and ends those that are deleted, until the test ends.
 func (w *world) runKubelets() {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	w.t.Cleanup(func() { cancel(); <-done })
-	sync := func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		if err := w.List(ctx, &pods); err != nil {
-			return false, nil //nolint:nilerr // it is tried again
-		}
-		for i := range pods.Items {
-			p := &pods.Items[i]
-			switch {
-			case p.Spec.NodeName == "":
-			case p.DeletionTimestamp != nil:
-				_ = w.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID}) // it may be gone
-			case p.Status.Phase == corev1.PodPending:
-				p.Status.Phase = corev1.PodRunning
-				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
-				_ = w.Status().Update(ctx, p) // a conflict is tried again
-			}
-		}
-		return false, nil
-	}
-	go func() {
-		defer close(done)
-		_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, sync)
-	}()
+	w.t.Cleanup(cancel)
+	kube, err := kubernetes.NewForConfig(w.Env.Config)
+	require.NoError(w.t, err)
+	require.NoError(w.t, kubelets.Run(ctx, kube))
 }

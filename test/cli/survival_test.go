@@ -19,7 +19,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -27,10 +26,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
 	"zonewise.dev/cmd/controller"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
 	"zonewise.dev/sim/kinds"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/apiserver"
 )
 
@@ -113,8 +114,6 @@ func TestSurvivalController(t *testing.T) {
 	var lease coordinationv1.Lease
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: controller.LeaseName}, &lease))
 	require.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
-
-	t.Run("bad objects", w.testBadObjects)
 }
 
 // TestSurvivalFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another
@@ -150,35 +149,6 @@ func TestSurvivalFollows(t *testing.T) {
 	w.waitMetric(`zonewise_survival_waiting_pods{lost_zone="",zonesurvival="nodes"} 0`)
 }
 
-// testBadObjects: the API server refuses them, and names the field.
-func (w *world) testBadObjects(t *testing.T) {
-	for _, tc := range []struct{ name, spec, want string }{
-		{"neither zones nor zoneNames", `{workloads: [WEB], survive: {}}`, "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
-		{"both", `{workloads: [WEB], survive: {zones: 1, zoneNames: [a]}}`, "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
-		{"zones and nodes", `{workloads: [WEB], survive: {zones: 1, nodes: 1}}`, "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
-		{"no node", `{workloads: [WEB], survive: {nodes: 0}}`, "spec.survive.nodes: Invalid value: 0"},
-		{"two nodes at once", `{workloads: [WEB], survive: {nodes: 2}}`, "spec.survive.nodes: Invalid value: 2"},
-		{"two zones at once", `{workloads: [WEB], survive: {zones: 2}}`, "spec.survive.zones: Invalid value: 2"},
-		{"a part of nothing", `{workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "0"}`, "spec.maxHeldFraction: must be above 0 and at most 1"},
-		{"more than all", `{workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "1.1"}`, "spec.maxHeldFraction: must be above 0 and at most 1"},
-		{"a priority of the system", `{workloads: [WEB], survive: {zones: 1}, priority: 1000000001}`, "spec.priority: Invalid value: 1000000001"},
-		{"no workload", `{workloads: [], survive: {zones: 1}}`, "spec.workloads"},
-		{"an empty selector", `{workloads: [{namespace: shop, podSelector: {}}], survive: {zones: 1}}`, "spec.workloads[*].podSelector: must not be empty"},
-		{"no namespace", `{workloads: [{podSelector: {matchLabels: {app: web}}}], survive: {zones: 1}}`, "spec.workloads[0].namespace"},
-		{"a zone twice", `{workloads: [WEB], survive: {zoneNames: [a, a]}}`, "spec.survive.zoneNames[1]: Duplicate value"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			spec := strings.ReplaceAll(tc.spec, "WEB", "{namespace: shop, podSelector: {matchLabels: {app: web}}}")
-			var s v1alpha1.ZoneSurvival
-			require.NoError(t, yaml.Unmarshal([]byte("{metadata: {name: bad}, spec: "+spec+"}"), &s))
-			if s.Spec.Workloads == nil {
-				s.Spec.Workloads = []v1alpha1.SurvivalWorkload{}
-			}
-			require.ErrorContains(t, w.Create(t.Context(), &s), tc.want)
-		})
-	}
-}
-
 // TestSurvivalRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest
 // that it does, and that what it may read is enough, TestSurvivalController and TestSurvivalHold show.
 func TestSurvivalRules(t *testing.T) {
@@ -200,8 +170,35 @@ func TestSurvivalRules(t *testing.T) {
 	require.Equal(t, []string{"zonesurvivals/status: update", "zonereservations: create, patch, delete"}, written)
 }
 
+// TestRules: what the tests of the other parts need, and no more. Without a component of its own the controller may
+// evict no pod.
+func TestRules(t *testing.T) {
+	rule := func(group, resources, verbs string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Split(resources, " "), Verbs: strings.Split(verbs, " ")}
+	}
+	for flag, want := range map[string][]rbacv1.PolicyRule{
+		"--buy": {
+			rule(buy.Group, "capacitybuffers", "list create patch delete"), rule("", "podtemplates", "list create patch delete"),
+			rule("zonewise.dev", "zonereservations/status zonesurvivals/status", "patch"),
+		},
+		"--deletion-costs": {rule("", "pods", "patch"), rule("zonewise.dev", "zonespreadpolicies/status", "patch")},
+		"--gang-budgets":   {rule("policy", "poddisruptionbudgets", "create update delete"), rule("events.k8s.io", "events", "create")},
+		"--rebalance":      {rule("zonewise.dev", "zonerebalances/status", "update"), rule("", "pods/eviction", "create")},
+	} {
+		require.Equal(t, want, rules(t, partRules[flag]...), flag)
+	}
+}
+
 // controllerRules are the files with the rules of the controller and of the part --survival.
 var controllerRules = []string{"components/controller/clusterrole.yaml", "components/controller/survival.yaml"}
+
+// partRules are those of the other parts, by their flags.
+var partRules = map[string][]string{
+	"--buy":            {"components/buy/clusterrole.yaml"},
+	"--deletion-costs": {"components/deletion-costs/clusterrole.yaml"},
+	"--gang-budgets":   {"components/gang-budgets/clusterrole.yaml"},
+	"--rebalance":      {"components/rebalance/clusterrole.yaml", "components/rebalance-evict/clusterrole.yaml"},
+}
 
 // rules are those of the ClusterRoles in files of manifests.
 func rules(t *testing.T, files ...string) []rbacv1.PolicyRule {
@@ -222,18 +219,9 @@ func rules(t *testing.T, files ...string) []rbacv1.PolicyRule {
 func (w *world) startController(flags ...string) (stop func()) {
 	w.t.Helper()
 	const user = "controller"
-	files := controllerRules
-	if slices.Contains(flags, "--buy") {
-		files = append(slices.Clone(files), buyRules)
-	}
-	if slices.Contains(flags, "--gang-budgets") {
-		files = append(slices.Clone(files), gangBudgetsRules)
-	}
-	if slices.Contains(flags, "--deletion-costs") {
-		files = append(slices.Clone(files), deletionCostsRules)
-	}
-	if slices.Contains(flags, "--rebalance") {
-		files = append(slices.Clone(files), rebalanceRules...)
+	files := slices.Clone(controllerRules)
+	for _, flag := range flags {
+		files = append(files, partRules[flag]...)
 	}
 	kubeconfig := w.User(w.t, user, rules(w.t, files...))
 	if w.through != nil {
@@ -279,24 +267,14 @@ func (w *world) restartController(flags ...string) (stop func()) {
 func (w *world) run(app string, nodes ...string) {
 	w.t.Helper()
 	labels := map[string]string{"app": app}
-	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
-	}}}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: build.Pod("", "1").Spec}
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, GenerateName: app + "-"},
-		Spec: appsv1.ReplicaSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
-		},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}
 	w.Make(w.t, set)
 	for i, node := range nodes {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: apiserver.Namespace, Name: fmt.Sprintf("%s-%d", app, i), Labels: labels,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
-			},
-			Spec: *spec.DeepCopy(),
-		}
+		pod := pod(fmt.Sprintf("%s-%d", app, i), "1", labels, *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
 		pod.Spec.NodeName = node
 		w.Make(w.t, pod)
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &pod.CreationTimestamp}

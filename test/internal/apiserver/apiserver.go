@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +27,7 @@ import (
 	"zonewise.dev/manifests"
 	"zonewise.dev/sim"
 	"zonewise.dev/sim/kinds"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/program"
 )
 
@@ -62,11 +62,7 @@ func Start(t *testing.T) *Server {
 	t.Helper()
 	s := StartEmpty(t)
 	for _, zone := range []string{"a", "b", "c"} {
-		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
-		s.Make(t, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: "node-" + zone}},
-			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
+		s.Make(t, build.Node("node-"+zone, zone, "4", build.Capacity(corev1.ResourceMemory, "16Gi")))
 	}
 	return s
 }
