@@ -3,19 +3,19 @@ package manifests
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/test/build"
 )
 
 // constrained is a namespace of the policies of testAutoscalerConstraints.
@@ -25,19 +25,15 @@ const constrained = "constrained"
 // policy says, and members of a gang that has to be in one zone an affinity.
 func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 	for _, name := range []string{constrained, "free"} {
-		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		require.NoError(t, err)
-		_, err = c.client.CoreV1().ServiceAccounts(name).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-		require.True(t, err == nil || apierrors.IsAlreadyExists(err), "%v", err)
+		c.make(t, &corev1.Namespace{ObjectMeta: named(name)})
 	}
 	files := []string{"-f", "components/autoscaler-constraints/policies.yaml", "-f", "components/autoscaler-constraints/gangs.yaml", "-f", "components/autoscaler-constraints/nativegangs.yaml"}
 	c.mustRun(t, append([]string{"apply", "--server-side", "--validate=strict"}, files...)...)
 	for name, annotation := range map[string]string{"packed": corev1.LabelTopologyZone, "racked": "rack"} {
-		_, err := c.dynamic.Resource(podGroups).Namespace(constrained).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": podGroups.GroupVersion().String(), "kind": "PodGroup", "spec": map[string]any{"minMember": int64(1)},
-			"metadata": map[string]any{"name": name, "annotations": map[string]any{podgroup.RequiredTopologyAnnotation: annotation}},
-		}}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		c.make(t, &schedv1alpha1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: constrained, Name: name, Annotations: map[string]string{podgroup.RequiredTopologyAnnotation: annotation}},
+			Spec:       schedv1alpha1.PodGroupSpec{MinMember: 1},
+		})
 	}
 	for name, spec := range map[string]string{
 		"even":      "{podSelector: {matchLabels: {app: even}}, maxSkew: 2, zones: [{name: a}, {name: b, maxPods: 3}]}",
@@ -53,8 +49,8 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 	} {
 		u := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: zonewise.dev/v1alpha1, kind: ZoneSpreadPolicy, metadata: {name: "+name+"}, spec: "+spec+"}"), &u.Object))
-		_, err := c.dynamic.Resource(spreadPolicies).Namespace(constrained).Create(t.Context(), u, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-		require.NoError(t, err)
+		u.SetNamespace(constrained)
+		require.NoError(t, c.api.Create(t.Context(), u, client.FieldValidation(metav1.FieldValidationStrict)))
 	}
 	create := func(namespace string, labels map[string]string, change func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{
@@ -64,19 +60,18 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 		if change != nil {
 			change(pod)
 		}
-		created, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		require.NoError(t, err)
-		return created
+		require.NoError(t, c.api.Create(t.Context(), pod, client.DryRunAll))
+		return pod
 	}
 	// The API server reads its own policies and the ZoneSpreadPolicies after a while. They come together.
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	until(t, "the policies are in force", func(context.Context) (bool, error) {
 		for _, labels := range []map[string]string{{"app": "even"}, {"app": "capped"}, {"app": "quorum"}, {"app": "revisions", "pod-template-hash": "x"}, {"tier": "front", "owner": "me"}} {
 			if len(create(constrained, labels, nil).Spec.TopologySpreadConstraints) == 0 {
 				return false, nil
 			}
 		}
 		return create(constrained, map[string]string{v1alpha1.PodGroupLabel: "packed"}, nil).Spec.Affinity != nil, nil
-	}))
+	})
 
 	honor, ignore := ptr.To(corev1.NodeInclusionPolicyHonor), ptr.To(corev1.NodeInclusionPolicyIgnore)
 	even := corev1.TopologySpreadConstraint{
@@ -96,12 +91,9 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 		out.MaxSkew, out.LabelSelector.MatchLabels["app"] = 1, app
 		return out
 	}
-	overHosts := corev1.TopologySpreadConstraint{
-		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "even"}},
-	}
-	overZones := *overHosts.DeepCopy()
-	overZones.TopologyKey = corev1.LabelTopologyZone
+	overZones := build.OverZones("even", 1, corev1.DoNotSchedule)
+	overHosts := overZones
+	overHosts.TopologyKey = corev1.LabelHostname
 	own := func(constraint corev1.TopologySpreadConstraint) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{"team": "shop"}
@@ -173,7 +165,7 @@ func (c *cluster) testAutoscalerConstraints(t *testing.T) {
 	require.Nil(t, affinity(map[string]string{v1alpha1.PodGroupLabel: "racked"}, nil))
 	require.Nil(t, affinity(map[string]string{v1alpha1.PodGroupLabel: "none"}, nil))
 	require.Equal(t, packed, affinity(member, packed.DeepCopy()), "it has it already")
-	beside := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{inOneZone}}}
+	beside := packed.DeepCopy()
 	beside.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = corev1.LabelHostname
 	got := affinity(member, beside.DeepCopy())
 	require.Equal(t, []corev1.PodAffinityTerm{beside.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0], inOneZone},

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/config"
@@ -52,8 +53,7 @@ func TestChart(t *testing.T) {
 	t.Run("alerts", c.testAlerts)
 
 	// From here on the chart is installed for real.
-	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.make(t, &corev1.Namespace{ObjectMeta: named(namespace)})
 	t.Run("install, upgrade, roll back, uninstall", c.testRelease)
 	t.Run("the way back to stock kube-scheduler", c.testChartWayBack)
 }
@@ -289,11 +289,7 @@ func without(value any, key string) any {
 }
 
 func (c *chart) testServerAcceptsChart(t *testing.T) {
-	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "restricted-",
-		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	namespace := c.restricted(t)
 	for name, values := range variants {
 		t.Run(name, func(t *testing.T) {
 			rendered, err := c.template(t, values...)
@@ -312,11 +308,7 @@ func (c *chart) testServerAcceptsChart(t *testing.T) {
 				template := only[appsv1.Deployment](t, []*unstructured.Unstructured{u}, "Deployment").Spec.Template
 				require.True(t, *template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
 				if !template.Spec.HostNetwork {
-					_, err = c.client.CoreV1().Pods(namespace.Name).Create(t.Context(), &corev1.Pod{
-						ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: template.Labels},
-						Spec:       withoutAccount(template.Spec),
-					}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-					require.NoError(t, err, "the strictest Pod Security Standard")
+					require.NoError(t, c.wouldCreate(t, namespace, &template), "the strictest Pod Security Standard")
 				}
 				flags(t, template.Spec.Containers[0].Args)
 			}
@@ -401,12 +393,6 @@ func (c *chart) testAlerts(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// withoutAccount leaves out the account that nobody made in the namespace of the test.
-func withoutAccount(spec corev1.PodSpec) corev1.PodSpec {
-	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
-	return spec
-}
-
 // testRelease installs the chart, changes the profile, goes back, and uninstalls it.
 func (c *chart) testRelease(t *testing.T) {
 	release := []string{"--namespace", metav1.NamespaceSystem}
@@ -448,19 +434,18 @@ func (c *chart) testRelease(t *testing.T) {
 	_, err = c.do(t, append([]string{"uninstall", "zonewise"}, release...)...)
 	require.NoError(t, err)
 	c.testNothingIsLeft(t)
-	_, err = c.dynamic.Resource(podGroups).Namespace(namespace).Get(t.Context(), "gang", metav1.GetOptions{})
-	require.NoError(t, err, "what users own stays")
-	require.NoError(t, c.dynamic.Resource(podGroups).Namespace(namespace).Delete(t.Context(), "gang", metav1.DeleteOptions{}))
+	gang := &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gang"}}
+	require.NoError(t, c.api.Delete(t.Context(), gang), "what users own stays")
 }
 
 // testViewer asks what users of the command line may do.
 func (c *chart) testViewer(t *testing.T) {
-	_, err := c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "viewers"},
+	viewers := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: named("viewers"),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "zonewise-viewer"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ada"}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}
+	c.make(t, viewers)
 	c.waitAllowed(t, "ada", nil, may{verb: "list", resource: "nodes"}, may{verb: "list", resource: "zonereservations.zonewise.dev"},
 		may{verb: "list", resource: "podgroups.scheduling.x-k8s.io", in: "shop"})
 	for _, m := range []may{
@@ -470,7 +455,7 @@ func (c *chart) testViewer(t *testing.T) {
 	} {
 		require.False(t, c.allowed(t, "ada", nil, m), "%+v", m)
 	}
-	require.NoError(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "viewers", metav1.DeleteOptions{}))
+	require.NoError(t, c.api.Delete(t.Context(), viewers))
 }
 
 // testNothingIsLeft requires that of Zonewise only the APIs are in the cluster.

@@ -3,35 +3,28 @@ package manifests
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"zonewise.dev/test/build"
 )
 
 // testDeletionCostsAdmission: the controller may patch pods, and yet change no more of them than the deletion cost.
 // Others may do what they could.
 func (c *cluster) testDeletionCostsAdmission(t *testing.T) {
 	const space = "smaller"
-	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = c.client.CoreV1().ServiceAccounts(space).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	require.True(t, err == nil || apierrors.IsAlreadyExists(err), "%v", err)
+	c.make(t, &corev1.Namespace{ObjectMeta: named(space)})
 	const folder = "components/deletion-costs/"
 	c.mustRun(t, "apply", "--server-side", "--validate=strict", "-f", folder+"clusterrole.yaml", "-f", folder+"binding.yaml", "-f", folder+"admission.yaml")
-	_, err = c.client.CoreV1().Pods(space).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "a"}, Finalizers: []string{"example.com/keep"},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.make(t, build.Pod("web", "", build.Namespace(space), build.App("web"), func(pod *corev1.Pod) {
+		pod.Annotations, pod.Finalizers = map[string]string{"note": "a"}, []string{"example.com/keep"}
+	}))
 	as := rest.CopyConfig(c.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:zonewise-controller", Groups: []string{"system:authenticated"}}
 	controller, err := kubernetes.NewForConfig(as)
@@ -42,9 +35,7 @@ func (c *cluster) testDeletionCostsAdmission(t *testing.T) {
 	}
 	const image = `{"spec": {"containers": [{"name": "c", "image": "other"}]}}`
 	// The API server reads its policies, and who may do what, after a while.
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return apierrors.IsInvalid(patch(controller, image)), nil
-	}))
+	until(t, "the policy is in force", func(context.Context) (bool, error) { return apierrors.IsInvalid(patch(controller, image)), nil })
 	for _, refused := range []string{
 		image, `{"metadata": {"labels": {"app": "other"}}}`, `{"metadata": {"labels": null}}`, `{"metadata": {"annotations": {"note": "b"}}}`,
 		`{"metadata": {"annotations": {"note": null}}}`, `{"metadata": {"annotations": {"more": "b"}}}`, `{"metadata": {"finalizers": null}}`,

@@ -24,6 +24,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/test/internal/program"
@@ -149,25 +150,30 @@ func (c *cluster) testDeployment(t *testing.T, overlay string) {
 	}
 }
 
+// restricted makes a namespace of the strictest Pod Security Standard, and returns its name.
+func (c *cluster) restricted(t *testing.T) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "restricted-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	c.make(t, namespace)
+	return namespace.Name
+}
+
+// wouldCreate asks the API server for a pod of a template, without effect.
+func (c *cluster) wouldCreate(t *testing.T, namespace string, template *corev1.PodTemplateSpec) error {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scheduler", Labels: template.Labels}, Spec: template.Spec}
+	return c.api.Create(t.Context(), p, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+}
+
 // testPodSecurity requires that the pods keep to the strictest Pod Security Standard, but for the host's
 // network where the overlay wants it.
 func (c *cluster) testPodSecurity(t *testing.T, overlay string) {
-	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "restricted-",
-		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	namespace := c.restricted(t)
 	template := only[appsv1.Deployment](t, c.render(t, overlay), "Deployment").Spec.Template
-	create := func(spec corev1.PodSpec) error {
-		_, err := c.client.CoreV1().Pods(namespace.Name).Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "scheduler", Labels: template.Labels},
-			Spec:       spec,
-		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-		return err
-	}
-
 	if template.Spec.HostNetwork {
-		err := create(template.Spec)
+		err := c.wouldCreate(t, namespace, &template)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(t, err, "hostNetwork=true")
 		template.Spec.HostNetwork = false
@@ -176,10 +182,10 @@ func (c *cluster) testPodSecurity(t *testing.T, overlay string) {
 			probe.HTTPGet.Host = ""
 		}
 	}
-	require.NoError(t, create(template.Spec))
+	require.NoError(t, c.wouldCreate(t, namespace, &template))
 
 	template.Spec.Containers[0].SecurityContext.Capabilities = nil
-	require.ErrorContains(t, create(template.Spec), "unrestricted capabilities", "the standard is enforced")
+	require.ErrorContains(t, c.wouldCreate(t, namespace, &template), "unrestricted capabilities", "the standard is enforced")
 }
 
 // testStaticPod applies the patches to the static pod that kubeadm 1.37.2 makes (testdata), with the

@@ -14,9 +14,11 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/test/build"
+	"zonewise.dev/test/internal/admission"
 )
 
 // unseen are permissions that are needed although no request names them, with the reason.
@@ -32,8 +34,7 @@ func (c *cluster) testLeastPrivilege(t *testing.T) {
 	const overlay = "overlays/replace-kube-scheduler"
 	_, err := c.apply(t, overlay)
 	require.NoError(t, err)
-	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.make(t, &corev1.Namespace{ObjectMeta: named(namespace)})
 	for _, zone := range []string{"a", "b", "c"} {
 		c.node(t, "node-"+zone, zone, "4")
 	}
@@ -91,12 +92,9 @@ func (c *cluster) useSpread(t *testing.T) {
 	nodes := map[string]bool{}
 	for i := range 3 {
 		name := fmt.Sprintf("web-%d", i)
-		c.create(t, pod(name, "100m", func(p *corev1.Pod) {
-			p.Labels["app"] = "web"
-			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-				TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			}}
+		c.make(t, pod(name, "100m", func(p *corev1.Pod) {
+			build.App("web")(p)
+			build.Spread("web", 1, corev1.DoNotSchedule)(p)
 		}))
 		nodes[c.bound(t, name)] = true
 	}
@@ -106,12 +104,13 @@ func (c *cluster) useSpread(t *testing.T) {
 // usePolicy spreads the pods of a Deployment by a policy, which tells in its status how many pods the
 // Deployment wants.
 func (c *cluster) usePolicy(t *testing.T) {
-	c.spreadPolicy(t, "api")
+	p := spreadPolicy("api")
+	c.make(t, p)
 	owner := c.replicaSetOfDeployment(t, "api", 3)
 	nodes := map[string]bool{}
 	for i := range 3 {
 		name := fmt.Sprintf("api-%d", i)
-		c.create(t, pod(name, "100m", func(p *corev1.Pod) {
+		c.make(t, pod(name, "100m", func(p *corev1.Pod) {
 			p.Labels["app"] = "api"
 			p.OwnerReferences = []metav1.OwnerReference{owner}
 		}))
@@ -119,21 +118,14 @@ func (c *cluster) usePolicy(t *testing.T) {
 	}
 	require.Len(t, nodes, 3, "one in each zone")
 	until(t, "the policy's status", func(ctx context.Context) (bool, error) {
-		u, err := c.dynamic.Resource(spreadPolicies).Namespace(namespace).Get(ctx, "api", metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		pods, _, _ := unstructured.NestedInt64(u.Object, "status", "pods")
-		replicas, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
-		return pods == 3 && replicas == 3, nil
+		err := c.api.Get(ctx, client.ObjectKeyFromObject(p), p)
+		return p.Status.Pods == 3 && p.Status.Replicas == 3, err
 	})
 }
 
 func (c *cluster) useGang(t *testing.T) {
 	c.podGroup(t, "train", 2)
-	for i := range 2 {
-		c.create(t, pod(fmt.Sprintf("train-%d", i), "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "train" }))
-	}
+	c.make(t, pod("train-0", "100m", build.Member("train")), pod("train-1", "100m", build.Member("train")))
 	c.bound(t, "train-0")
 	c.bound(t, "train-1")
 }
@@ -142,7 +134,7 @@ func (c *cluster) useGang(t *testing.T) {
 func (c *cluster) useVolumes(t *testing.T) {
 	c.storageClass(t, "static", "kubernetes.io/no-provisioner")
 	c.volume(t, "static", "static", nil)
-	c.create(t, pod("static", "100m", c.volumeClaim(t, "static", "static")))
+	c.make(t, pod("static", "100m", c.volumeClaim(t, "static", "static")))
 	until(t, "the volume is claimed", func(ctx context.Context) (bool, error) {
 		pv, err := c.client.CoreV1().PersistentVolumes().Get(ctx, "static", metav1.GetOptions{})
 		return err == nil && pv.Spec.ClaimRef != nil, err
@@ -151,7 +143,7 @@ func (c *cluster) useVolumes(t *testing.T) {
 	c.bound(t, "static")
 
 	c.storageClass(t, "dynamic", "disk.example.com")
-	c.create(t, pod("dynamic", "100m", c.volumeClaim(t, "dynamic", "dynamic")))
+	c.make(t, pod("dynamic", "100m", c.volumeClaim(t, "dynamic", "dynamic")))
 	until(t, "the provisioner knows the node", func(ctx context.Context) (bool, error) {
 		pvc, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, "dynamic", metav1.GetOptions{})
 		return err == nil && pvc.Annotations["volume.kubernetes.io/selected-node"] != "", err
@@ -165,9 +157,9 @@ func (c *cluster) useVolumes(t *testing.T) {
 
 // useDevices makes the scheduler allocate a claim, and make one for an extended resource.
 func (c *cluster) useDevices(t *testing.T) {
-	c.create(t, pod("claim", "100m", c.deviceClaim(t, "claim")))
+	c.make(t, pod("claim", "100m", c.deviceClaim(t, "claim")))
 	require.Equal(t, "node-a", c.bound(t, "claim"))
-	c.create(t, pod("extended", "100m", extendedResource))
+	c.make(t, pod("extended", "100m", extendedResource))
 	require.Equal(t, "node-a", c.bound(t, "extended"))
 }
 
@@ -175,9 +167,9 @@ func (c *cluster) useDevices(t *testing.T) {
 // prepared for the pod: the claim's reservation, and the claim that it had made itself.
 func (c *cluster) useRefusedBind(t *testing.T) {
 	c.refuseBinds(t)
-	c.create(t, pod("refused-claim", "100m", c.deviceClaim(t, "refused-claim")))
+	c.make(t, pod("refused-claim", "100m", c.deviceClaim(t, "refused-claim")))
 	c.waitUsed(t, permission{"patch", "resource.k8s.io", "resourceclaims/status"})
-	c.create(t, pod("refused-extended", "100m", extendedResource))
+	c.make(t, pod("refused-extended", "100m", extendedResource))
 	c.waitUsed(t, permission{"delete", "resource.k8s.io", "resourceclaims"})
 	for _, name := range []string{"refused", "refused-claim", "refused-extended"} {
 		require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
@@ -189,27 +181,11 @@ func (c *cluster) useRefusedBind(t *testing.T) {
 // force.
 func (c *cluster) refuseBinds(t *testing.T) {
 	t.Helper()
-	policies, bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	_, err := policies.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionv1.Fail),
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
-			}}}},
-			Validations: []admissionv1.Validation{{Expression: `!object.metadata.name.startsWith("refused")`, Message: "refused by the test"}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = bindings.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "refuse", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
+	admission.Refuse(t, c.api, namespace, admissionv1.Create, "pods/binding", admissionv1.Validation{
+		Expression: `!object.metadata.name.startsWith("refused")`, Message: "refused by the test",
+	})
 	// The server takes a moment to know the policy: a rehearsal by a pod that no scheduler wants.
-	c.create(t, pod("refused", "100m", func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }))
+	c.make(t, pod("refused", "100m", func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }))
 	until(t, "the policy is in force", func(ctx context.Context) (bool, error) {
 		err := c.client.CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: "refused", Namespace: namespace},
@@ -230,16 +206,15 @@ func (c *cluster) waitUsed(t *testing.T, p permission) {
 
 // usePreemption has a pod take the place of another.
 func (c *cluster) usePreemption(t *testing.T) {
-	_, err := c.client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.make(t, &schedulingv1.PriorityClass{ObjectMeta: named("high"), Value: 1000})
 	c.node(t, "node-full", "a", "2", corev1.Taint{Key: "full", Effect: corev1.TaintEffectNoSchedule})
 	only := func(p *corev1.Pod) {
 		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-full"}
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "full", Operator: corev1.TolerationOpExists}}
 	}
-	c.create(t, pod("low", "2", only))
+	c.make(t, pod("low", "2", only))
 	c.bound(t, "low")
-	c.create(t, pod("high", "2", func(p *corev1.Pod) {
+	c.make(t, pod("high", "2", func(p *corev1.Pod) {
 		only(p)
 		p.Spec.PriorityClassName = "high"
 	}))
@@ -252,7 +227,7 @@ func (c *cluster) usePreemption(t *testing.T) {
 // words because of the node's taint.
 func (c *cluster) useEventSeries(t *testing.T) {
 	c.node(t, "forbidden", "a", "64", corev1.Taint{Key: "forbidden", Effect: corev1.TaintEffectNoSchedule})
-	c.create(t, pod("large", "64", nil))
+	c.make(t, pod("large", "64", nil))
 	series := permission{"patch", "events.k8s.io", "events"}
 	cpus := int64(64)
 	until(t, series.String(), func(ctx context.Context) (bool, error) {
@@ -273,10 +248,15 @@ func (c *cluster) useEventSeries(t *testing.T) {
 
 // useMetrics has somebody who may read the metrics read them, and somebody who may not.
 func (c *cluster) useMetrics(t *testing.T, s *scheduler) {
-	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	c.reader(t, "monitoring")
-
+	// Who may read the metrics of whoever asks the API server about it.
+	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: metav1.NamespaceSystem, Name: "monitoring"}
+	c.make(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: "stranger"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}},
+		&rbacv1.ClusterRole{ObjectMeta: named("metrics"), Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: named("metrics"), Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics"},
+		})
 	monitoring, stranger := c.token(t, "monitoring"), c.token(t, "stranger")
 	until(t, "monitoring may read", func(ctx context.Context) (bool, error) {
 		return s.get(ctx, "/metrics", monitoring) == http.StatusOK, nil
@@ -284,20 +264,4 @@ func (c *cluster) useMetrics(t *testing.T, s *scheduler) {
 	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/metrics", stranger))
 	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/metrics", ""))
 	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/configz", monitoring))
-}
-
-// reader makes a ServiceAccount that may read the metrics of whoever asks the API server about it.
-func (c *cluster) reader(t *testing.T, name string) {
-	t.Helper()
-	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
-	_, err = c.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceSystem, Name: name}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
 }

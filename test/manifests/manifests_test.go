@@ -17,24 +17,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
+	"zonewise.dev/sim/kinds"
 )
 
 // overlays are the kustomizations that operators install.
 var overlays = []string{"overlays/replace-kube-scheduler", "overlays/second-scheduler"}
-
-// podGroups is the resource that the CRD in manifests/crds defines.
-var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
-
-// spreadPolicies is the resource of ZoneSpread's policies.
-var spreadPolicies = schema.GroupVersionResource{Group: "zonewise.dev", Version: "v1alpha1", Resource: "zonespreadpolicies"}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -66,7 +61,6 @@ func TestManifests(t *testing.T) {
 	}
 	t.Run("kubeadm's user", c.testPermissionsOfKubeadmsUser)
 	t.Run("least privilege", c.testLeastPrivilege)
-	t.Run("the way back", c.testWayBack)
 }
 
 // cluster is an API server and the files of manifests/ as the package embeds them.
@@ -77,7 +71,7 @@ type cluster struct {
 	auditLog   string // the path of the API server's audit log
 	config     *rest.Config
 	client     kubernetes.Interface
-	dynamic    dynamic.Interface
+	api        client.Client
 }
 
 // auditPolicy logs every request of a ServiceAccount when it is answered, without its body, and a watch when it starts
@@ -111,9 +105,21 @@ func startCluster(t *testing.T) *cluster {
 	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
 	c.config, c.kubectl, c.kubeconfig = plane.Config, plane.Program("kubectl"), plane.Admin
 	c.client = kubernetes.NewForConfigOrDie(c.config)
-	c.dynamic = dynamic.NewForConfigOrDie(c.config)
+	c.api, err = client.New(c.config, client.Options{Scheme: kinds.Scheme})
+	require.NoError(t, err)
 	return c
 }
+
+// make creates objects, in order.
+func (c *cluster) make(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		require.NoError(t, c.api.Create(t.Context(), o), o.GetName())
+	}
+}
+
+// named is the metadata of an object that has a name alone.
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
 // run runs kubectl as the administrator, and returns what it prints on standard output.
 func (c *cluster) run(t *testing.T, args ...string) (string, error) {
@@ -268,10 +274,10 @@ func (c *cluster) testPodGroupCRD(t *testing.T) {
 		{name: "resources", spec: map[string]any{"minMember": int64(1), "minResources": map[string]any{"cpu": "many"}}, refused: "spec.minResources.cpu"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := c.dynamic.Resource(podGroups).Namespace(metav1.NamespaceDefault).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": podGroups.GroupVersion().String(), "kind": "PodGroup",
-				"metadata": map[string]any{"name": tc.name}, "spec": tc.spec,
-			}}, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			err := c.api.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": schedv1alpha1.SchemeGroupVersion.String(), "kind": "PodGroup",
+				"metadata": map[string]any{"namespace": metav1.NamespaceDefault, "name": tc.name}, "spec": tc.spec,
+			}}, client.FieldValidation(metav1.FieldValidationStrict))
 			if tc.refused == "" {
 				require.NoError(t, err)
 				return
@@ -282,21 +288,4 @@ func (c *cluster) testPodGroupCRD(t *testing.T) {
 	}
 	require.Equal(t, "podgroup.scheduling.x-k8s.io/all\npodgroup.scheduling.x-k8s.io/none\npodgroup.scheduling.x-k8s.io/one\n",
 		c.mustRun(t, "get", "pg", "-o", "name"), "by its short name, without those that were refused")
-}
-
-// testWayBack removes the scheduler and requires that what users own is still there.
-func (c *cluster) testWayBack(t *testing.T) {
-	before, err := c.dynamic.Resource(podGroups).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.NotEmpty(t, before.Items)
-
-	c.mustRun(t, "delete", "-k", "overlays/replace-kube-scheduler")
-	_, err = c.client.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
-	_, err = c.client.RbacV1().ClusterRoles().Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
-
-	after, err := c.dynamic.Resource(podGroups).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Len(t, after.Items, len(before.Items))
 }

@@ -38,10 +38,10 @@ func (m may) attributes() *authorizationv1.ResourceAttributes {
 // allowed asks the API server.
 func (c *cluster) allowed(t *testing.T, user string, groups []string, m may) bool {
 	t.Helper()
-	review, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+	review := &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: m.attributes()},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}
+	c.make(t, review)
 	require.Empty(t, review.Status.EvaluationError)
 	return review.Status.Allowed
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -66,25 +67,10 @@ type scheduler struct {
 	url string // of its secure port
 }
 
-// command is how to run a scheduler.
-type command struct {
-	program string
-	args    []string
-	*scheduler
-}
-
-// schedulerCommand returns how the Deployment among the objects would run the scheduler: with its arguments, its
-// profile, and a token of its ServiceAccount. Only where a pod differs from a process of a test are arguments
-// added: the token is in a kubeconfig, and the port is a free one.
-func (c *cluster) schedulerCommand(t *testing.T, objects []*unstructured.Unstructured, edits ...func(profile string) string) command {
-	t.Helper()
-	binary, err := program.Scheduler(repository(t))
-	require.NoError(t, err)
-	return c.commandOf(t, binary, objects, edits...)
-}
-
-// commandOf is schedulerCommand for another program.
-func (c *cluster) commandOf(t *testing.T, binary string, objects []*unstructured.Unstructured, edits ...func(profile string) string) command {
+// startReplica runs a scheduler's program as the Deployment among the objects would, until the test ends or stop is
+// called, and waits until the Deployment's probes find it well. Only where a pod differs from a process of a test are
+// arguments added: the token of its ServiceAccount is in a kubeconfig, and the port is a free one.
+func (c *cluster) startReplica(t *testing.T, binary string, objects []*unstructured.Unstructured) (s *scheduler, stop func()) {
 	t.Helper()
 	pod := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec
 	args := pod.Containers[0].Args
@@ -93,37 +79,29 @@ func (c *cluster) commandOf(t *testing.T, binary string, objects []*unstructured
 	timeout := regexp.MustCompile(`(?m)^( *)scheduleTimeout: 60s$`)
 	require.Regexp(t, timeout, profile)
 	profile = timeout.ReplaceAllString(profile, "${1}recoveryTimeout: 5s\n$0")
-	for _, edit := range edits {
-		profile = edit(profile)
-	}
 	kubeconfig := c.kubeconfigOf(t, c.token(t, pod.ServiceAccountName))
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(profile+"\nclientConnection:\n  kubeconfig: "+kubeconfig+"\n"), 0o600))
 	port, err := controlplane.FreePort()
 	require.NoError(t, err)
-	return command{program: binary, scheduler: &scheduler{url: "https://127.0.0.1:" + strconv.Itoa(port)}, args: append(append([]string{}, args...),
+	s = &scheduler{url: "https://127.0.0.1:" + strconv.Itoa(port)}
+	stop = runUntilTheEnd(t, binary, append(slices.Clone(args),
 		"--config="+file, "--secure-port="+strconv.Itoa(port), "--bind-address=127.0.0.1",
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)}
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)...)
+	container := pod.Containers[0]
+	for _, path := range []string{container.StartupProbe.HTTPGet.Path, container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path} {
+		until(t, path, func(ctx context.Context) (bool, error) { return s.get(ctx, path, "") == http.StatusOK, nil })
+	}
+	return s, stop
 }
 
-// startScheduler runs the scheduler as the Deployment among the objects would, until the test ends.
+// startScheduler runs the scheduler of this checkout.
 func (c *cluster) startScheduler(t *testing.T, objects []*unstructured.Unstructured) *scheduler {
 	t.Helper()
-	cmd := c.schedulerCommand(t, objects)
-	c.startReplica(t, cmd, objects)
-	return cmd.scheduler
-}
-
-// startReplica runs a scheduler until the test ends or stop is called, and waits until its Deployment's probes find it
-// well.
-func (c *cluster) startReplica(t *testing.T, cmd command, objects []*unstructured.Unstructured) (stop func()) {
-	t.Helper()
-	stop = runUntilTheEnd(t, cmd.program, cmd.args...)
-	container := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec.Containers[0]
-	for _, path := range []string{container.StartupProbe.HTTPGet.Path, container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path} {
-		until(t, path, func(ctx context.Context) (bool, error) { return cmd.get(ctx, path, "") == http.StatusOK, nil })
-	}
-	return stop
+	binary, err := program.Scheduler(repository(t))
+	require.NoError(t, err)
+	s, _ := c.startReplica(t, binary, objects)
+	return s
 }
 
 // runUntilTheEnd runs a scheduler's program until the test ends or stop is called, and shows its log when the test has

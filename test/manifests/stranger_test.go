@@ -166,16 +166,15 @@ func (s *stranger) testRelease(t *testing.T, c *chart, objects []*unstructured.U
 
 	if before == nil {
 		c.mustRun(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/podgroups.scheduling.x-k8s.io", "crd/zonespreadpolicies.zonewise.dev")
-		_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		c.make(t, &corev1.Namespace{ObjectMeta: named(namespace)})
 		c.node(t, "node", "a", "4")
 	}
-	stop := c.startReplica(t, c.commandOf(t, binary, objects), objects)
+	_, stop := c.startReplica(t, binary, objects)
 	defer stop()
 	suffix := string(rune('a' + len(before)/4))
 	c.podGroup(t, "gang-"+suffix, 2)
 	for _, name := range []string{"single-" + suffix, "first-" + suffix, "second-" + suffix} {
-		c.create(t, pod(name, "100m", func(p *corev1.Pod) {
+		c.make(t, pod(name, "100m", func(p *corev1.Pod) {
 			p.Spec.SchedulerName = "zonewise-scheduler"
 			if !strings.HasPrefix(name, "single") {
 				p.Labels["scheduling.x-k8s.io/pod-group"] = "gang-" + suffix

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/program"
 )
 
@@ -46,16 +50,15 @@ func TestUpgrade(t *testing.T) {
 	}
 	start := func(binary, chart string) (stop func()) {
 		t.Helper()
-		objects := rendered(chart)
-		return c.startReplica(t, c.commandOf(t, binary, objects), objects)
+		_, stop = c.startReplica(t, binary, rendered(chart))
+		return stop
 	}
 
 	// The previous release.
 	helm("install", "zonewise", oldChart, "--set", "mode=replace")
 	c.mustRun(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/podgroups.scheduling.x-k8s.io",
 		"crd/zonespreadpolicies.zonewise.dev", "crd/zonereservations.zonewise.dev")
-	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.make(t, &corev1.Namespace{ObjectMeta: named(namespace)})
 	stopOld := start(oldProgram, oldChart)
 	l := &live{chart: c}
 	l.setUp(t)
@@ -118,47 +121,34 @@ func (l *live) setUp(t *testing.T) {
 	for _, zone := range []string{"a", "b", "c", "d"} {
 		l.node(t, "node-"+zone, zone, "4")
 	}
-	l.reservation(t, "headroom", map[string]any{
-		"owners": owners("late"), "zones": []any{map[string]any{"name": "c", "slots": int64(1)}},
-		"slot": map[string]any{"requests": map[string]any{"cpu": "2500m"}},
-	})
-	l.reservation(t, "guaranteed", map[string]any{
-		"owners": owners("owner"), "mode": "Guarantee", "zones": []any{map[string]any{"name": "a", "slots": int64(2)}},
-		"slot": map[string]any{"requests": map[string]any{"cpu": "500m"}},
-	})
+	headroom, guaranteed := reservation("headroom", "late", "2500m"), reservation("guaranteed", "owner", "500m")
+	headroom.Spec.Zones = []v1alpha1.ReservationZone{{Name: "c", Slots: 1}}
+	guaranteed.Spec.Zones, guaranteed.Spec.Mode = []v1alpha1.ReservationZone{{Name: "a", Slots: 2}}, v1alpha1.ModeGuarantee
+	l.make(t, headroom, guaranteed)
 	l.held(t, "headroom", 1, 0)
 	l.held(t, "guaranteed", 2, 0)
-	l.create(t, pod("owner", "500m", nil))
+	l.make(t, pod("owner", "500m", nil))
 	require.Equal(t, "node-a", l.bound(t, "owner"))
 	l.held(t, "guaranteed", 2, 1)
 
-	_, err := l.dynamic.Resource(spreadPolicies).Namespace(namespace).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": spreadPolicies.GroupVersion().String(), "kind": "ZoneSpreadPolicy",
-		"metadata": map[string]any{"name": "api"},
-		"spec": map[string]any{
-			"podSelector": map[string]any{"matchLabels": map[string]any{"app": "api"}}, "maxSkew": int64(1),
-			"unavailableZones": map[string]any{"downAfter": "1h"},
-		},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	member := func(gang string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = gang }
+	api := spreadPolicy("api")
+	api.Spec.UnavailableZones.DownAfter = &metav1.Duration{Duration: time.Hour}
+	l.make(t, api)
+	for _, name := range []string{"whole", "first", "second"} {
+		l.podGroup(t, name, 2)
+		l.make(t, pod(name+"-0", "100m", build.Member(name)))
 	}
-	for name, members := range map[string]int64{"whole": 2, "first": 2, "second": 2} {
-		l.podGroup(t, name, members)
-		l.create(t, pod(name+"-0", "100m", member(name)))
-	}
-	l.create(t, pod("whole-1", "100m", member("whole")))
+	l.make(t, pod("whole-1", "100m", build.Member("whole")))
 	l.bound(t, "whole-0")
 	l.bound(t, "whole-1")
 	for _, name := range []string{"api-0", "api-1", "api-2", "api-3"} {
-		l.create(t, pod(name, "100m", func(p *corev1.Pod) { p.Labels["app"] = "api" }))
+		l.make(t, pod(name, "100m", build.App("api")))
 		l.bound(t, name)
 	}
-	l.create(t, pod("stranger", "2", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "c"} }))
+	l.make(t, pod("stranger", "2", build.Selects(corev1.LabelTopologyZone, "c")))
 	l.tried(t, "stranger")
 
-	_, err = l.client.CoreV1().Nodes().Patch(t.Context(), "node-d", types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{})
+	_, err := l.client.CoreV1().Nodes().Patch(t.Context(), "node-d", types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	until(t, "zone d is closing", func(ctx context.Context) (bool, error) {
 		l.closingSince, err = l.since(ctx)
@@ -166,45 +156,23 @@ func (l *live) setUp(t *testing.T) {
 	})
 }
 
-// owners select the pods of an app.
-func owners(app string) []any {
-	return []any{map[string]any{"namespace": namespace, "podSelector": map[string]any{"matchLabels": map[string]any{"app": app}}}}
-}
-
-func (l *live) reservation(t *testing.T, name string, spec map[string]any) {
-	t.Helper()
-	_, err := l.dynamic.Resource(zoneReservations).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": zoneReservations.GroupVersion().String(), "kind": "ZoneReservation",
-		"metadata": map[string]any{"name": name}, "spec": spec,
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-}
-
 // held waits until a reservation's status says that so many slots are held, and that owners use so many of them.
 func (l *live) held(t *testing.T, name string, held, used int64) {
 	t.Helper()
 	until(t, name+" is held", func(ctx context.Context) (bool, error) {
-		u, err := l.dynamic.Resource(zoneReservations).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		gotHeld, _, _ := unstructured.NestedInt64(u.Object, "status", "slots", "held")
-		gotUsed, _, _ := unstructured.NestedInt64(u.Object, "status", "slots", "used")
-		return gotHeld == held && gotUsed == used, nil
+		r := &v1alpha1.ZoneReservation{}
+		err := l.api.Get(ctx, client.ObjectKey{Name: name}, r)
+		return r.Status.Slots.Held == held && r.Status.Slots.Used == used, err
 	})
 }
 
 // since returns since when zone d is closing, as the policy's status says.
 func (l *live) since(ctx context.Context) (string, error) {
-	u, err := l.dynamic.Resource(spreadPolicies).Namespace(namespace).Get(ctx, "api", metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	zones, _, err := unstructured.NestedSlice(u.Object, "status", "zones")
-	for _, zone := range zones {
-		if z := zone.(map[string]any); z["name"] == "d" {
-			since, _ := z["since"].(string)
-			return since, err
+	p := &v1alpha1.ZoneSpreadPolicy{}
+	err := l.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "api"}, p)
+	for _, zone := range p.Status.Zones {
+		if zone.Name == "d" && zone.Since != nil {
+			return zone.Since.String(), err
 		}
 	}
 	return "", err
@@ -231,7 +199,7 @@ func (l *live) tried(t *testing.T, name string) {
 // place has the scheduler that leads place a pod that fits.
 func (l *live) place(t *testing.T, name string) {
 	t.Helper()
-	l.create(t, pod(name, "100m", nil))
+	l.make(t, pod(name, "100m", nil))
 	l.bound(t, name)
 }
 
@@ -241,7 +209,7 @@ func (l *live) complete(t *testing.T, gang string) {
 	before, err := l.client.CoreV1().Pods(namespace).Get(t.Context(), gang+"-0", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Empty(t, before.Spec.NodeName, "a gang that is not complete waits")
-	l.create(t, pod(gang+"-1", "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = gang }))
+	l.make(t, pod(gang+"-1", "100m", build.Member(gang)))
 	l.bound(t, gang+"-0")
 	l.bound(t, gang+"-1")
 }
@@ -258,11 +226,6 @@ func (l *live) requireKept(t *testing.T, used int64) {
 	require.Equal(t, l.closingSince, since, "a zone that is closing does not begin anew")
 
 	now := l.everything(t)
-	reservations, err := l.dynamic.Resource(zoneReservations).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	for _, u := range reservations.Items {
-		now["reservation/"+u.GetName()] = stays{name: u.GetName(), uid: u.GetUID(), spec: u.Object["spec"]}
-	}
 	for key, before := range l.seen {
 		if spec, ok := before.spec.(map[string]any); ok {
 			delete(spec, "onZoneLoss") // a field of earlier versions, which is pruned
@@ -278,7 +241,7 @@ func (l *live) requireKept(t *testing.T, used int64) {
 // bindOwner: the room that was kept from the stranger is still there for its owner.
 func (l *live) bindOwner(t *testing.T) {
 	t.Helper()
-	l.create(t, pod("late", "2500m", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "c"} }))
+	l.make(t, pod("late", "2500m", build.Selects(corev1.LabelTopologyZone, "c")))
 	require.Equal(t, "node-c", l.bound(t, "late"))
 	l.tried(t, "stranger")
 }

@@ -10,10 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/program"
 )
 
@@ -36,16 +41,15 @@ func (c *chart) testChartWayBack(t *testing.T) {
 	var before map[string]stays
 	placed := t.Run("with Zonewise", func(t *testing.T) {
 		c.startScheduler(t, c.objects(t, "mode=replace"))
-		c.spreadPolicy(t, "api")
+		c.make(t, spreadPolicy("api"))
 		c.podGroup(t, "whole", 2)
 		c.podGroup(t, "short", 3)
 		for i := range 3 {
 			c.spreadPod(t, i)
-			c.create(t, pod(fmt.Sprintf("api-%d", i), "100m", func(p *corev1.Pod) { p.Labels["app"] = "api" }))
+			c.make(t, pod(fmt.Sprintf("api-%d", i), "100m", build.App("api")))
 		}
 		for i := range 2 {
-			c.create(t, pod(fmt.Sprintf("whole-%d", i), "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "whole" }))
-			c.create(t, pod(fmt.Sprintf("short-%d", i), "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "short" }))
+			c.make(t, pod(fmt.Sprintf("whole-%d", i), "100m", build.Member("whole")), pod(fmt.Sprintf("short-%d", i), "100m", build.Member("short")))
 		}
 		for i := range 3 {
 			c.bound(t, fmt.Sprintf("web-%d", i))
@@ -88,16 +92,13 @@ func (c *chart) testChartWayBack(t *testing.T) {
 // spreadPod makes a pod that has to be spread over the zones.
 func (c *chart) spreadPod(t *testing.T, i int) {
 	t.Helper()
-	c.create(t, pod(fmt.Sprintf("web-%d", i), "100m", func(p *corev1.Pod) {
-		p.Labels["app"] = "web"
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-		}}
+	c.make(t, pod(fmt.Sprintf("web-%d", i), "100m", func(p *corev1.Pod) {
+		build.App("web")(p)
+		build.Spread("web", 1, corev1.DoNotSchedule)(p)
 	}))
 }
 
-// everything returns the users' objects: pods, gangs and policies, without the defaults in added.
+// everything returns the users' objects: pods, gangs, policies and reservations, without the defaults in added.
 func (c *chart) everything(t *testing.T) map[string]stays {
 	t.Helper()
 	out := map[string]stays{}
@@ -108,12 +109,13 @@ func (c *chart) everything(t *testing.T) map[string]stays {
 		p.Spec.NodeName = ""
 		out["pod/"+p.Name] = stays{name: p.Name, uid: p.UID, node: node, spec: p.Spec}
 	}
-	groups, err := c.dynamic.Resource(podGroups).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	policies, err := c.dynamic.Resource(spreadPolicies).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	for kind, list := range map[string][]unstructured.Unstructured{"podgroup": groups.Items, "policy": policies.Items} {
-		for _, u := range list {
+	for kind, group := range map[string]schema.GroupVersion{
+		"PodGroup": schedv1alpha1.SchemeGroupVersion, "ZoneSpreadPolicy": v1alpha1.SchemeGroupVersion, "ZoneReservation": v1alpha1.SchemeGroupVersion,
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(group.WithKind(kind + "List"))
+		require.NoError(t, c.api.List(t.Context(), list, client.InNamespace(namespace)))
+		for _, u := range list.Items {
 			for field, value := range added {
 				if found, exists, err := unstructured.NestedFieldNoCopy(u.Object, "spec", field); err == nil && exists && found == value {
 					unstructured.RemoveNestedField(u.Object, "spec", field)
