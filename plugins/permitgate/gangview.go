@@ -26,8 +26,8 @@ func (g *gangs) Get(id gangID) (state serve.Gang, known bool) {
 		state.Live, _, state.Bound = e.gang.Counts()
 		state.Unbound, state.ShortSince, state.Nominated = e.unbound, e.gang.ShortSince(), e.nominated
 		state.PartlyBound, state.Lacking = e.gang.PartlyBound(now), e.gang.Lacking()
-		state.Preempting, state.RolledBack = e.preempting != nil, e.gang.RolledBack()
-		state.Vain, state.Refused = e.lastCycle.happened, e.lastCycle.refused
+		state.Preempting = e.preempting != nil
+		state.Vain, state.Refusal = e.lastCycle.happened, e.lastCycle.refusal
 		if state.Reason == gang.ReasonTooFew {
 			state.Detail += e.absentClaim()
 		}

@@ -40,7 +40,7 @@ type groupPlan struct {
 // vainCycle says that a native gang's last cycle has placed no member, and that the group is back in the queue.
 type vainCycle struct {
 	happened bool
-	refused  bool // by a proof, which is the gang's last rollback
+	refusal  gang.Rollback // the proof by which it was refused, if it was
 	// notBefore is before when the gang is not activated.
 	notBefore time.Time
 }
@@ -126,9 +126,10 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 	cycle := e.cycle
 	e.cycle = groupCycle{}
 	g.restLocked(e, cycle.ended.Sub(cycle.began), now)
-	e.lastCycle, e.woken = vainCycle{happened: true, refused: cycle.plan.refusal.Cause != ""}, false
-	if e.lastCycle.refused {
-		e.gang.NoteRefusal(cycle.plan.refusal)
+	e.lastCycle, e.woken = vainCycle{happened: true, refusal: cycle.plan.refusal}, false
+	refused := cycle.plan.refusal.Cause != ""
+	if refused {
+		e.gang.CountRefusal(cycle.plan.refusal.Cause)
 	}
 	late := g.freed.since(cycle.began) || !e.changedAt.Before(cycle.began.Add(-informerLag)) // perhaps not seen in the cycle
 	switch {
@@ -139,7 +140,7 @@ func (g *gangs) endCycleLocked(e *gangEntry, now time.Time) {
 		e.lastCycle.notBefore = now.Add(2 * catchUpPause) // twice: room may become free all the time
 		g.wakeLocked(e, now)
 	}
-	if cycle.plan.domain == "" && (cycle.plan.exhausted || !e.lastCycle.refused) {
+	if cycle.plan.domain == "" && (cycle.plan.exhausted || !refused) {
 		e.tried = nil // the next time it starts over
 	}
 }

@@ -103,8 +103,8 @@ func (g *Gang) Act(now time.Time) Actions {
 	g.settle(now)
 	actions := g.report
 	g.report = Actions{}
-	if len(actions.Rollbacks) > 0 {
-		last := g.last
+	if actions.Rollback != nil && g.last.Cause != "" {
+		last := g.last // the backoff may have grown since
 		actions.Rollback = &last
 	}
 	actions.Rehearse = due

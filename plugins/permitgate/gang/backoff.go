@@ -88,7 +88,7 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 		g.closeGate(now)
 	}
 	g.last = r
-	g.report.Rollbacks = append(g.report.Rollbacks, r.Cause)
+	g.report.Rollback, g.report.Rollbacks = &r, append(g.report.Rollbacks, r.Cause)
 }
 
 // nextBackoff doubles from InitialBackoff to MaxBackoff, less up to half of it by jitter.

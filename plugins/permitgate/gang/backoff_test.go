@@ -40,9 +40,11 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	}
 	wait(t, g, now, ids...)
 	require.Len(t, g.Release(ids, now), 2)
+	require.Equal(t, gang.CauseUnschedulable, g.LastRollback().Cause)
 	for _, id := range ids {
 		g.Bound(id, now)
 	}
+	require.Zero(t, g.LastRollback(), "it is whole")
 	for _, id := range ids {
 		g.DeletePod(id, now)
 	}

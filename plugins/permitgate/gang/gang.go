@@ -181,7 +181,7 @@ func (g *Gang) SentBack(uid types.UID) bool {
 	return known && m.sentBack && !m.holds && g.KeptNode(uid) == "" && (m.state == memberIdle || m.state == memberHeld)
 }
 
-// LastRollback returns the last rollback; its Cause is empty when there was none.
+// LastRollback returns the last rollback since the gang was whole; its Cause is empty when there was none.
 func (g *Gang) LastRollback() Rollback { return g.last }
 
 // MinMember returns the quorum, 0 while the PodGroup does not exist. For a gang that runs and whose replacements go one

@@ -87,11 +87,8 @@ func (g *Gang) Tried(uid types.UID) {
 	}
 }
 
-// NoteRefusal says that a cycle of a native gang has been refused, which placed none.
-func (g *Gang) NoteRefusal(r Rollback) {
-	g.last = r
-	g.report.Rollbacks = append(g.report.Rollbacks, r.Cause)
-}
+// CountRefusal says that a cycle of a native gang has been refused, which placed none: it is counted as a rollback.
+func (g *Gang) CountRefusal(cause Cause) { g.report.Rollbacks = append(g.report.Rollbacks, cause) }
 
 func (g *Gang) whyClosed() string {
 	if g.gate.rolledBack {

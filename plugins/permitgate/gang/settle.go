@@ -307,6 +307,7 @@ func (g *Gang) enterPhase(before Phase, now time.Time) {
 		}
 		if g.phase == Whole {
 			g.failures, g.lostRounds, g.gate.failures = 0, 0, 0
+			g.last = Rollback{}
 			if g.releasedHere {
 				g.report.BecameWhole = true
 				g.report.TimeToWhole = now.Sub(g.readySince)

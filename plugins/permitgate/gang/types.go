@@ -203,7 +203,7 @@ type Actions struct {
 	Activate []types.UID
 	// Rollback is the last failure since the previous call, nil when there was none.
 	Rollback *Rollback
-	// Rollbacks are the causes of all failures since the previous call.
+	// Rollbacks are the causes of all failures since the previous call, refused cycles of a native gang among them.
 	Rollbacks []Cause
 	// BindFailed is true when a member's bind has failed since the previous call.
 	BindFailed bool

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -26,8 +27,8 @@ func (s *Server) partlyBoundNote(id podgroup.ID, g *Gang) (kind, note string) {
 	}
 	note = fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them",
 		g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
-	if g.Last.Detail != "" {
-		note += ": " + g.Last.Detail
+	if why := cmp.Or(g.Refusal.Detail, g.Last.Detail); why != "" {
+		note += ": " + why
 	}
 	return "stranded", note + "; the bound members keep running"
 }

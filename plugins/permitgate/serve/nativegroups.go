@@ -86,7 +86,7 @@ func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition
 	switch {
 	case g.Phase == gang.Whole:
 		add(native.ConditionReleased, metav1.ConditionTrue, "Bound", fmt.Sprintf("%d members or more are bound", g.MinMember))
-	case g.Last.Cause != "" && g.RolledBack:
+	case g.Last.Cause != "":
 		add(native.ConditionReleased, metav1.ConditionFalse, reasonRolledBack, rollbackNote(&g.Last, s.memberNamed(id, g)))
 	}
 	switch kind, note := s.partlyBoundNote(id, g); {
@@ -115,10 +115,10 @@ func (s *Server) whyNotPlaced(id podgroup.ID, g *Gang, now time.Time) (reason, m
 		return string(gang.ReasonTooFew), g.Detail + "; kube-scheduler counts no pods that have succeeded for spec.schedulingPolicy.gang.minCount"
 	case !g.Vain || g.Lacking <= 0:
 		return "", ""
-	case g.Refused && g.Last.Cause == gang.CauseNoRoom:
-		return "NoRoom", g.Last.ConditionMessage()
-	case g.Refused:
-		return "Unschedulable", g.Last.ConditionMessage()
+	case g.Refusal.Cause == gang.CauseNoRoom:
+		return "NoRoom", g.Refusal.ConditionMessage()
+	case g.Refusal.Cause != "":
+		return "Unschedulable", g.Refusal.ConditionMessage()
 	}
 	if why := whyUnschedulable(s.Gangs.Members(id)); why != "" {
 		return "Unschedulable", why

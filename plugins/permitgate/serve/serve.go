@@ -62,7 +62,7 @@ type Gang struct {
 	// Reason and Detail say what keeps the members out of the queue.
 	Reason gang.Reason
 	Detail string
-	// Last is the last refusal or rollback.
+	// Last is the last rollback since the gang was whole.
 	Last gang.Rollback
 	// MinMember is the quorum, Live how many members there are for it, Bound how many are bound, and Lacking how many
 	// more need a node.
@@ -74,10 +74,9 @@ type Gang struct {
 	PartlyBound bool
 	// Preempting: victims are being evicted for the gang.
 	Preempting bool
-	// RolledBack: the last rollback keeps the members out of the queue.
-	RolledBack bool
-	// Vain: the last cycle of a native gang has placed no member. Refused: it was refused by a proof, which is Last.
-	Vain, Refused bool
+	// Vain: the last cycle of a native gang has placed no member. Refusal is the proof by which it was refused, if it was.
+	Vain    bool
+	Refusal gang.Rollback
 	// Nominated is how many pods without a node are nominated in the API.
 	Nominated int
 }

@@ -2,11 +2,46 @@ package serve
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/native"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
+
+// TestReleasedSaysWhatBecameOfTheGang: a rollback is told until the gang is whole, also if the members may go on when the
+// condition is written at last.
+func TestReleasedSaysWhatBecameOfTheGang(t *testing.T) {
+	group := &podgroup.Group{Gang: &gang.Spec{}, Complaints: make([]podgroup.Complaint, 1)}
+	for name, tt := range map[string]struct {
+		gang Gang
+		want metav1.ConditionStatus
+	}{
+		"no round has failed":              {Gang{Phase: gang.Gathering}, ""},
+		"a round has failed":               {Gang{Phase: gang.Backoff, Last: gang.Rollback{Cause: gang.CauseRefused}}, metav1.ConditionFalse},
+		"a round has failed, and goes on":  {Gang{Phase: gang.Gathering, Last: gang.Rollback{Cause: gang.CauseRefused}}, metav1.ConditionFalse},
+		"one has failed, members are gone": {Gang{Phase: gang.Pending, Last: gang.Rollback{Cause: gang.CauseMembersLeft}}, metav1.ConditionFalse},
+		"a cycle was refused":              {Gang{Phase: gang.Gathering, Vain: true, Refusal: gang.Rollback{Cause: gang.CauseNoRoom}}, ""},
+		"whole":                            {Gang{Phase: gang.Whole}, metav1.ConditionTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(Config{Clock: clock.RealClock{}, Gangs: memberless{}})
+			tt.gang.Group = group
+			var status metav1.ConditionStatus
+			if c := apimeta.FindStatusCondition(s.groupConditions(train, &tt.gang, nil, time.Time{}), native.ConditionReleased); c != nil {
+				status = c.Status
+			}
+			require.Equal(t, tt.want, status)
+		})
+	}
+}
 
 // TestFailedPodsThatAreKept: a Job keeps its failed pods, and replaces them. A gang of three has failed only if too few
 // members are left, and a replacement that cannot join the others is seen.
