@@ -24,7 +24,7 @@ import (
 
 	"zonewise.dev/config"
 	"zonewise.dev/internal/controlplane"
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 	"zonewise.dev/sim/kinds"
 )
 

@@ -29,7 +29,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/controlplane"
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 	"zonewise.dev/test/internal/audit"
 )
 

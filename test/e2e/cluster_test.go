@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"zonewise.dev/config"
 	"zonewise.dev/internal/controlplane"
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 	"zonewise.dev/test/internal/program"
 )
 

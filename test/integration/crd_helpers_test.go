@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 )
 
 // crdOptions has the CustomResourceDefinition of a file in manifests.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/admission"
 )

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 )
 
 // schedulerAccount is the name that the API server gives to the ServiceAccount of manifests/rbac.

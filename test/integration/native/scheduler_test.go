@@ -29,7 +29,7 @@ import (
 	zonewise "zonewise.dev/cmd/scheduler/app"
 	"zonewise.dev/config"
 	"zonewise.dev/internal/controlplane"
-	"zonewise.dev/internal/shipped"
+	"zonewise.dev/manifests/shipped"
 	"zonewise.dev/plugins"
 	"zonewise.dev/test/build"
 )
