@@ -77,6 +77,19 @@ func (c *cluster) editNode(name string, edit func(*v1.Node)) {
 	c.settle()
 }
 
+// deleteNode deletes a node and waits until that is seen.
+func (c *cluster) deleteNode(name string) {
+	c.t.Helper()
+	require.NoError(c.t, c.client.Tracker().Delete(nodes, "", name))
+	c.settle()
+}
+
+// editPod changes what the API server has of a pod.
+func (c *cluster) editPod(name string, edit func(*v1.Pod)) {
+	c.t.Helper()
+	require.NoError(c.t, c.server.EditPod(metav1.NamespaceDefault, name, edit))
+}
+
 // delete asks for the deletion of pods.
 func (c *cluster) delete(names ...string) {
 	c.t.Helper()

@@ -68,6 +68,14 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	inBubble(t, test)
 }
 
+// inBubbles runs a test for each case, by its name, as bubble does.
+func inBubbles[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tt T)) {
+	t.Helper()
+	for name, tt := range cases {
+		t.Run(name, func(t *testing.T) { bubble(t, func(t *testing.T) { test(t, tt) }) })
+	}
+}
+
 // cluster is kube-scheduler on an API server in memory, with a profile that the project ships, twice: as
 // default-scheduler and as batch. Its methods belong to the test's goroutine. But for benchmarks, which must not wait
 // by its methods, it lives in a bubble.

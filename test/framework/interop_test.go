@@ -6,11 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	groupapi "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // The tests of docs/interop.md: each plays the objects that another project makes of a workload, in its order.
@@ -91,10 +89,7 @@ func TestProfileOfTheCoschedulingPlugin(t *testing.T) {
 		c := newGangCluster(t, 1)
 		c.edit = func(p *config.KubeSchedulerProfile) { p.SchedulerName = name }
 		c.start(withArgs(slowBackoff))
-		c.groups.set("ray", 3)
-		c.groups.edit("ray", func(group *groupapi.PodGroup) {
-			group.Spec.MinResources = v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}
-		})
+		c.setResources("ray", 3, "3")
 		names := []string{"ray-head", "ray-worker-0", "ray-worker-1"}
 		for _, n := range names {
 			c.create(member("ray", n).SchedulerName(name).Label("ray.io/cluster", "ray"))

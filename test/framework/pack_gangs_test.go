@@ -8,11 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -28,18 +26,6 @@ func newPackCluster(t testing.TB, cpus ...int) *cluster {
 	return c
 }
 
-// createMembers creates a PodGroup, and as many members as it needs, each changed by change; it returns their names.
-func (c *cluster) createMembers(gang string, size int, change func(p *st.PodWrapper) *st.PodWrapper) []string {
-	c.t.Helper()
-	c.groups.set(gang, int32(size))
-	names := make([]string, size)
-	for i := range size {
-		names[i] = fmt.Sprintf("%s-%d", gang, i)
-		c.create(change(member(gang, names[i])))
-	}
-	return names
-}
-
 // spreadOut has the pod one of the app web, which is spread over zones.
 func spreadOut(p *st.PodWrapper) *st.PodWrapper {
 	p.Label("app", "web")
@@ -49,20 +35,16 @@ func spreadOut(p *st.PodWrapper) *st.PodWrapper {
 
 // TestLauncherAndWorkers: only one node takes the launcher, and the workers, who come first, leave it.
 func TestLauncherAndWorkers(t *testing.T) {
-	for _, profile := range []string{allPlugins, permitGateOnly} {
-		t.Run(profile, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newPackCluster(t, 4, 4, 6)
-				c.profile = profile
-				c.start(withArgs(slowBackoff))
-				workers := c.createMembers("g", 8, plain)
-				c.groups.set("g", 9)
-				c.create(member("g", "launcher", 6))
-				c.requireBound(append(workers, "launcher")...)
-				require.Equal(t, "c1", c.nodeOf("launcher"))
-			})
-		})
-	}
+	inBubbles(t, map[string]string{"all plugins": allPlugins, "PermitGate alone": permitGateOnly}, func(t *testing.T, profile string) {
+		c := newPackCluster(t, 4, 4, 6)
+		c.profile = profile
+		c.start(withArgs(slowBackoff))
+		workers := c.createGang("g", 8)
+		c.groups.set("g", 9)
+		c.create(member("g", "launcher", 6))
+		c.requireBound(append(workers, "launcher")...)
+		require.Equal(t, "c1", c.nodeOf("launcher"))
+	})
 }
 
 // TestGangIsSpread: members have spread constraints like other pods, and count each other before any of them is bound.
@@ -71,7 +53,7 @@ func TestGangIsSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 16, 8, 1)
 		c.start(withArgs(slowBackoff))
-		gang := c.createMembers("g", 9, spreadOut)
+		gang := c.createGang("g", 9, spreadOut)
 		c.requireEvent("PodGroup g GangRolledBack", "member g-")
 		c.requireUnbound(gang...)
 		c.addNodes("2", "c2")
@@ -87,7 +69,7 @@ func TestGangKeepsZonePolicies(t *testing.T) {
 		c := newPackCluster(t, 4, 4)
 		c.policies.Put(newPolicy(func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }))
 		c.start(withArgs(slowBackoff))
-		gang := c.createMembers("g", 6, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("app", "web") })
+		gang := c.createGang("g", 6, labelled("app", "web"))
 		c.requireEvent("PodGroup g GangRolledBack", "")
 		c.create(member("", "other-a", 4), member("", "other-b", 4))
 		c.requireBound("other-a", "other-b")
@@ -109,11 +91,11 @@ func TestGangAndAffinityOfOthers(t *testing.T) {
 			c.create(guard(node, v1.LabelHostname), member("", "beside-"+node).Node(node))
 		}
 		c.quiet()
-		gang := c.createMembers("g", 4, train)
+		gang := c.createGang("g", 4, train)
 		c.requireBound(gang...)
 		require.Equal(t, map[string]int{"d": 4}, c.byZone("g-"))
 
-		more := c.createMembers("more", 6, train)
+		more := c.createGang("more", 6, train)
 		c.soon(func() bool { return c.recorder.count("PodGroup more GangRolledBack", "anti-affinity") > 0 })
 		c.requireUnbound(more...)
 		require.Empty(t, c.mishap.waiting())
@@ -123,30 +105,27 @@ func TestGangAndAffinityOfOthers(t *testing.T) {
 
 // TestRoomIsKeptForMembers while another plugin keeps one of them, and given back when the gang cannot go on.
 func TestRoomIsKeptForMembers(t *testing.T) {
-	for name, comes := range map[string]bool{"the member goes on": true, "it is deleted": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newPackCluster(t, 2, 2)
-				c.start(withArgs(slowBackoff))
-				c.mishap.set(func(m *mishap) { m.permit = failing("g-3", fwk.Wait) })
-				gang := c.createMembers("g", 4, plain)
-				c.soon(func() bool { return len(c.mishap.waiting()) == 4 })
-				c.create(member("", "other"))
-				require.Contains(t, c.refused("other"), "Insufficient cpu")
-				if !comes {
-					c.delete("g-3") // the quorum is gone
-					c.requireBound("other")
-					c.requireUnbound(gang[:3]...)
-					return
-				}
-				c.mishap.handle.GetWaitingPod("g-3-uid").Allow(mishapName)
-				c.requireBound(gang...)
-				c.requireUnbound("other")
-				c.addNodes("1", "c1")
-				c.requireBound("other")
-			})
-		})
-	}
+	inBubbles(t, map[string]bool{"the member goes on": true, "it is deleted": false}, func(t *testing.T, comes bool) {
+		c := newPackCluster(t, 2, 2)
+		c.start(withArgs(slowBackoff))
+		c.mishap.set(func(m *mishap) { m.permit = failing("g-3", fwk.Wait) })
+		gang := c.createGang("g", 4)
+		c.soon(func() bool { return len(c.mishap.waiting()) == 4 })
+		c.create(member("", "other"))
+		require.Contains(t, c.refused("other"), "Insufficient cpu")
+		c.requireUnbound(gang...)
+		if !comes {
+			c.delete("g-3") // the quorum is gone
+			c.requireBound("other")
+			c.requireUnbound(gang[:3]...)
+			return
+		}
+		c.mishap.handle.GetWaitingPod("g-3-uid").Allow(mishapName)
+		c.requireBound(gang...)
+		c.requireUnbound("other")
+		c.addNodes("1", "c1")
+		c.requireBound("other")
+	})
 }
 
 // TestNoHeadOfLineBlocking is scheduler-plugins 874: a gang that does not fit keeps neither smaller gangs nor pods
@@ -155,9 +134,9 @@ func TestNoHeadOfLineBlocking(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newPackCluster(t, 4)
 		c.start(withArgs(slowBackoff))
-		large := c.createMembers("large", 6, func(p *st.PodWrapper) *st.PodWrapper { return p.Priority(1000) })
+		large := c.createGang("large", 6, ranked(1000))
 		c.requireEvent("PodGroup large GangRolledBack", "needs 6, at most 4 fit")
-		small := c.createMembers("small", 2, plain)
+		small := c.createGang("small", 2)
 		c.create(member("", "plain-0"), member("", "plain-1"))
 		c.requireBound(append(small, "plain-0", "plain-1")...)
 		c.requireUnbound(large...)
@@ -173,7 +152,7 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 		c.start(withArgs(`{"initialBackoff": "4m", "maxBackoff": "4m", "gangPreemption": false}`)) // or the one would evict the other
 		gangs := map[string][]string{}
 		for name, priority := range map[string]int32{"high": 1000, "low": 10} {
-			gangs[name] = c.createMembers(name, 4, func(p *st.PodWrapper) *st.PodWrapper { return p.Priority(priority) })
+			gangs[name] = c.createGang(name, 4, ranked(priority))
 			c.requireEvent("PodGroup "+name+" GangRolledBack", "needs 4, at most 2 fit")
 		}
 		c.addNodes("2", "b1")
@@ -181,24 +160,6 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 		c.requireUnbound(gangs["low"]...)
 		c.delete(gangs["high"]...)
 		c.requireBound(gangs["low"]...)
-	})
-}
-
-// TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would
-// fit.
-func TestMinResources(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newPackCluster(t, 2)
-		c.start(withArgs(slowBackoff))
-		c.groups.edit("g", func(group *schedulingv1alpha1.PodGroup) {
-			group.Spec.MinMember = 2
-			group.Spec.MinResources = v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}
-		})
-		c.create(member("g", "g-0"), member("g", "g-1"))
-		c.requireEvent("PodGroup g GangRolledBack", "the cluster lacks spec.minResources")
-		c.requireUnbound("g-0", "g-1")
-		c.addNodes("1", "b1")
-		c.requireBound("g-0", "g-1")
 	})
 }
 
@@ -214,7 +175,7 @@ func TestPreemptionOutlivesTheScheduler(t *testing.T) {
 			c.bind([]string{"a1", "b1"}[i/2], member("", name).Priority(1).TerminationGracePeriodSeconds(3600))
 		}
 		c.quiet()
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		c.soon(func() bool { return len(c.leaving(small...)) == 2 })
 		victims := c.leaving(small...)
 		c.restart(withArgs(preempting))
@@ -227,10 +188,8 @@ func TestPreemptionOutlivesTheScheduler(t *testing.T) {
 }
 
 // reservationKinds are the ways in which a reservation holds slots of one CPU for its owners.
-var reservationKinds = map[string]func(*v1alpha1.ZoneReservationSpec){
-	"headroom":  func(*v1alpha1.ZoneReservationSpec) {},
-	"guarantee": func(s *v1alpha1.ZoneReservationSpec) { s.Mode = v1alpha1.ModeGuarantee },
-	"required":  func(s *v1alpha1.ZoneReservationSpec) { s.OwnerPolicy = v1alpha1.OwnerRequired },
+var reservationKinds = map[string]func(*v1alpha1.ZoneReservation){
+	"headroom": func(*v1alpha1.ZoneReservation) {}, "guarantee": guarantee, "required": required,
 }
 
 // TestGangOfOwnersPreempts: a gang that owns slots, and needs more room than these, preempts pods of a lower priority
@@ -253,7 +212,7 @@ func TestGangOfOwnersPreempts(t *testing.T) {
 					c.create(member("", batch[0]), member("", batch[1]))
 					c.requireBound(batch...)
 
-					gang := c.createMembers("g", 3, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("app", "train").Priority(100) })
+					gang := c.createGang("g", 3, labelled("app", "train"), ranked(100))
 					if name == "required" {
 						c.pass(3 * time.Minute)
 						c.requireUnbound(gang...)
@@ -275,7 +234,7 @@ func TestGangOfRequiredOwners(t *testing.T) {
 		c.profile = allPlugins
 		c.start(withArgs(slowBackoff))
 		c.reserve("r", "train", 4, reservationKinds["required"])
-		gang := c.createMembers("g", 5, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("app", "train") })
+		gang := c.createGang("g", 5, labelled("app", "train"))
 		c.pass(time.Minute)
 		c.requireUnbound(gang...)
 		c.create(member("", "other"))

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -19,16 +17,9 @@ import (
 // count gangs, and are those of the app web.
 func (c *cluster) createPackedNativeGang(name string, size int) []string {
 	c.t.Helper()
-	require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, int32(size)))
-	c.editNativeGroup(name, func(group *schedulingv1beta1.PodGroup) {
-		group.Annotations = map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone}
-	})
-	var names []string
-	for i := range size {
-		names = append(names, fmt.Sprintf("%s-%d", name, i))
-		c.create(nativeMember(name, names[i]).Label("app", "web").Label(v1alpha1.PodGroupLabel, name))
-	}
-	return names
+	c.createPodGroup(name, int32(size))
+	c.packNative(name, podgroup.RequiredTopologyAnnotation)
+	return c.createNativeMembers(name, size, labelled("app", "web"), labelled(v1alpha1.PodGroupLabel, name))
 }
 
 // TestPoliciesCountNativeGangs by the label, with unit PodGroup: each gang is in one zone, and they are spread over

@@ -2,12 +2,11 @@ package framework
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 // preparation keeps one pod in PreBind, ahead of PermitGate, until it is told to go on.
@@ -47,23 +46,27 @@ func gangAtBarrier(t *testing.T, c *cluster) ([]string, *preparation) {
 	return names, p
 }
 
+// loseAtTheBarrier deletes a member while a preparation keeps others at the barrier. All give back their nodes, and are
+// bound with another one in its place.
+func (c *cluster) loseAtTheBarrier(p *preparation, names []string, lost *st.PodWrapper) {
+	c.t.Helper()
+	<-p.started
+	c.requireUnbound(names...)
+	c.delete(lost.Pod.Name)
+	c.requireRoomFor(len(names))
+	require.Empty(c.t, c.boundAmong(names...))
+
+	close(p.goOn)
+	c.create(lost.UID("another"))
+	c.requireBound(names...)
+}
+
 // TestMemberIsDeletedAtTheBarrier: kube-scheduler itself does not stop a pod that is deleted there.
 func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
-	for _, victim := range []string{"g-0", "g-1"} { // one that waits, and the one that is being prepared
-		t.Run(victim, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 3)
-				names, p := gangAtBarrier(t, c)
-				c.delete(victim)
-				c.requireRoomFor(3)
-				require.Empty(t, c.boundAmong(names...))
-
-				close(p.goOn)
-				c.create(member("g", victim).UID("another"))
-				c.requireBound(names...)
-			})
-		})
-	}
+	inBubbles(t, map[string]string{"one that waits": "g-0", "the one that is being prepared": "g-1"}, func(t *testing.T, victim string) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.loseAtTheBarrier(c.slowPreparation("g-1"), c.createGang("g", 3), member("g", victim))
+	})
 }
 
 // TestMemberIsPreemptedAtTheBarrier: a pod of higher priority takes the place of one member, and the others
@@ -116,7 +119,7 @@ func TestMemberIsPreemptedOnItsWayToTheBarrier(t *testing.T) {
 // have its room. It is preempted again then, leaves its node while the preemptor may not be retried, and is deleted
 // when it has none.
 func TestPreemptorLooksAgainTooEarly(t *testing.T) {
-	for name, prepare := range map[string]func(t *testing.T, c *cluster) []string{
+	inBubbles(t, map[string]func(t *testing.T, c *cluster) []string{
 		"a member at the barrier": func(t *testing.T, c *cluster) []string {
 			t.Helper()
 			names, _ := gangAtBarrier(t, c)
@@ -129,14 +132,7 @@ func TestPreemptorLooksAgainTooEarly(t *testing.T) {
 			<-p.started
 			return []string{"low"}
 		},
-	} {
-		t.Run(name, func(t *testing.T) { testPreemptorLooksAgainTooEarly(t, prepare) })
-	}
-}
-
-func testPreemptorLooksAgainTooEarly(t *testing.T, prepare func(t *testing.T, c *cluster) []string) {
-	t.Helper()
-	bubble(t, func(t *testing.T) {
+	}, func(t *testing.T, prepare func(t *testing.T, c *cluster) []string) {
 		c := newGangCluster(t, 3)
 		deleting, deleted, leaves := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		c.stage.onDelete = func(string) error {
@@ -158,29 +154,12 @@ func testPreemptorLooksAgainTooEarly(t *testing.T, prepare func(t *testing.T, c 
 }
 
 func TestPreparationFails(t *testing.T) {
-	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, `{"initialBackoff": "300ms"}`, 3)
-				var failures atomic.Int32
-				c.mishap.set(func(m *mishap) {
-					m.preBind = func(_ context.Context, pod string) *fwk.Status {
-						if pod == "g-1" && failures.Add(1) <= 2 {
-							return fwk.NewStatus(code, "a mishap")
-						}
-						return nil
-					}
-				})
-				c.refuseBinds(func(pod string) error {
-					if n := failures.Load(); n <= 2 {
-						t.Errorf("%s is bound after %d attempts to prepare g-1", pod, n)
-					}
-					return nil
-				})
-				c.requireBound(c.createGang("g", 3)...)
-			})
-		})
-	}
+	inBubbles(t, map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable}, func(t *testing.T, code fwk.Code) {
+		c := startGangCluster(t, `{"initialBackoff": "300ms"}`, 3)
+		fail := c.failFirst("g-1", code, 2)
+		c.mishap.set(func(m *mishap) { m.preBind = func(_ context.Context, pod string) *fwk.Status { return fail(pod) } })
+		c.requireBound(c.createGang("g", 3)...)
+	})
 }
 
 // TestPreparationTakesTooLong: those that are ready do not wait for ever, and whoever is not is stopped.
@@ -201,9 +180,7 @@ func TestLateMemberDoesNotHoldUpTheQuorum(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 4)
 		p := c.slowPreparation("g-3")
 		c.groups.set("g", 3)
-		for i := range 4 {
-			c.create(member("g", fmt.Sprintf("g-%d", i)))
-		}
+		c.createMembers("g", 4)
 		c.requireBound("g-0", "g-1", "g-2")
 		<-p.started
 		c.requireUnbound("g-3")

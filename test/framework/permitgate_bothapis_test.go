@@ -12,16 +12,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/permitgate/native"
 )
 
 // api is one of the APIs of gangs.
 type api struct {
-	name  string
-	group func(c *cluster, name string, size int) // without members
-	pod   func(group, name string) *st.PodWrapper
+	// create creates a gang and its members, and returns their names.
+	create func(c *cluster, name string, size int, changes ...change) []string
 	// rolledBack reports whether a gang has been said to be rolled back.
 	rolledBack func(c *cluster, name string) bool
 }
@@ -31,45 +29,18 @@ func inBothAPIs(t *testing.T, test func(t *testing.T, a *api)) {
 	t.Helper()
 	t.Run("PodGroup CRD", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
-			test(t, &api{
-				name:  "PodGroup CRD",
-				group: func(c *cluster, name string, size int) { c.groups.set(name, int32(size)) },
-				pod:   func(group, name string) *st.PodWrapper { return member(group, name) },
-				rolledBack: func(c *cluster, name string) bool {
-					return c.recorder.count("PodGroup "+name+" GangRolledBack", "") > 0
-				},
-			})
+			test(t, &api{(*cluster).createGang, func(c *cluster, name string) bool {
+				return c.recorder.count("PodGroup "+name+" GangRolledBack", "") > 0
+			}})
 		})
 	})
 	nativeBubble(t, "native", func(t *testing.T) {
-		test(t, &api{
-			name: "native",
-			group: func(c *cluster, name string, size int) {
-				require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, int32(size)))
-			},
-			pod: nativeMember,
-			rolledBack: func(c *cluster, name string) bool {
-				released := c.groupCondition(name, native.ConditionReleased)
-				return released != nil && released.Status == metav1.ConditionFalse
-			},
-		})
+		test(t, &api{(*cluster).createNativeGang, func(c *cluster, name string) bool {
+			released := c.groupCondition(name, native.ConditionReleased)
+			return released != nil && released.Status == metav1.ConditionFalse
+		}})
 	})
 }
-
-// create creates a gang of the API and its members, each changed by f.
-func (a *api) create(c *cluster, name string, size int, f func(p *st.PodWrapper)) (names []string) {
-	c.t.Helper()
-	a.group(c, name, size)
-	for i := range size {
-		p := a.pod(name, fmt.Sprintf("%s-%d", name, i))
-		f(p)
-		c.create(p)
-		names = append(names, p.Pod.Name)
-	}
-	return names
-}
-
-func unchanged(*st.PodWrapper) {}
 
 // TestBindIsRefusedForLong: the API server refuses the bind of one member by its name, which no rehearsal of a sibling
 // shows. Its node is kept for one more attempt and not for ever, other pods hear why they have to wait until then, and
@@ -86,7 +57,7 @@ func TestBindIsRefusedForLong(t *testing.T) {
 			}
 			return nil
 		})
-		names := a.create(c, "g", 3, unchanged)
+		names := a.create(c, "g", 3)
 		c.requireBound("g-0", "g-2")
 		c.create(member("", "other"))
 		c.quiet()
@@ -126,12 +97,12 @@ func releaseInVain(t *testing.T, nodesGo bool) {
 				return fwk.AsStatus(errors.New("timed out waiting for the condition"))
 			}
 		})
-		a.create(c, "g", 2, unchanged)
+		a.create(c, "g", 2)
 		const all = 8 * time.Hour
 		for passed := time.Duration(0); passed < all; passed += 8 * time.Minute {
 			c.pass(8 * time.Minute)
 			if nodesGo { // and another one comes in its place
-				require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "node-0", metav1.DeleteOptions{}))
+				c.deleteNode("node-0")
 				c.addNode("node-0", 1)
 			}
 		}
@@ -158,22 +129,13 @@ func TestDevicesAreGivenBack(t *testing.T) {
 						return nil
 					}
 				})
-				claiming := func(p *st.PodWrapper) {
-					c.addClaim(p.Pod.Name)
-					p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &p.Pod.Name}}
-				}
-				a.create(c, "g", 2, claiming)
+				a.create(c, "g", 2, c.claiming)
 				c.soon(func() bool { return a.rolledBack(c, "g") })
 				if gone {
 					c.delete("g-1")
 				}
 				c.pass(time.Second)
-				others := []*st.PodWrapper{member("", "other-0"), member("", "other-1")}
-				for _, p := range others {
-					claiming(p)
-				}
-				c.create(others...)
-				require.LessOrEqual(t, c.requireBound("other-0", "other-1"), 10*time.Second)
+				require.LessOrEqual(t, c.requireBound(c.createPlain("other", 2, c.claiming)...), 10*time.Second)
 			})
 		})
 	}
@@ -192,7 +154,7 @@ func TestNodeGoesWhileMembersWait(t *testing.T) {
 				return nil
 			}
 		})
-		names := a.create(c, "g", 3, unchanged)
+		names := a.create(c, "g", 3)
 		c.pass(10 * time.Second)
 		node := ""
 		for name, info := range c.scheduler.Cache.Dump().Nodes {
@@ -203,7 +165,7 @@ func TestNodeGoesWhileMembersWait(t *testing.T) {
 			}
 		}
 		require.NotEmpty(t, node)
-		require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		c.deleteNode(node)
 		c.pass(15 * time.Minute) // ten times the minute until the volume was there, and one more
 		require.Len(t, c.boundAmong(names...), 3)
 		for pod, at := range c.bound("g-") {
@@ -222,7 +184,7 @@ func TestSlowCycles(t *testing.T) {
 				return nil
 			}
 		})
-		c.requireBound(a.create(c, "g", 4, unchanged)...)
+		c.requireBound(a.create(c, "g", 4)...)
 		require.False(t, a.rolledBack(c, "g"))
 	})
 }
@@ -230,35 +192,24 @@ func TestSlowCycles(t *testing.T) {
 // TestPreemptedNodeIsLost: a gang waits for the end of pods on a node that is cordoned or deleted meanwhile. It
 // preempts elsewhere at once.
 func TestPreemptedNodeIsLost(t *testing.T) {
-	for name, lose := range map[string]func(c *cluster, node string){
+	inBubbles(t, map[string]func(c *cluster, node string){
 		"cordoned": func(c *cluster, node string) {
 			c.editNode(node, func(n *v1.Node) { n.Spec.Unschedulable = true })
 		},
 		"deleted": func(c *cluster, node string) {
-			require.NoError(c.t, c.client.CoreV1().Nodes().Delete(c.t.Context(), node, metav1.DeleteOptions{}))
+			c.deleteNode(node)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, 2, 2)
-				c.server.Graceful.Store(true)
-				for _, node := range []string{"node-0", "node-1"} {
-					c.bind(node, member("", "low-"+node, 2).Priority(1).TerminationGracePeriodSeconds(3600))
-				}
-				c.quiet()
-				gang := c.createUrgent(2, plain)
-				c.soon(func() bool { return len(c.leaving("low-node-0", "low-node-1")) == 1 })
-				first := c.leaving("low-node-0", "low-node-1")[0]
-				lose(c, first[len("low-"):])
-				other := map[string]string{"low-node-0": "low-node-1", "low-node-1": "low-node-0"}[first]
-				began := c.clock.Now()
-				c.soon(func() bool { return len(c.leaving(other)) == 1 })
-				require.LessOrEqual(t, c.clock.Since(began), 5*time.Second)
-				c.finish(other)
-				c.requireBound(gang...)
-			})
-		})
-	}
+	}, func(t *testing.T, lose func(c *cluster, node string)) {
+		c, gang := preemptSlowly(t, 2, 2)
+		first := c.leaving("low-0", "low-1")[0]
+		lose(c, c.nodeOf(first))
+		other := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
+		began := c.clock.Now()
+		c.soon(func() bool { return len(c.leaving(other)) == 1 })
+		require.LessOrEqual(t, c.clock.Since(began), 5*time.Second)
+		c.finish(other)
+		c.requireBound(gang...)
+	})
 }
 
 // TestLowGangsHaveTheirTurn: gangs of a higher priority that pods which come and go wake again and again keep those of
@@ -270,9 +221,9 @@ func TestLowGangsHaveTheirTurn(t *testing.T) {
 		c.start(withArgs(`{"bindRehearsal": "Never", "gangPreemption": false, "starvationAfter": "24h", "initialBackoff": "2s", "maxBackoff": "2s"}`))
 		c.bind("node-0", member("", "full", 2).Priority(100))
 		for i := range highs {
-			a.create(c, fmt.Sprint("high-", i), 4, func(p *st.PodWrapper) { p.Priority(10) })
+			a.create(c, fmt.Sprint("high-", i), 4, ranked(10))
 		}
-		low := a.create(c, "low", 2, unchanged)
+		low := a.create(c, "low", 2)
 		c.pass(time.Second)
 		comeAndGo := func() {
 			c.bind("node-1", member("", "other").Priority(100))

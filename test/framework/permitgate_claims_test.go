@@ -38,8 +38,7 @@ func (c *cluster) addDevices(perNode int, extended string, nodes ...string) {
 	if extended != "" {
 		of.Spec.ExtendedResourceName = &extended
 	}
-	_, err := c.client.ResourceV1().DeviceClasses().Create(c.t.Context(), of, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	c.add(of)
 	for _, node := range nodes {
 		slice := &resourcev1.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: node},
@@ -50,22 +49,23 @@ func (c *cluster) addDevices(perNode int, extended string, nodes ...string) {
 		for i := range perNode {
 			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("device-%d", i)})
 		}
-		_, err := c.client.ResourceV1().ResourceSlices().Create(c.t.Context(), slice, metav1.CreateOptions{})
-		require.NoError(c.t, err)
+		c.add(slice)
 	}
 }
 
-// addClaim creates a ResourceClaim for one device.
-func (c *cluster) addClaim(name string) {
+// addClaim creates a ResourceClaim for one device, which expressions of CEL select.
+func (c *cluster) addClaim(name string, selectors ...string) {
 	c.t.Helper()
-	_, err := c.client.ResourceV1().ResourceClaims("default").Create(c.t.Context(), &resourcev1.ResourceClaim{
+	exactly := &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}
+	for _, expression := range selectors {
+		exactly.Selectors = append(exactly.Selectors, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{Expression: expression}})
+	}
+	c.add(&resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)},
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Name:    "device",
-			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+			Name: "device", Exactly: exactly,
 		}}}},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	})
 }
 
 // TestDevicesPerNode: 16 members with a claim each, on 8 nodes of two devices: no node takes more than two, which the
@@ -73,25 +73,14 @@ func (c *cluster) addClaim(name string) {
 func TestDevicesPerNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const nodes = 8
-		cpus := slices.Repeat([]int{64}, nodes)
-		c := newGangCluster(t, cpus...)
-		var names []string
-		for i := range nodes {
-			names = append(names, fmt.Sprintf("node-%d", i))
+		c := newGangCluster(t, slices.Repeat([]int{64}, nodes)...)
+		names := make([]string, nodes)
+		for i := range names {
+			names[i] = fmt.Sprint("node-", i)
 		}
 		c.addDevices(2, "", names...)
-		c.groups.set("g", 2*nodes)
 		c.start(withArgs(slowBackoff))
-		var members []string
-		for i := range 2 * nodes {
-			name := fmt.Sprintf("g-%d", i)
-			members = append(members, name)
-			c.addClaim(name)
-			pod := member("g", name)
-			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
-			c.create(pod)
-		}
-		c.requireBound(members...)
+		c.requireBound(c.createGang("g", 2*nodes, c.claiming)...)
 	})
 }
 
@@ -102,16 +91,8 @@ func TestGangsThatLackDevicesComeToRest(t *testing.T) {
 		c := newGangCluster(t, 64, 64)
 		c.addDevices(1, "", "node-0", "node-1")
 		c.start(withArgs(slowBackoff))
-		for _, gang := range []string{"g", "h"} {
-			c.groups.set(gang, 3)
-			for i := range 3 {
-				name := fmt.Sprintf("%s-%d", gang, i)
-				c.addClaim(name)
-				pod := member(gang, name)
-				pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
-				c.create(pod)
-			}
-		}
+		c.createGang("g", 3, c.claiming)
+		c.createGang("h", 3, c.claiming)
 		// A gang has ten rounds and a few while its backoff grows, of three to six cycles, and then one each four
 		// minutes, or a fifth less.
 		c.pass(4 * time.Minute)
@@ -126,61 +107,49 @@ func TestGangsThatLackDevicesComeToRest(t *testing.T) {
 // TestMembersThatShareAClaim would wait for each other until their time is up: the claim is allocated when the first of
 // them is bound. They are told so and hold nothing.
 func TestMembersThatShareAClaim(t *testing.T) {
-	for name, tt := range map[string]struct {
-		share func(pod *v1.Pod)
+	type test struct {
+		with  func(p *st.PodWrapper, claim string) *st.PodWrapper
 		words string
-	}{
-		"ResourceClaim": {func(pod *v1.Pod) {
-			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
-		}, "members share ResourceClaim shared"},
-		"WaitForFirstConsumer": {func(pod *v1.Pod) {
-			pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
-				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"},
-			}}}
-		}, "members share PersistentVolumeClaim shared"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t, 4)
-				c.addDevices(4, "", "node-0")
-				c.addClaim("shared")
-				_, err := c.client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
-					ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "csi.example.com",
-					VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
-				}, metav1.CreateOptions{})
-				require.NoError(t, err)
-				_, err = c.client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shared", UID: "pvc"},
-					Spec: v1.PersistentVolumeClaimSpec{
-						StorageClassName: ptr.To("late"), AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteMany},
-						Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
-					},
-				}, metav1.CreateOptions{})
-				require.NoError(t, err)
-				c.start(withArgs(slowBackoff))
-				c.groups.set("g", 2)
-				for i := range 2 {
-					pod := member("g", fmt.Sprintf("g-%d", i))
-					tt.share(pod.Obj())
-					c.create(pod)
-				}
-				c.requireEvent("PodGroup g GangRolledBack", tt.words)
-				c.requireUnbound("g-0", "g-1")
-				require.Empty(t, c.mishap.waiting())
-				c.requireRoomFor(4)
-			})
+	}
+	inBubbles(t, map[string]test{
+		"ResourceClaim":        {withDevice, "members share ResourceClaim shared"},
+		"WaitForFirstConsumer": {withVolume, "members share PersistentVolumeClaim shared"},
+	}, func(t *testing.T, tt test) {
+		c := newGangCluster(t, 4)
+		c.addDevices(4, "", "node-0")
+		c.addClaim("shared")
+		c.add(&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "csi.example.com",
+			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 		})
+		c.add(&v1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shared", UID: "pvc"},
+			Spec: v1.PersistentVolumeClaimSpec{
+				StorageClassName: ptr.To("late"), AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteMany},
+				Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		})
+		c.start(withArgs(slowBackoff))
+		c.createGang("g", 2, func(p *st.PodWrapper) *st.PodWrapper { return tt.with(p, "shared") })
+		c.requireEvent("PodGroup g GangRolledBack", tt.words)
+		c.requireUnbound("g-0", "g-1")
+		require.Empty(t, c.mishap.waiting())
+		c.requireRoomFor(4)
+	})
+}
+
+// asking has a pod request one of a resource.
+func asking(name v1.ResourceName) change {
+	return func(p *st.PodWrapper) *st.PodWrapper {
+		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{name: resource.MustParse("1")}
+		return p
 	}
 }
 
 // TestResourcesThatTheFiltersDoNotCount: a resource that no node lists may come from devices (DRAExtendedResource), and
 // one that the profile ignores from anywhere. The proposal does not call a gang short of it.
 func TestResourcesThatTheFiltersDoNotCount(t *testing.T) {
-	ask := func(p *st.PodWrapper, name v1.ResourceName) *st.PodWrapper {
-		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
-		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{name: resource.MustParse("1")}
-		return p
-	}
 	t.Run("ignoredResources", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c := newGangCluster(t, 3)
@@ -192,20 +161,13 @@ func TestResourcesThatTheFiltersDoNotCount(t *testing.T) {
 				}
 			}
 			c.start(withArgs(slowBackoff))
-			c.groups.set("g", 3)
-			var names []string
-			for i := range 3 {
-				names = append(names, fmt.Sprintf("g-%d", i))
-				c.create(ask(member("g", names[i]), gpu))
-			}
-			c.requireBound(names...)
+			c.requireBound(c.createGang("g", 3, asking(gpu))...)
 		})
 	})
 	t.Run("counted", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c := startGangCluster(t, slowBackoff, 3)
-			c.groups.set("g", 2)
-			c.create(ask(member("g", "g-0"), gpu), ask(member("g", "g-1"), gpu))
+			c.createGang("g", 2, asking(gpu))
 			c.requireEvent("PodGroup g GangRolledBack", "short of "+gpu)
 			c.requireUnbound("g-0", "g-1")
 		})
@@ -215,13 +177,7 @@ func TestResourcesThatTheFiltersDoNotCount(t *testing.T) {
 			c := newGangCluster(t, 8, 8)
 			c.addDevices(2, gpu, "node-0", "node-1")
 			c.start(withArgs(slowBackoff))
-			c.groups.set("g", 4)
-			var names []string
-			for i := range 4 {
-				names = append(names, fmt.Sprintf("g-%d", i))
-				c.create(ask(member("g", names[i]), gpu))
-			}
-			c.requireBound(names...)
+			c.requireBound(c.createGang("g", 4, asking(gpu))...)
 		})
 	})
 }
@@ -242,27 +198,8 @@ func TestMembersWithZonalVolumes(t *testing.T) {
 		for i := range members {
 			name, zone := fmt.Sprintf("g-%d", i), zones[i*i%3]
 			names = append(names, name)
-			_, err := c.client.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelTopologyZone: zone}, Annotations: map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"}},
-				Spec: v1.PersistentVolumeSpec{
-					Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-					ClaimRef: &v1.ObjectReference{Namespace: "default", Name: name, UID: "pvc"},
-					NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-						MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
-					}}}},
-				},
-				Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
-			}, metav1.CreateOptions{})
-			require.NoError(t, err)
-			_, err = c.client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "pvc", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
-				Spec:       v1.PersistentVolumeClaimSpec{VolumeName: name, StorageClassName: ptr.To(""), AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}},
-				Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
-			}, metav1.CreateOptions{})
-			require.NoError(t, err)
-			pod := member("g", name)
-			pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
-			c.create(pod)
+			c.addVolume(name, v1.LabelTopologyZone, zone)
+			c.create(withVolume(member("g", name), name))
 		}
 		c.requireBound(names...)
 		require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""), "a member whose nodes are in the wrong zone is tried once more in the same round")
@@ -300,17 +237,7 @@ func TestResourceOfAnExtender(t *testing.T) {
 					ManagedResources: []config.ExtenderManagedResource{{Name: fpga, IgnoredByScheduler: true}},
 				}
 				c.start(withArgs(slowBackoff))
-				c.groups.set("g", 4)
-				var names []string
-				for i := range 4 {
-					names = append(names, fmt.Sprintf("g-%d", i))
-					pod := member("g", names[i])
-					requests := &pod.Spec.Containers[0].Resources
-					requests.Requests[fpga] = resource.MustParse("1")
-					requests.Limits = v1.ResourceList{fpga: resource.MustParse("1")}
-					c.create(pod)
-				}
-				c.requireBound(names...)
+				c.requireBound(c.createGang("g", 4, asking(fpga))...)
 				require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""))
 				require.GreaterOrEqual(t, asked.Load(), int64(4), "the extender was asked about each member")
 			})

@@ -96,14 +96,49 @@ func (c *cluster) create(pods ...*st.PodWrapper) {
 	}
 }
 
+// change makes something else of a pod.
+type change func(p *st.PodWrapper) *st.PodWrapper
+
+func plain(p *st.PodWrapper) *st.PodWrapper { return p }
+
+func labelled(key, value string) change {
+	return func(p *st.PodWrapper) *st.PodWrapper { return p.Label(key, value) }
+}
+
+func ranked(priority int32) change {
+	return func(p *st.PodWrapper) *st.PodWrapper { return p.Priority(priority) }
+}
+
 // createGang creates the PodGroup and as many members as its quorum, and returns their names.
-func (c *cluster) createGang(name string, size int) []string {
+func (c *cluster) createGang(name string, size int, changes ...change) []string {
 	c.t.Helper()
 	c.groups.set(name, int32(size))
-	names := make([]string, size)
-	for i := range size {
-		names[i] = fmt.Sprintf("%s-%d", name, i)
-		c.create(member(name, names[i]))
+	return c.createMembers(name, size, changes...)
+}
+
+// createMembers creates members GANG-0, GANG-1 and on, and returns their names.
+func (c *cluster) createMembers(gang string, size int, changes ...change) []string {
+	c.t.Helper()
+	return c.createAlike(gang, size, func(name string) *st.PodWrapper { return member(gang, name) }, changes)
+}
+
+// createPlain creates pods without a gang, and returns their names.
+func (c *cluster) createPlain(prefix string, n int, changes ...change) []string {
+	c.t.Helper()
+	return c.createAlike(prefix, n, func(name string) *st.PodWrapper { return member("", name) }, changes)
+}
+
+// createAlike creates pods PREFIX-0, PREFIX-1 and on, and returns their names.
+func (c *cluster) createAlike(prefix string, n int, pod func(name string) *st.PodWrapper, changes []change) []string {
+	c.t.Helper()
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", prefix, i)
+		p := pod(names[i])
+		for _, change := range changes {
+			p = change(p)
+		}
+		c.create(p)
 	}
 	return names
 }

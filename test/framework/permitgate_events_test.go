@@ -45,22 +45,18 @@ func TestMissingPodGroup(t *testing.T) {
 }
 
 func TestInvalidPodGroup(t *testing.T) {
-	for _, minMember := range []int32{0, -1} {
-		t.Run(fmt.Sprint(minMember), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 3)
-				c.groups.set("g", minMember)
-				c.create(member("g", "g-0"), member("", "plain"))
-				c.requireBound("plain")
-				words := fmt.Sprintf("spec.minMember is %d, must be at least 1", minMember)
-				c.requireEvent("Pod g-0 InvalidPodGroup", words)
-				c.requireEvent("PodGroup g InvalidPodGroup", words)
-				c.requireUnbound("g-0")
-				c.groups.set("g", 1)
-				c.requireBound("g-0")
-			})
-		})
-	}
+	inBubbles(t, map[string]int32{"zero": 0, "negative": -1}, func(t *testing.T, minMember int32) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.groups.set("g", minMember)
+		c.create(member("g", "g-0"), member("", "plain"))
+		c.requireBound("plain")
+		words := fmt.Sprintf("spec.minMember is %d, must be at least 1", minMember)
+		c.requireEvent("Pod g-0 InvalidPodGroup", words)
+		c.requireEvent("PodGroup g InvalidPodGroup", words)
+		c.requireUnbound("g-0")
+		c.groups.set("g", 1)
+		c.requireBound("g-0")
+	})
 }
 
 func TestInvalidTimeout(t *testing.T) {
@@ -98,21 +94,22 @@ func TestTooFewMembers(t *testing.T) {
 // TestEachMemberSaysWhichClaimIsMissing: while a member names a claim that does not exist, no cycle of any member says
 // why they wait.
 func TestEachMemberSaysWhichClaimIsMissing(t *testing.T) {
-	for claim, with := range map[string]func(p *st.PodWrapper, claim string) *st.PodWrapper{
-		"PersistentVolumeClaim": withVolume, "ResourceClaim": withDevice,
-	} {
-		t.Run(claim, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 3)
-				c.groups.set("g", 3)
-				c.create(member("g", "g-0"), member("g", "g-1"), with(member("g", "g-2"), "absent"))
-				c.grace()
-				for _, object := range []string{"Pod g-0", "Pod g-1", "Pod g-2", "PodGroup g"} {
-					c.requireEvent(object+" TooFewMembers", "g-2 waits for the "+claim+" absent")
-				}
-			})
-		})
+	type test struct {
+		with func(p *st.PodWrapper, claim string) *st.PodWrapper
+		says string
 	}
+	inBubbles(t, map[string]test{
+		"PersistentVolumeClaim": {withVolume, "g-2 waits for the PersistentVolumeClaim absent"},
+		"ResourceClaim":         {withDevice, "g-2 waits for the ResourceClaim absent"},
+	}, func(t *testing.T, tt test) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.groups.set("g", 3)
+		c.create(member("g", "g-0"), member("g", "g-1"), tt.with(member("g", "g-2"), "absent"))
+		c.grace()
+		for _, object := range []string{"Pod g-0", "Pod g-1", "Pod g-2", "PodGroup g"} {
+			c.requireEvent(object+" TooFewMembers", tt.says)
+		}
+	})
 }
 
 // grace lets so much time pass that members that are missing are worth an event.

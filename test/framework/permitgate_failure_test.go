@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,24 @@ import (
 func failing(pod string, code fwk.Code) func(string) *fwk.Status {
 	return func(name string) *fwk.Status {
 		if name == pod {
+			return fwk.NewStatus(code, "a mishap")
+		}
+		return nil
+	}
+}
+
+// failFirst fails the first attempts of a pod with a code, and sees to it that no pod is bound before one succeeds.
+func (c *cluster) failFirst(pod string, code fwk.Code, attempts int32) func(string) *fwk.Status {
+	c.t.Helper()
+	var had atomic.Int32
+	c.refuseBinds(func(bound string) error {
+		if n := had.Load(); n <= attempts {
+			c.t.Errorf("%s is bound after %d attempts of %s", bound, n, pod)
+		}
+		return nil
+	})
+	return func(name string) *fwk.Status {
+		if name == pod && had.Add(1) <= attempts {
 			return fwk.NewStatus(code, "a mishap")
 		}
 		return nil
@@ -54,43 +71,6 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-func TestWaitingMemberIsDeletedAndRecreated(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		waitingGang(t, c)
-		c.delete("g-0")
-		c.requireRolledBack(3)
-		require.Empty(t, c.boundAmong("g-1", "g-2"))
-
-		c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
-		c.create(member("g", "g-0").UID("another"))
-		c.requireBound("g-0", "g-1", "g-2")
-	})
-}
-
-func TestPodGroupIsDeletedWhileMembersWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		names := waitingGang(t, c)
-		c.groups.delete("g")
-		c.requireRolledBack(3)
-		require.Empty(t, c.boundAmong(names...))
-
-		c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
-		c.groups.set("g", 3)
-		c.requireBound(names...)
-	})
-}
-
-func TestQuorumIsLoweredWhileMembersWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		waitingGang(t, c)
-		c.groups.set("g", 2)
-		c.requireBound("g-0", "g-1")
-	})
-}
-
 func TestMemberMovesToAnotherGangWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
@@ -104,60 +84,21 @@ func TestMemberMovesToAnotherGangWhileItWaits(t *testing.T) {
 }
 
 func TestReserveFails(t *testing.T) {
-	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, `{"initialBackoff": "300ms"}`, 3)
-				var failures atomic.Int32
-				c.mishap.set(func(m *mishap) {
-					m.reserve = func(pod string) *fwk.Status {
-						if pod == "g-1" && failures.Add(1) <= 2 {
-							return fwk.NewStatus(code, "a mishap")
-						}
-						return nil
-					}
-				})
-				names := c.createGang("g", 3)
-				c.requireEvent("PodGroup g GangRolledBack", "member g-1: a member was refused after it had been given a node")
-				c.requireBound(names...)
-			})
-		})
-	}
+	inBubbles(t, map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable}, func(t *testing.T, code fwk.Code) {
+		c := startGangCluster(t, `{"initialBackoff": "300ms"}`, 3)
+		c.mishap.set(func(m *mishap) { m.reserve = c.failFirst("g-1", code, 2) })
+		names := c.createGang("g", 3)
+		c.requireEvent("PodGroup g GangRolledBack", "member g-1: a member was refused after it had been given a node")
+		c.requireBound(names...)
+	})
 }
 
 // TestAnotherPermitPluginRefuses: nobody is let go on the strength of a member that a later plugin refuses.
 func TestAnotherPermitPluginRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"initialBackoff": "300ms"}`, 3)
-		var refusals atomic.Int32
-		c.mishap.set(func(m *mishap) {
-			m.permit = func(pod string) *fwk.Status {
-				if pod == "g-1" && refusals.Add(1) <= 3 {
-					return fwk.NewStatus(fwk.Unschedulable, "a mishap")
-				}
-				return nil
-			}
-		})
-		c.refuseBinds(func(pod string) error {
-			if n := refusals.Load(); n <= 3 {
-				t.Errorf("%s is bound after %d refusals of g-1", pod, n)
-			}
-			return nil
-		})
+		c.mishap.set(func(m *mishap) { m.permit = c.failFirst("g-1", fwk.Unschedulable, 3) })
 		c.requireBound(c.createGang("g", 3)...)
-	})
-}
-
-// TestAnotherPermitPluginWaits: the quorum is in only when nothing else keeps any of its members.
-func TestAnotherPermitPluginWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		c.mishap.set(func(m *mishap) { m.permit = failing("g-1", fwk.Wait) })
-		names := c.createGang("g", 3)
-		c.soon(func() bool { return len(c.mishap.waiting()) == 3 })
-		c.requireUnbound(names...)
-		c.mishap.handle.GetWaitingPod("g-1-uid").Allow(mishapName)
-		c.requireBound(names...)
 	})
 }
 
@@ -165,11 +106,7 @@ func TestAnotherPermitPluginWaits(t *testing.T) {
 func TestMembersDoNotPreemptForThemselves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"initialBackoff": "4m", "maxBackoff": "4m", "gangPreemption": false}`, 4)
-		var low []string
-		for i := range 4 {
-			low = append(low, fmt.Sprintf("low-%d", i))
-			c.create(member("", low[i]).Priority(-1))
-		}
+		low := c.createPlain("low", 4, ranked(-1))
 		c.requireBound(low...)
 		c.createGang("g", 3)
 		c.requireEvent("PodGroup g GangRolledBack", "short of cpu")

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -38,6 +40,14 @@ func (c *cluster) editNativeGroup(name string, edit func(group *schedulingv1beta
 	c.settle()
 }
 
+// packNative has a native gang be in one zone.
+func (c *cluster) packNative(name, annotation string) {
+	c.t.Helper()
+	c.editNativeGroup(name, func(group *schedulingv1beta1.PodGroup) {
+		group.Annotations = map[string]string{annotation: v1.LabelTopologyZone}
+	})
+}
+
 // TestNativeGangSaysWhyItDoesNotFit by the proof, which names what is short; and that it fits, once it does.
 func TestNativeGangSaysWhyItDoesNotFit(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
@@ -61,8 +71,7 @@ func TestNativeGangThatTheFiltersRefuseSaysSo(t *testing.T) {
 		c := newGangCluster(t, 4)
 		c.create(guard("node-0", v1.LabelHostname))
 		c.start(withArgs(guarded))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
-		c.create(train(nativeMember("n", "n-0")), train(nativeMember("n", "n-1")))
+		c.createNativeGang("n", 2, train)
 		c.requireGroupCondition("n", native.ConditionFits, metav1.ConditionFalse, "member n-0: 0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules")
 		require.Equal(t, "Unschedulable", c.groupCondition("n", native.ConditionFits).Reason)
 		c.delete("guard-node-0")
@@ -75,7 +84,7 @@ func TestNativeGangThatTheFiltersRefuseSaysSo(t *testing.T) {
 func TestNativeGangThatLacksMembersSaysSo(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c.createPodGroup("n", 3)
 		c.create(nativeMember("n", "n-0"))
 		c.pass(4 * time.Second)
 		c.create(nativeMember("n", "n-1"))
@@ -132,73 +141,18 @@ func TestLoweredMinCountWakesANativeGang(t *testing.T) {
 
 // TestNativePacking is TestPacking for native gangs.
 func TestNativePacking(t *testing.T) {
-	for name, tt := range map[string]struct {
-		annotation string
-		size       int
-		prepare    func(c *cluster)
-		want       map[string]int // nil when the gang waits, empty when its members may be anywhere
-		says       string
-	}{
-		"the tightest": {podgroup.RequiredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
-		"the largest":  {podgroup.RequiredTopologyAnnotation, 8, nil, map[string]int{"a": 8}, ""},
-		"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster) {
-			c.create(member("", "other").Node("b-0"))
-		}, map[string]int{"a": 4}, ""},
-		"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster) {
-			c.create(nativeMember("n", "n-9").Node("a-0"))
-		}, map[string]int{"a": 4}, ""},
-		"with a quorum that is bound": {podgroup.RequiredTopologyAnnotation, 1, func(c *cluster) {
-			c.create(nativeMember("n", "n-9").Node("a-0"))
-		}, map[string]int{"a": 1}, ""},
-		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster) {
-			c.create(guard("b-0", v1.LabelTopologyZone))
-		}, map[string]int{"a": 4}, ""},
-		"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster) {
-			c.create(guard("b-0", v1.LabelTopologyZone))
-			c.addZonalNode("c-0", "c", 4)
-			c.create(member("", "low", 4).Priority(-1).Node("c-0"))
-		}, map[string]int{"a": 4}, ""},
-		"the filters refuse all": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster) {
-			c.create(guard("a-0", v1.LabelTopologyZone), guard("b-0", v1.LabelTopologyZone))
-		}, nil, "none of the 2 domains of topology.kubernetes.io/zone"},
-		"none is large enough":                    {podgroup.RequiredTopologyAnnotation, 9, nil, nil, "for 9 members at once in one topology.kubernetes.io/zone"},
-		"none is large enough, and one preferred": {podgroup.PreferredTopologyAnnotation, 9, nil, map[string]int{}, ""},
-		"preferred": {podgroup.PreferredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
-		"preferred, and the filters refuse it": {podgroup.PreferredTopologyAnnotation, 8, func(c *cluster) {
-			c.create(guard("a-0", v1.LabelHostname))
-		}, map[string]int{"a": 4, "b": 4}, ""},
-	} {
+	cases := maps.Clone(packings)
+	cases["the filters refuse all"] = packing{podgroup.RequiredTopologyAnnotation, 4, func(c *cluster, _ func(string) *st.PodWrapper) {
+		c.create(guard("a-0", v1.LabelTopologyZone), guard("b-0", v1.LabelTopologyZone))
+	}, nil, &refusals{native: "none of the 2 domains of topology.kubernetes.io/zone"}}
+	for name, tt := range cases {
 		nativeBubble(t, name, func(t *testing.T) {
-			c := newGangCluster(t)
-			for i := range 2 {
-				c.addZonalNode(fmt.Sprintf("a-%d", i), "a", 4)
-				c.addZonalNode(fmt.Sprintf("b-%d", i), "b", 2)
-			}
-			require.NoError(t, createNativeGang(t.Context(), c.client, "n", int32(tt.size)))
-			c.editNativeGroup("n", func(group *schedulingv1beta1.PodGroup) {
-				group.Annotations = map[string]string{tt.annotation: v1.LabelTopologyZone}
+			c := newPackingCluster(t)
+			c.createPodGroup("g", tt.size)
+			c.packNative("g", tt.annotation)
+			tt.run(t, c, guarded, func(name string) *st.PodWrapper { return nativeMember("g", name) }, func() {
+				c.requireGroupCondition("g", native.ConditionFits, metav1.ConditionFalse, tt.says.native)
 			})
-			if tt.prepare != nil {
-				tt.prepare(c)
-			}
-			c.start(withArgs(guarded))
-			var names []string
-			for i := range tt.size {
-				names = append(names, fmt.Sprintf("n-%d", i))
-				c.create(train(nativeMember("n", names[i])))
-			}
-			if tt.want == nil {
-				c.requireGroupCondition("n", native.ConditionFits, metav1.ConditionFalse, tt.says)
-				c.requireUnbound(names...)
-				return
-			}
-			c.requireBound(names...)
-			if len(tt.want) > 0 {
-				require.Equal(t, tt.want, c.zonesOf(names...))
-			}
-			if c.exists("low") {
-				require.NotEmpty(t, c.bound("low"), "no pod is preempted while another domain has room")
-			}
 		})
 	}
 }
@@ -220,13 +174,11 @@ func TestPackedNativeGangPreempts(t *testing.T) {
 			}
 		}
 		c.start(withArgs(guarded))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
-		c.editNativeGroup("n", func(group *schedulingv1beta1.PodGroup) {
-			group.Annotations = map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone}
-		})
-		c.create(nativeMember("n", "n-0"), nativeMember("n", "n-1"), nativeMember("n", "n-2"))
-		c.requireBound("n-0", "n-1", "n-2")
-		require.Equal(t, map[string]int{"a": 3}, c.zonesOf("n-0", "n-1", "n-2"))
+		c.createPodGroup("n", 3)
+		c.packNative("n", podgroup.RequiredTopologyAnnotation)
+		names := c.createNativeMembers("n", 3)
+		c.requireBound(names...)
+		require.Equal(t, map[string]int{"a": 3}, c.zonesOf(names...))
 		require.Len(t, c.listPods("low-b"), 3)
 	})
 }
@@ -235,7 +187,7 @@ func TestPackedNativeGangPreempts(t *testing.T) {
 func TestAnnotationsOfPackingThatDoNotApply(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c.createPodGroup("n", 3)
 		c.editNativeGroup("n", func(group *schedulingv1beta1.PodGroup) {
 			group.Annotations = map[string]string{podgroup.RequiredTopologyAnnotation: "no key"}
 		})

@@ -17,7 +17,7 @@ import (
 const slowBackoff = `{"initialBackoff": "4m", "maxBackoff": "4m"}`
 
 func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
-	for name, create := range map[string]func(t *testing.T, c *cluster, pods []*st.PodWrapper){
+	inBubbles(t, map[string]func(t *testing.T, c *cluster, pods []*st.PodWrapper){
 		"PodGroup first": func(_ *testing.T, c *cluster, pods []*st.PodWrapper) {
 			c.groups.set("g", 4)
 			c.create(pods...)
@@ -34,33 +34,17 @@ func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
 			c.requireUnbound("g-0", "g-1", "g-2")
 			c.create(pods[3])
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 2, 2)
-				pods := make([]*st.PodWrapper, 4)
-				for i := range pods {
-					pods[i] = member("g", fmt.Sprintf("g-%d", i))
-					if i%2 == 1 {
-						pods[i].SchedulerName("batch") // the profiles share their gangs
-					}
-				}
-				create(t, c, pods)
-				t.Logf("bound after %s", c.requireBound("g-0", "g-1", "g-2", "g-3"))
-			})
-		})
-	}
-}
-
-func TestMemberWithSchedulingGateIsAwaited(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 8)
-		c.groups.set("g", 2)
-		c.create(member("g", "g-0"), member("g", "g-1").SchedulingGates([]string{"example.com/quota"}))
-		c.requireUnbound("g-0", "g-1")
-
-		c.update(member("g", "g-1"))
-		c.requireBound("g-0", "g-1")
+	}, func(t *testing.T, create func(t *testing.T, c *cluster, pods []*st.PodWrapper)) {
+		c := startGangCluster(t, slowBackoff, 2, 2)
+		pods := make([]*st.PodWrapper, 4)
+		for i := range pods {
+			pods[i] = member("g", fmt.Sprintf("g-%d", i))
+			if i%2 == 1 {
+				pods[i].SchedulerName("batch") // the profiles share their gangs
+			}
+		}
+		create(t, c, pods)
+		t.Logf("bound after %s", c.requireBound("g-0", "g-1", "g-2", "g-3"))
 	})
 }
 
@@ -144,19 +128,6 @@ func TestMemberThatComesDuringAProposal(t *testing.T) {
 	})
 }
 
-func TestRestartCountsBoundMembers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 3)
-		names := c.createGang("g", 3)
-		c.requireBound(names...)
-		c.stop()
-		c.delete("g-1")
-		c.create(member("g", "g-new"))
-		c.start(withArgs(slowBackoff))
-		c.requireBound("g-0", "g-2", "g-new")
-	})
-}
-
 func TestRestartWhileMembersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
@@ -172,56 +143,53 @@ func TestRestartWhileMembersWait(t *testing.T) {
 // it back when its time is over. One that would not fit beside pods of a higher priority keeps nothing.
 func TestStarvingGangKeepsNodes(t *testing.T) {
 	const starving = `{"initialBackoff": "10s", "maxBackoff": "10s", "starvationAfter": "20s", "gangPreemption": false}`
-	for name, tt := range map[string]struct {
+	type test struct {
 		high     bool // a pod of a higher priority has one of the nodes
 		gives    bool // the third piece comes too late
 		collects bool
-	}{
+	}
+	inBubbles(t, map[string]test{
 		"collects":            {collects: true},
 		"gives back":          {collects: true, gives: true},
 		"would not fit alone": {high: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, starving, 1, 1, 1)
-				for i, node := range []string{"node-0", "node-1", "node-2"} {
-					p := member("", fmt.Sprintf("small-%d", i))
-					if tt.high && i == 2 {
-						p.Priority(9)
-					}
-					c.create(p.Node(node))
-				}
-				c.quiet()
-				gang := c.createGang("g", 3)
-				c.requireEvent("PodGroup g GangRolledBack", "short of cpu")
-				c.requireUnbound(gang...)
-				for range 4 { // backoffs
-					c.pass(10 * time.Second)
-					c.quiet()
-				}
-				require.Equal(t, tt.collects, c.recorder.count("PodGroup g GangKeepsNodes", "") == 1)
-				c.create(member("", "other"))
-				c.requireUnbound("other")
-				c.delete("small-0")
-				if !tt.collects {
-					c.requireBound("other")
-					return
-				}
-				c.quiet()
-				c.delete("small-1")
-				c.requireUnbound(append(gang, "other")...)
-				require.Contains(t, c.refused("other"), "the gang default/g keeps this node")
-				if tt.gives {
-					c.pass(time.Minute)
-					c.requireBound("other")
-					return
-				}
-				c.delete("small-2")
-				c.requireBound(gang...)
-				c.requireUnbound("other")
-			})
-		})
-	}
+	}, func(t *testing.T, tt test) {
+		c := startGangCluster(t, starving, 1, 1, 1)
+		for i, node := range []string{"node-0", "node-1", "node-2"} {
+			p := member("", fmt.Sprintf("small-%d", i))
+			if tt.high && i == 2 {
+				p.Priority(9)
+			}
+			c.create(p.Node(node))
+		}
+		c.quiet()
+		gang := c.createGang("g", 3)
+		c.requireEvent("PodGroup g GangRolledBack", "short of cpu")
+		c.requireUnbound(gang...)
+		for range 4 { // backoffs
+			c.pass(10 * time.Second)
+			c.quiet()
+		}
+		require.Equal(t, tt.collects, c.recorder.count("PodGroup g GangKeepsNodes", "") == 1)
+		c.create(member("", "other"))
+		c.requireUnbound("other")
+		c.delete("small-0")
+		if !tt.collects {
+			c.requireBound("other")
+			return
+		}
+		c.quiet()
+		c.delete("small-1")
+		c.requireUnbound(append(gang, "other")...)
+		require.Contains(t, c.refused("other"), "the gang default/g keeps this node")
+		if tt.gives {
+			c.pass(time.Minute)
+			c.requireBound("other")
+			return
+		}
+		c.delete("small-2")
+		c.requireBound(gang...)
+		c.requireUnbound("other")
+	})
 }
 
 // duringLooks is called at each look at what is held on a node. It implements permitgate.Holds, and holds nothing.

@@ -1,16 +1,13 @@
 package framework
 
 import (
-	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/features"
 
 	"zonewise.dev/plugins/permitgate/native"
@@ -29,26 +26,13 @@ func (c *cluster) createComposite(parent, name string, minGroupCount int32) {
 
 // createPart creates a PodGroup of a composite group, with as many members as it needs, and returns their names. One
 // that needs none has a basic policy, and two members.
-func (c *cluster) createPart(parent, name string, minCount int32) (names []string) {
+func (c *cluster) createPart(parent, name string, minCount int32) []string {
 	c.t.Helper()
-	policy := schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount}}
-	if minCount == 0 {
-		policy = schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
-	}
-	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: schedulingv1beta1.PodGroupSpec{
-			SchedulingPolicy: policy, ParentCompositePodGroupName: &parent,
-			WorkloadRef: &schedulingv1beta1.WorkloadReference{WorkloadName: "workload", TemplateName: name},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
-	synctest.Wait()
-	for i := range max(minCount, 2) {
-		names = append(names, fmt.Sprintf("%s-%d", name, i))
-		c.create(nativeMember(name, names[i]))
-	}
-	return names
+	c.createPodGroup(name, minCount, func(spec *schedulingv1beta1.PodGroupSpec) {
+		spec.ParentCompositePodGroupName = &parent
+		spec.WorkloadRef = &schedulingv1beta1.WorkloadReference{WorkloadName: "workload", TemplateName: name}
+	})
+	return c.createNativeMembers(name, int(max(minCount, 2)))
 }
 
 // TestCompositeGroupIsBoundWholeOrNotAtAll: each level has what it asks for when the first pod of it is bound.
@@ -123,7 +107,7 @@ func TestCompositeGroupLosesAMemberAtTheBarrier(t *testing.T) {
 		c := startGangCluster(t, guarded, 4)
 		p := c.slowPreparation("b-1")
 		c.createComposite("", "root", 2)
-		c.loseAtTheBarrier(p, "b", "b-0", append(c.createPart("root", "a", 2), c.createPart("root", "b", 2)...))
+		c.loseAtTheBarrier(p, append(c.createPart("root", "a", 2), c.createPart("root", "b", 2)...), nativeMember("b", "b-0"))
 	})
 }
 

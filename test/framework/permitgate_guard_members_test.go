@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -17,12 +16,10 @@ func TestNativeMembersBeyondTheQuorum(t *testing.T) {
 		c := newGangCluster(t, 3)
 		c.maxBackoff = 1000
 		c.start(withArgs(guarded))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
+		c.createPodGroup("n", 2)
 		c.create(member("", "blocker"))
 		c.requireBound("blocker")
-		for i := range 3 {
-			c.create(nativeMember("n", fmt.Sprint("n-", i)))
-		}
+		c.createNativeMembers("n", 3)
 		c.soon(func() bool { return len(c.bound("n-")) == 2 })
 		c.pass(20 * time.Second) // far into a backoff of 16s
 		c.requireGroupCondition("n", native.ConditionReleased, "True", "2 members")
@@ -38,7 +35,7 @@ func TestNativeGangThatAKilledSchedulerLeaves(t *testing.T) {
 	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
 		nativeBubble(t, name, func(t *testing.T) {
 			c := newGangCluster(t, 2, 2)
-			require.NoError(t, createNativeGang(t.Context(), c.client, "n", 4))
+			c.createPodGroup("n", 4)
 			first := nativeMember("n", "n-1")
 			first.Spec.NodeName = "node-1"
 			c.create(first, nativeMember("n", "n-0"), nativeMember("n", "n-2"), nativeMember("n", "n-3"))

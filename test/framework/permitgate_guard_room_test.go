@@ -7,9 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
@@ -24,9 +21,19 @@ func (c *cluster) createFullNodes(nodes int) {
 	c.t.Helper()
 	for i := range nodes {
 		c.addNode(fmt.Sprint("node-", i), 1)
-		c.create(member("", fmt.Sprint("small-", i)).Node(fmt.Sprint("node-", i)))
+		c.bind(fmt.Sprint("node-", i), member("", fmt.Sprint("small-", i)))
 	}
 	c.quiet()
+}
+
+// createFullZone adds nodes ZONE-N of one CPU, each with a pod small-ZONE-N that takes it.
+func (c *cluster) createFullZone(zone string, nodes int) {
+	c.t.Helper()
+	for i := range nodes {
+		node := fmt.Sprintf("%s-%d", zone, i)
+		c.addZonalNode(node, zone, 1)
+		c.bind(node, member("", "small-"+node))
+	}
 }
 
 // TestStarvingNativeGangKeepsNodes: a native gang that has waited for long keeps what becomes free, piece by piece, and
@@ -77,7 +84,7 @@ func TestStarvingNativeGangKeepsNodes(t *testing.T) {
 		names := c.createNativeGang("g", gang)
 		c.starve(names...)
 		c.create(member("", "other"))
-		require.NoError(t, createNativeGang(c.t.Context(), c.client, "another", 1))
+		c.createPodGroup("another", 1)
 		c.create(nativeMember("another", "another-0"))
 		c.delete("small-0", "small-1")
 		c.requireUnbound(append(names, "other", "another-0")...)
@@ -152,17 +159,14 @@ func TestPreemptionOnKeptNodes(t *testing.T) {
 				c.create(member("", fmt.Sprintf("same-%d-%d", i, k)).Priority(10).Node(fmt.Sprint("node-", i)))
 			}
 		}
-		c.createPriorityGang("g", 4, 10)
-		names = []string{"g-0", "g-1", "g-2", "g-3"}
+		names = c.createPriorityGang("g", 4, 10)
 		c.starve(names...)
 		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
 		return c, names
 	}
 	lower := func(c *cluster, names ...string) { // which no API server allows
 		for _, name := range names {
-			pod := c.getPod(name)
-			pod.Spec.Priority = ptr.To[int32](0)
-			c.update(&st.PodWrapper{Pod: *pod})
+			c.editPod(name, func(pod *v1.Pod) { pod.Spec.Priority = ptr.To[int32](0) })
 		}
 	}
 	nativeBubble(t, "its own", func(t *testing.T) {
@@ -194,20 +198,6 @@ func TestPreemptionOnKeptNodes(t *testing.T) {
 	})
 }
 
-// createBasicGroup creates a native group without a quorum, which is not guarded, and a pod of it.
-func (c *cluster) createBasicGroup(name, pod string, priority int32) {
-	c.t.Helper()
-	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: schedulingv1beta1.PodGroupSpec{
-			Priority:         &priority,
-			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
-	c.create(nativeMember(name, pod).Priority(priority))
-}
-
 // TestUnguardedGroupsAreKeptOff while a gang collects, also after the cycle of a group that saw less room, and are
 // tried at once when it has ceased to.
 func TestUnguardedGroupsAreKeptOff(t *testing.T) {
@@ -220,7 +210,8 @@ func TestUnguardedGroupsAreKeptOff(t *testing.T) {
 		c.starve(names...)
 		c.delete("small-0")
 		c.quiet()
-		c.createBasicGroup("basic", "basic-0", 0)
+		c.createPodGroup("basic", 0) // not guarded
+		c.createNativeMembers("basic", 1)
 		c.requireUnbound(append(names, "basic-0")...)
 		require.Contains(t, c.refused("basic-0"), "the gang default/g keeps this node")
 		c.pass(time.Minute)
@@ -240,7 +231,8 @@ func TestUnguardedGroupsAreKeptOff(t *testing.T) {
 		c.settle()
 		c.delete("small-0")
 		c.settle()
-		c.createBasicGroup("basic", "basic-0", 0) // which is tried before g is
+		c.createPodGroup("basic", 0)
+		c.createNativeMembers("basic", 1) // which is tried before g is
 		c.requireUnbound(append(names, "basic-0")...)
 	})
 }
@@ -250,23 +242,18 @@ func TestClaimOfAnotherGangWakes(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.start(withArgs(guardedStarving))
-		for _, zone := range []string{"a", "b"} {
-			for i := range 2 {
-				node := fmt.Sprintf("%s-%d", zone, i)
-				c.addZonalNode(node, zone, 1)
-				c.create(member("", "small-"+node).Node(node))
+		c.createFullZone("a", 2)
+		c.createFullZone("b", 2)
+		in := func(zone string) change {
+			return func(p *st.PodWrapper) *st.PodWrapper {
+				return p.NodeSelector(map[string]string{v1.LabelTopologyZone: zone})
 			}
 		}
-		in := func(zone string, p *st.PodWrapper) *st.PodWrapper {
-			return p.NodeSelector(map[string]string{v1.LabelTopologyZone: zone})
-		}
-		require.NoError(t, createNativeGang(t.Context(), c.client, "second", 2))
-		c.create(in("a", nativeMember("second", "second-0")), in("a", nativeMember("second", "second-1")))
+		c.createNativeGang("second", 2, in("a"))
 		c.pass(15 * time.Second)
-		require.NoError(t, createNativeGang(t.Context(), c.client, "first", 2)) // which goes first by its name
-		c.create(in("b", nativeMember("first", "first-0")), in("b", nativeMember("first", "first-1")))
+		c.createNativeGang("first", 2, in("b")) // which goes first by its name
 		c.eventually("second collects", func() bool { return c.recorder.count("PodGroup second GangKeepsNodes", "") == 1 })
-		c.create(in("a", member("", "other")))
+		c.create(in("a")(member("", "other")))
 		c.delete("small-a-0")
 		require.Contains(t, c.refused("other"), "the gang default/second keeps this node")
 		c.eventually("first collects", func() bool { return c.recorder.count("PodGroup first GangKeepsNodes", "") == 1 })
@@ -279,21 +266,11 @@ func TestPackedNativeGangKeepsNodesOfOneDomain(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.start(withArgs(guardedStarving))
-		for zone, nodes := range map[string]int{"a": 3, "b": 2} {
-			for i := range nodes {
-				node := fmt.Sprintf("%s-%d", zone, i)
-				c.addZonalNode(node, zone, 1)
-				c.create(member("", "small-"+node).Node(node))
-			}
-		}
-		require.NoError(t, createNativeGang(t.Context(), c.client, "g", 3))
-		c.editNativeGroup("g", func(group *schedulingv1beta1.PodGroup) {
-			group.Annotations = map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone}
-		})
-		names := []string{"g-0", "g-1", "g-2"}
-		for _, name := range names {
-			c.create(nativeMember("g", name))
-		}
+		c.createFullZone("a", 3)
+		c.createFullZone("b", 2)
+		c.createPodGroup("g", 3)
+		c.packNative("g", podgroup.RequiredTopologyAnnotation)
+		names := c.createNativeMembers("g", 3)
 		c.starve(names...)
 		c.create(member("", "other"))
 		c.delete("small-a-0")

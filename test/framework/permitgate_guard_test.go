@@ -14,6 +14,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/plugins/permitgate/native"
 )
@@ -51,16 +53,36 @@ func nativeMember(group, name string) *st.PodWrapper {
 	return p
 }
 
-// createNativeGang creates a PodGroup and its members, and returns their names.
-func (c *cluster) createNativeGang(name string, size int) []string {
+// createPodGroup creates a native PodGroup with a gang policy, or with a basic one without a minCount.
+func (c *cluster) createPodGroup(name string, minCount int32, edits ...func(spec *schedulingv1beta1.PodGroupSpec)) {
 	c.t.Helper()
-	require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, int32(size)))
-	names := make([]string, size)
-	for i := range size {
-		names[i] = fmt.Sprintf("%s-%d", name, i)
-		c.create(nativeMember(name, names[i]))
+	group := &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 1},
 	}
-	return names
+	if minCount > 0 {
+		group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount}
+	} else {
+		group.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+	}
+	for _, edit := range edits {
+		edit(&group.Spec)
+	}
+	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), group, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	c.settle() // the scheduler knows it before its pods, which come by another watch
+}
+
+// createNativeGang creates a PodGroup and its members, and returns their names.
+func (c *cluster) createNativeGang(name string, size int, changes ...change) []string {
+	c.t.Helper()
+	c.createPodGroup(name, int32(size))
+	return c.createNativeMembers(name, size, changes...)
+}
+
+// createNativeMembers creates pods of a native group, and returns their names.
+func (c *cluster) createNativeMembers(group string, size int, changes ...change) []string {
+	c.t.Helper()
+	return c.createAlike(group, size, func(name string) *st.PodWrapper { return nativeMember(group, name) }, changes)
 }
 
 // groupCondition returns a condition of a native PodGroup, nil without one.
@@ -120,28 +142,12 @@ func TestNativeBindsAreRefused(t *testing.T) {
 	})
 }
 
-// loseAtTheBarrier deletes a member while a preparation keeps others at the barrier. All give back their nodes, and are
-// bound with another one in its place.
-func (c *cluster) loseAtTheBarrier(p *preparation, gang, lost string, names []string) {
-	c.t.Helper()
-	<-p.started
-	c.requireUnbound(names...)
-	c.delete(lost)
-	c.requireRoomFor(len(names))
-	require.Empty(c.t, c.boundAmong(names...))
-
-	close(p.goOn)
-	c.create(nativeMember(gang, lost).UID("another"))
-	c.requireBound(names...)
-}
-
 // TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no
 // barrier: a member is bound as soon as it is prepared.
 func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
-		p := c.slowPreparation("n-1")
-		c.loseAtTheBarrier(p, "n", "n-0", c.createNativeGang("n", 3))
+		c.loseAtTheBarrier(c.slowPreparation("n-1"), c.createNativeGang("n", 3), nativeMember("n", "n-0"))
 	})
 	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
 		c := startGangCluster(t, alone, 3)
@@ -159,21 +165,7 @@ func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
-		var refusals atomic.Int32
-		c.mishap.set(func(m *mishap) {
-			m.permit = func(pod string) *fwk.Status {
-				if pod == "n-2" && refusals.Add(1) <= 3 {
-					return fwk.NewStatus(fwk.Unschedulable, "a mishap")
-				}
-				return nil
-			}
-		})
-		c.refuseBinds(func(pod string) error {
-			if n := refusals.Load(); n <= 3 {
-				t.Errorf("%s is bound after %d refusals of n-2", pod, n)
-			}
-			return nil
-		})
+		c.mishap.set(func(m *mishap) { m.permit = c.failFirst("n-2", fwk.Unschedulable, 3) })
 		names := c.createNativeGang("n", 3)
 		c.requireBound(names...)
 		for _, name := range names {
@@ -242,11 +234,9 @@ func TestNativeBindFails(t *testing.T) {
 func TestNativeGangStaysBoundInPart(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t, 1, 1)
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c.createPodGroup("n", 3)
 		for i := range 2 { // what an earlier scheduler has left
-			pod := nativeMember("n", fmt.Sprint("n-", i))
-			pod.Spec.NodeName = fmt.Sprint("node-", i)
-			c.create(pod)
+			c.bind(fmt.Sprint("node-", i), nativeMember("n", fmt.Sprint("n-", i)))
 		}
 		c.create(nativeMember("n", "n-2"))
 		c.start(withArgs(`{"nativeGroups": "Guard", "recoveryTimeout": "20s"}`))
@@ -262,22 +252,10 @@ func TestNativeGangStaysBoundInPart(t *testing.T) {
 func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 4)
-		_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", UID: "b-uid", Generation: 1},
-			Spec:       schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		c.createPodGroup("b", 0)
 		c.create(nativeMember("b", "b-0"))
 		c.requireBound("b-0")
-		parent := "tree"
-		_, err = c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "leaf", UID: "leaf-uid", Generation: 1},
-			Spec: schedulingv1beta1.PodGroupSpec{
-				ParentCompositePodGroupName: &parent,
-				SchedulingPolicy:            schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 1}},
-			},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		c.createPodGroup("leaf", 1, func(spec *schedulingv1beta1.PodGroupSpec) { spec.ParentCompositePodGroupName = ptr.To("tree") })
 		c.requireGroupCondition("leaf", native.ConditionGuarded, metav1.ConditionFalse, "composite")
 		require.Zero(t, c.stage.count(""))
 	})
@@ -305,7 +283,7 @@ func TestGuardWithoutPodGroups(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, false)
 	synctest.Test(t, func(t *testing.T) {
 		c := startGangCluster(t, guarded, 1)
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
+		c.createPodGroup("n", 2)
 		c.create(nativeMember("n", "n-0"))
 		c.requireBound("n-0")
 		for _, action := range c.client.Actions() {
@@ -324,7 +302,7 @@ func TestNativeMembersGetTheCondition(t *testing.T) {
 		nativeBubble(t, name, func(t *testing.T) {
 			const members = 5
 			c := startGangCluster(t, args, 2)
-			require.NoError(t, createNativeGang(t.Context(), c.client, "g", members))
+			c.createPodGroup("g", members)
 			var names []string
 			for i := range members {
 				c.quiet()
@@ -336,9 +314,7 @@ func TestNativeMembersGetTheCondition(t *testing.T) {
 			}
 			for _, name := range names {
 				c.soon(func() bool { return c.condition(name) != "" })
-				pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-				require.NoError(t, err)
-				_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+				_, condition := podutil.GetPodCondition(&c.getPod(name).Status, v1.PodScheduled)
 				require.Equal(t, v1.ConditionFalse, condition.Status)
 				require.Equal(t, v1.PodReasonUnschedulable, condition.Reason)
 			}

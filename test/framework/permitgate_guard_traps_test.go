@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,15 +47,12 @@ func newSharingCluster(t *testing.T) (*cluster, *preparation) {
 	c.addClaim("shared")
 	c.start(withArgs(guarded))
 	p := c.slowPreparation("n-1")
-	require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+	c.createPodGroup("n", 3)
 	return c, p
 }
 
 // sharing has a pod use the claim shared.
-func sharing(pod *st.PodWrapper) *st.PodWrapper {
-	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
-	return pod
-}
+func sharing(pod *st.PodWrapper) *st.PodWrapper { return withDevice(pod, "shared") }
 
 // sharedClaim returns the status of the claim shared, and for whom it is reserved.
 func (c *cluster) sharedClaim() (status resourcev1.ResourceClaimStatus, users []types.UID) {
@@ -75,13 +71,11 @@ func (c *cluster) sharedClaim() (status resourcev1.ResourceClaimStatus, users []
 func TestNativeMembersShareAClaim(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c, p := newSharingCluster(t)
-		for _, name := range []string{"n-0", "n-1", "n-2"} {
-			c.create(sharing(nativeMember("n", name).UID(name)))
-		}
+		c.createNativeMembers("n", 3, sharing)
 		<-p.started
 		c.requireUnbound("n-0", "n-1", "n-2")
 		_, users := c.sharedClaim()
-		require.Subset(t, []types.UID{"n-0", "n-2"}, users) // of two that write at the same time, the fake API server may forget one
+		require.Subset(t, []types.UID{"n-0-uid", "n-2-uid"}, users) // of two that write at the same time, the fake API server may forget one
 		require.NotEmpty(t, users, "they are prepared")
 
 		c.delete("n-0")
@@ -109,10 +103,8 @@ func TestNativeMembersConflictOverAClaim(t *testing.T) {
 		c.addDevices(1, "", "node-0")
 		c.addClaim("shared")
 		c.start(withArgs(guarded))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
-		for _, name := range []string{"n-0", "n-1", "n-2"} {
-			c.create(sharing(nativeMember("n", name).UID(name)))
-		}
+		c.createPodGroup("n", 3)
+		c.createNativeMembers("n", 3, sharing)
 		for range 30 {
 			c.pass(2 * time.Second)
 			bound := c.boundAmong("n-0", "n-1", "n-2")
@@ -135,9 +127,7 @@ func TestNativeGroupSharesAClaim(t *testing.T) {
 			group.Spec.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
 		})
 		c.requireGroupCondition("n", native.ConditionGuarded, metav1.ConditionFalse, "do not give back the devices of spec.resourceClaims")
-		for _, name := range []string{"n-0", "n-1", "n-2"} {
-			c.create(sharing(nativeMember("n", name)))
-		}
+		c.createNativeMembers("n", 3, sharing)
 		<-p.started
 		c.requireUnbound("n-0", "n-1", "n-2")
 		c.delete("n-0")
@@ -193,7 +183,7 @@ func TestNativeMembersWithSchedulingGates(t *testing.T) {
 		for _, minCount := range []int32{3, 2} {
 			nativeBubble(t, fmt.Sprintf("%s, %d of 3", name, minCount), func(t *testing.T) {
 				c := startGangCluster(t, args, 3)
-				require.NoError(t, createNativeGang(t.Context(), c.client, "n", minCount))
+				c.createPodGroup("n", minCount)
 				c.create(nativeMember("n", "n-2").SchedulingGates([]string{"wait"}), nativeMember("n", "n-0"), nativeMember("n", "n-1"))
 				c.pass(20 * time.Second)
 				require.Empty(t, c.boundAmong("n-0", "n-1", "n-2"))

@@ -15,38 +15,34 @@ import (
 // TestReplacementKeepsNothingOfNoUse: a gang that runs in zone a has lost a member, and zone a is full. Pods that fit
 // on the empty nodes of zone b, where the member may not go, do not wait for it.
 func TestReplacementKeepsNothingOfNoUse(t *testing.T) {
-	for name, packed := range map[string]bool{"packed": true, "by its volume": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t)
-				c.addZonalNode("a-0", "a", 2)
-				c.addZonalNode("b-0", "b", 1)
-				c.addZonalNode("b-1", "b", 1)
-				c.start(withArgs(`{"bindRehearsal": "Never"}`)) // starvationAfter: 5m
-				c.groups.set("g", 2)
-				late := member("g", "g-1")
-				if packed {
-					c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone})
-				} else {
-					c.addVolume("data", v1.LabelTopologyZone, "a")
-					withClaim("data")(&late.Pod)
-				}
-				c.bind("a-0", member("g", "g-0"), member("", "filler"))
-				c.quiet()
-				c.create(late)
-				c.requireUnbound("g-1")
-				require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", "lacks members of its quorum"))
-				for i := range 30 {
-					c.pass(20 * time.Second)
-					other := fmt.Sprint("other-", i)
-					c.create(member("", other))
-					c.quiet()
-					require.Len(t, c.boundAmong(other), 1, "after %d pods: %s", i, refusal(c.getPod(other)))
-					c.delete(other)
-				}
-			})
-		})
-	}
+	inBubbles(t, map[string]bool{"packed": true, "by its volume": false}, func(t *testing.T, packed bool) {
+		c := newGangCluster(t)
+		c.addZonalNode("a-0", "a", 2)
+		c.addZonalNode("b-0", "b", 1)
+		c.addZonalNode("b-1", "b", 1)
+		c.start(withArgs(`{"bindRehearsal": "Never"}`)) // starvationAfter: 5m
+		c.groups.set("g", 2)
+		late := member("g", "g-1")
+		if packed {
+			c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: v1.LabelTopologyZone})
+		} else {
+			c.addVolume("data", v1.LabelTopologyZone, "a")
+			withClaim("data")(&late.Pod)
+		}
+		c.bind("a-0", member("g", "g-0"), member("", "filler"))
+		c.quiet()
+		c.create(late)
+		c.requireUnbound("g-1")
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", "lacks members of its quorum"))
+		for i := range 30 {
+			c.pass(20 * time.Second)
+			other := fmt.Sprint("other-", i)
+			c.create(member("", other))
+			c.quiet()
+			require.Len(t, c.boundAmong(other), 1, "after %d pods: %s", i, refusal(c.getPod(other)))
+			c.delete(other)
+		}
+	})
 }
 
 // TestKeptNodesAreNotThrownAway while more of the members fit from time to time: one of ten nodes becomes free each two
@@ -118,32 +114,24 @@ func TestKeptNodesThatDoNotHelp(t *testing.T) {
 
 // TestOwnersHaveTheirSlotsOnKeptNodes: a starving gang keeps no owner off the slots that are held for it.
 func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.ZoneReservationSpec){
-		"headroom":  func(*v1alpha1.ZoneReservationSpec) {},
-		"guarantee": func(s *v1alpha1.ZoneReservationSpec) { s.Mode = v1alpha1.ModeGuarantee },
-		"required":  func(s *v1alpha1.ZoneReservationSpec) { s.OwnerPolicy = v1alpha1.OwnerRequired },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t, 5)
-				c.profile = allPlugins
-				c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "gangPreemption": false}`))
-				c.reserve("r", "web", 1, change)
-				c.create(member("", "other", 2))
-				c.requireBound("other")
-				c.createGang("g", 3)
-				c.pass(6 * time.Minute)
-				require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
-				c.create(member("", "stranger"))
-				require.Contains(t, c.refused("stranger"), "the gang default/g keeps this node")
-				c.create(member("", "late").Label("app", "late"))
-				require.Contains(t, c.refused("late"), "the gang default/g keeps this node")
-				c.groups.Put(reservation("later", "late", 1, func(r *v1alpha1.ZoneReservation) { change(&r.Spec) }))
-				require.Less(t, c.requireBound("late"), time.Minute, "no event tells that there are slots for it now")
-				c.create(member("", "web").Label("app", "web"))
-				require.Less(t, c.requireBound("web"), 10*time.Second)
-				c.requireUnbound("stranger")
-			})
-		})
-	}
+	inBubbles(t, reservationKinds, func(t *testing.T, change func(*v1alpha1.ZoneReservation)) {
+		c := newGangCluster(t, 5)
+		c.profile = allPlugins
+		c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "gangPreemption": false}`))
+		c.reserve("r", "web", 1, change)
+		c.create(member("", "other", 2))
+		c.requireBound("other")
+		c.createGang("g", 3)
+		c.pass(6 * time.Minute)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+		c.create(member("", "stranger"))
+		require.Contains(t, c.refused("stranger"), "the gang default/g keeps this node")
+		c.create(member("", "late").Label("app", "late"))
+		require.Contains(t, c.refused("late"), "the gang default/g keeps this node")
+		c.groups.Put(reservation("later", "late", 1, change))
+		require.Less(t, c.requireBound("late"), time.Minute, "no event tells that there are slots for it now")
+		c.create(member("", "web").Label("app", "web"))
+		require.Less(t, c.requireBound("web"), 10*time.Second)
+		c.requireUnbound("stranger")
+	})
 }

@@ -1,10 +1,10 @@
 package framework
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -27,8 +27,7 @@ func TestMinResourcesOfTheMembers(t *testing.T) {
 			c.bind("node-0", low("low-0"), low("low-1"))
 			c.quiet()
 			c.setResources("urgent", 2, "2")
-			c.create(member("urgent", "urgent-0").Priority(100), member("urgent", "urgent-1").Priority(100))
-			c.requireBound("urgent-0", "urgent-1")
+			c.requireBound(c.createMembers("urgent", 2, ranked(100))...)
 		})
 	})
 	t.Run("keeps nodes", func(t *testing.T) {
@@ -38,7 +37,7 @@ func TestMinResourcesOfTheMembers(t *testing.T) {
 			c.bind("node-1", member("", "small-1"))
 			c.quiet()
 			c.setResources("g", 2, "2")
-			c.create(member("g", "g-0"), member("g", "g-1"))
+			c.createMembers("g", 2)
 			c.eventually("it keeps nodes", func() bool { return c.recorder.count("PodGroup g GangKeepsNodes", "") == 1 })
 		})
 	})
@@ -58,14 +57,11 @@ func TestMinResourcesOfMembersToCome(t *testing.T) {
 		}
 		c.requireBound("spark-a-driver")
 		c.requireUnbound("spark-b-driver")
+		require.Positive(t, c.recorder.count("PodGroup spark-b GangRolledBack", "the cluster lacks spec.minResources"))
 		plain := c.createGang("plain", 3)
 		c.requireEvent("PodGroup plain GangRolledBack", "5 of it for members that other gangs await")
 		c.requireUnbound(plain...)
-		executors := []string{}
-		for i := range 5 {
-			executors = append(executors, fmt.Sprint("spark-a-executor-", i))
-			c.create(member("spark-a", executors[i]))
-		}
+		executors := c.createPlain("spark-a-executor", 5, labelled(v1alpha1.PodGroupLabel, "spark-a"))
 		c.requireBound(executors...)
 		c.requireUnbound(append(plain, "spark-b-driver")...)
 		c.delete(plain...)

@@ -18,16 +18,12 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// zonesOf counts bound pods by zone.
+// zonesOf counts bound pods by zone, with which the names of their nodes begin.
 func (c *cluster) zonesOf(names ...string) map[string]int {
 	c.t.Helper()
 	zones := map[string]int{}
 	for _, name := range names {
-		pod, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
-		require.NoError(c.t, err)
-		node, err := c.client.CoreV1().Nodes().Get(c.t.Context(), pod.Spec.NodeName, metav1.GetOptions{})
-		require.NoError(c.t, err)
-		zones[node.Labels[v1.LabelTopologyZone]]++
+		zones[c.nodeOf(name)[:1]]++
 	}
 	return zones
 }
@@ -46,67 +42,96 @@ func guard(node, key string) *st.PodWrapper {
 		PodAntiAffinity(key, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq)
 }
 
+// packing is where the members of a packed gang g go.
+type packing struct {
+	annotation string
+	size       int32
+	prepare    func(c *cluster, pod func(name string) *st.PodWrapper)
+	want       map[string]int // empty when its members may be anywhere
+	says       *refusals      // nil unless it waits
+}
+
+// refusals are what is said of a gang of each API that waits.
+type refusals struct{ crd, native string }
+
+// packings are those beside two nodes of 4 CPUs in zone a, and two of 2 in zone b.
+var packings = map[string]packing{
+	"the tightest": {podgroup.RequiredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, nil},
+	"the largest":  {podgroup.RequiredTopologyAnnotation, 8, nil, map[string]int{"a": 8}, nil},
+	"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster, _ func(string) *st.PodWrapper) {
+		c.bind("b-0", member("", "other"))
+	}, map[string]int{"a": 4}, nil},
+	"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster, pod func(string) *st.PodWrapper) {
+		c.bind("a-0", pod("g-9"))
+	}, map[string]int{"a": 4}, nil},
+	"with a quorum that is bound": {podgroup.RequiredTopologyAnnotation, 1, func(c *cluster, pod func(string) *st.PodWrapper) {
+		c.bind("a-0", pod("g-9"))
+	}, map[string]int{"a": 1}, nil},
+	"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster, _ func(string) *st.PodWrapper) {
+		c.create(guard("b-0", v1.LabelTopologyZone))
+	}, map[string]int{"a": 4}, nil},
+	"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(c *cluster, _ func(string) *st.PodWrapper) {
+		c.create(guard("b-0", v1.LabelTopologyZone))
+		c.addZonalNode("c-0", "c", 4)
+		c.bind("c-0", member("", "low", 4).Priority(-1))
+	}, map[string]int{"a": 4}, nil},
+	"none is large enough": {
+		podgroup.RequiredTopologyAnnotation, 9, nil, nil, &refusals{
+			"needs 9 in one topology.kubernetes.io/zone, at most 8 fit in topology.kubernetes.io/zone a",
+			"for 9 members at once in one topology.kubernetes.io/zone",
+		},
+	},
+	"none is large enough, and one preferred": {podgroup.PreferredTopologyAnnotation, 9, nil, map[string]int{}, nil},
+	"preferred": {podgroup.PreferredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, nil},
+	"preferred, and the filters refuse it": {podgroup.PreferredTopologyAnnotation, 8, func(c *cluster, _ func(string) *st.PodWrapper) {
+		c.create(guard("a-0", v1.LabelHostname))
+	}, map[string]int{"a": 4, "b": 4}, nil},
+}
+
+func newPackingCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := newGangCluster(t)
+	for i := range 2 {
+		c.addZonalNode(fmt.Sprintf("a-%d", i), "a", 4)
+		c.addZonalNode(fmt.Sprintf("b-%d", i), "b", 2)
+	}
+	return c
+}
+
+// run creates the members of the gang, which has its group already, and sees where they go.
+func (p *packing) run(t *testing.T, c *cluster, args string, pod func(name string) *st.PodWrapper, requireSaid func()) {
+	t.Helper()
+	if p.prepare != nil {
+		p.prepare(c, pod)
+	}
+	c.start(withArgs(args))
+	names := c.createAlike("g", int(p.size), pod, []change{train})
+	if p.says != nil {
+		requireSaid()
+		c.requireUnbound(names...)
+		return
+	}
+	c.requireBound(names...)
+	if len(p.want) > 0 {
+		require.Equal(t, p.want, c.zonesOf(names...))
+	}
+	c.quiet()
+	if c.exists("low") {
+		require.NotEmpty(t, c.bound("low"), "no pod is preempted while another domain has room")
+	}
+	require.Zero(t, c.recorder.count("PodGroup g GangPreempts", ""))
+}
+
 // TestPacking: all members in one zone, the tightest that holds the gang; the next one where the filters refuse it;
 // none where none holds it, unless that is only preferred.
 func TestPacking(t *testing.T) {
-	for name, tt := range map[string]struct {
-		annotation string
-		size       int
-		prepare    func(t *testing.T, c *cluster)
-		want       map[string]int // nil when the gang waits, empty when its members may be anywhere
-		says       string
-	}{
-		"the tightest": {podgroup.RequiredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
-		"the largest":  {podgroup.RequiredTopologyAnnotation, 8, nil, map[string]int{"a": 8}, ""},
-		"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
-			c.create(member("", "other").Node("b-0"))
-		}, map[string]int{"a": 4}, ""},
-		"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
-			c.create(member("g", "g-9").Node("a-0"))
-		}, map[string]int{"a": 4}, ""},
-		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
-			c.create(guard("b-0", v1.LabelTopologyZone))
-		}, map[string]int{"a": 4}, ""},
-		"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
-			c.create(guard("b-0", v1.LabelTopologyZone))
-			c.addZonalNode("c-0", "c", 4)
-			c.create(member("", "low", 4).Priority(-1).Node("c-0"))
-		}, map[string]int{"a": 4}, ""},
-		"none is large enough":                    {podgroup.RequiredTopologyAnnotation, 9, nil, nil, "needs 9 in one topology.kubernetes.io/zone, at most 8 fit in topology.kubernetes.io/zone a"},
-		"none is large enough, and one preferred": {podgroup.PreferredTopologyAnnotation, 9, nil, map[string]int{}, ""},
-		"preferred": {podgroup.PreferredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t)
-				for i := range 2 {
-					c.addZonalNode(fmt.Sprintf("a-%d", i), "a", 4)
-					c.addZonalNode(fmt.Sprintf("b-%d", i), "b", 2)
-				}
-				c.packed("g", int32(tt.size), tt.annotation)
-				if tt.prepare != nil {
-					tt.prepare(t, c)
-				}
-				c.start(withArgs(slowBackoff))
-				var names []string
-				for i := range tt.size {
-					names = append(names, fmt.Sprintf("g-%d", i))
-					c.create(train(member("g", names[i])))
-				}
-				if tt.want == nil {
-					c.requireEvent("PodGroup g GangRolledBack", tt.says)
-					c.requireUnbound(names...)
-					return
-				}
-				c.requireBound(names...)
-				if len(tt.want) > 0 {
-					require.Equal(t, tt.want, c.zonesOf(names...))
-				}
-				c.quiet()
-				require.Zero(t, c.recorder.count("PodGroup g GangPreempts", ""))
-			})
+	inBubbles(t, packings, func(t *testing.T, tt packing) {
+		c := newPackingCluster(t)
+		c.packed("g", tt.size, tt.annotation)
+		tt.run(t, c, slowBackoff, func(name string) *st.PodWrapper { return member("g", name) }, func() {
+			c.requireEvent("PodGroup g GangRolledBack", tt.says.crd)
 		})
-	}
+	})
 }
 
 // TestPackedGangPreemptsInItsDomainOnly: no pod is evicted elsewhere when the filters refuse the domain of a member
@@ -135,42 +160,46 @@ func TestPackedGangPreemptsInItsDomainOnly(t *testing.T) {
 // TestPackedGangMovesOn: a gang of which no member is left may go to another domain, also if it never needs a round;
 // one that is there keeps its domain, which is another when the PodGroup names another label.
 func TestPackedGangMovesOn(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(t *testing.T, c *cluster)
+	type test struct {
+		change func(c *cluster)
 		bound  bool
-	}{
-		"no member is left": {func(_ *testing.T, c *cluster) { c.delete("g-0") }, true},
-		"a member is left":  {func(*testing.T, *cluster) {}, false},
-		"another label": {func(_ *testing.T, c *cluster) {
+	}
+	inBubbles(t, map[string]test{
+		"no member is left": {func(c *cluster) { c.delete("g-0") }, true},
+		"a member is left":  {func(*cluster) {}, false},
+		"another label": {func(c *cluster) {
 			c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: "pool"})
 		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t)
-				for _, zone := range []string{"a", "b"} {
-					n := newNode(zone+"-0", zone, "2")
-					n.Labels["pool"] = "one"
-					c.add(n)
-				}
-				c.packed("g", 1, podgroup.RequiredTopologyAnnotation)
-				c.start(withArgs(slowBackoff))
-				c.create(member("g", "g-0"))
-				c.requireBound("g-0")
-				pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-0", metav1.GetOptions{})
-				require.NoError(t, err)
-				tt.change(t, c)
-				c.bind(pod.Spec.NodeName, member("", "filler", 2))
-				c.quiet()
-				c.create(member("g", "g-1"))
-				if tt.bound {
-					c.requireBound("g-1")
-				} else {
-					c.requireUnbound("g-1")
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, tt test) {
+		c := newGangCluster(t)
+		for _, zone := range []string{"a", "b"} {
+			n := newNode(zone+"-0", zone, "2")
+			n.Labels["pool"] = "one"
+			c.add(n)
+		}
+		c.packed("g", 1, podgroup.RequiredTopologyAnnotation)
+		c.start(withArgs(slowBackoff))
+		c.create(member("g", "g-0"))
+		c.requireBound("g-0")
+		node := c.nodeOf("g-0")
+		tt.change(c)
+		c.bind(node, member("", "filler", 2))
+		c.quiet()
+		c.create(member("g", "g-1"))
+		if tt.bound {
+			c.requireBound("g-1")
+		} else {
+			c.requireUnbound("g-1")
+		}
+	})
+}
+
+// requireConditions waits until the conditions of pods contain words.
+func (c *cluster) requireConditions(words string, names ...string) {
+	c.t.Helper()
+	c.soon(func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(c.condition(name), words) })
+	})
 }
 
 // TestConditionsOfMembersFollowTheReason for which their gang waits.
@@ -178,19 +207,9 @@ func TestConditionsOfMembersFollowTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "1s"}`, 3)
 		names := c.createGang("g", 4)
-		follow := func(words string) {
-			c.soon(func() bool {
-				for _, name := range names {
-					if !strings.Contains(c.condition(name), words) {
-						return false
-					}
-				}
-				return true
-			})
-		}
-		follow("short of cpu")
+		c.requireConditions("short of cpu", names...)
 		c.editNode("node-0", func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "dedicated", Effect: v1.TaintEffectNoSchedule}} })
-		follow("tainted")
+		c.requireConditions("tainted", names...)
 	})
 }
 
@@ -200,22 +219,14 @@ func TestMissingMembersGetTheCondition(t *testing.T) {
 		const members = 8
 		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "1s"}`, 3)
 		names := c.createGang("g", members)
-		c.soon(func() bool {
-			for _, name := range names {
-				if c.condition(name) == "" {
-					return false
-				}
-			}
-			return true
-		})
+		c.requireConditions("the cluster has no room", names...)
 		// kube-scheduler itself writes the one that was in a cycle, in its own time.
 		c.soon(func() bool {
 			return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(c.condition(name), "0/1 nodes are available") })
 		})
 		c.quiet()
 		for _, name := range names {
-			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-			require.NoError(t, err)
+			pod := c.getPod(name)
 			for _, condition := range pod.Status.Conditions {
 				require.Equal(t, v1.ConditionFalse, condition.Status)
 				require.Equal(t, v1.PodReasonUnschedulable, condition.Reason)
@@ -261,7 +272,7 @@ func TestPackedGangPausesBetweenDomains(t *testing.T) {
 			}
 		})
 		c.packed("g", 2, podgroup.RequiredTopologyAnnotation)
-		c.create(train(member("g", "g-0")), train(member("g", "g-1")))
+		c.createMembers("g", 2, train)
 		const seconds = 600
 		for i := range seconds {
 			other := fmt.Sprintf("other-%d", i)

@@ -20,9 +20,7 @@ import (
 // leaving lists the pods among names that have been asked to leave.
 func (c *cluster) leaving(names ...string) (leaving []string) {
 	for _, name := range names {
-		pod, err := c.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
-		require.NoError(c.t, err)
-		if pod.DeletionTimestamp != nil {
+		if c.getPod(name).DeletionTimestamp != nil {
 			leaving = append(leaving, name)
 		}
 	}
@@ -49,7 +47,7 @@ func TestFailedReleasesEvictLessAndLess(t *testing.T) {
 		}
 		replace()
 		c.requireBound("low-1")
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		for start := c.clock.Now(); c.clock.Since(start) < 2*time.Hour; c.pass(5 * time.Second) {
 			if !c.exists(fmt.Sprint("low-", low)) {
 				replace()
@@ -75,7 +73,7 @@ func TestRoomThatOthersTakeEvictsLessAndLess(t *testing.T) {
 		}
 		bindNext()
 		c.quiet()
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		for start := c.clock.Now(); c.clock.Since(start) < 2*time.Hour; c.pass(5 * time.Second) {
 			if victim := fmt.Sprint("low-", low); len(c.leaving(victim)) > 0 {
 				bindNext()
@@ -93,49 +91,43 @@ func TestRoomThatOthersTakeEvictsLessAndLess(t *testing.T) {
 // TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It
 // preempts again.
 func TestPreemptedRoomIsNotEnough(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(t *testing.T, c *cluster, node string)
+	type test struct {
+		change func(c *cluster, node string)
 		bound  int
-	}{
-		"minMember is raised": {func(_ *testing.T, c *cluster, _ string) { c.groups.set("urgent", 3) }, 3},
-		"a node is deleted": {func(t *testing.T, c *cluster, node string) {
-			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-		}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, 1, 1, 1)
-				c.server.Graceful.Store(true)
-				nodes := map[string]string{"low-0": "node-0", "low-1": "node-1", "low-2": "node-2"}
-				for pod, node := range nodes {
-					c.bind(node, member("", pod).Priority(1).TerminationGracePeriodSeconds(3600))
-				}
-				c.quiet()
-				c.groups.set("urgent", 2)
-				gang := []string{"urgent-0", "urgent-1", "urgent-2"}
-				for _, pod := range gang {
-					c.create(member("urgent", pod).Priority(100))
-				}
-				var victims []string
-				c.soon(func() bool {
-					victims = c.leaving("low-0", "low-1", "low-2")
-					return len(victims) == 2
-				})
-				c.requireUnbound(gang...)
-				tt.change(t, c, nodes[victims[0]])
-				c.quiet()
-				c.finish(victims...)
-				for _, pod := range victims {
-					delete(nodes, pod)
-				}
-				for last := range nodes {
-					c.soon(func() bool { return len(c.leaving(last)) > 0 })
-					c.finish(last)
-				}
-				c.soon(func() bool { return len(c.boundAmong(gang...)) == tt.bound })
-			})
-		})
 	}
+	inBubbles(t, map[string]test{
+		"minMember is raised": {func(c *cluster, _ string) { c.groups.set("urgent", 3) }, 3},
+		"a node is deleted": {func(c *cluster, node string) {
+			c.deleteNode(node)
+		}, 2},
+	}, func(t *testing.T, tt test) {
+		c := startGangCluster(t, preempting, 1, 1, 1)
+		c.server.Graceful.Store(true)
+		nodes := map[string]string{"low-0": "node-0", "low-1": "node-1", "low-2": "node-2"}
+		for pod, node := range nodes {
+			c.bind(node, member("", pod).Priority(1).TerminationGracePeriodSeconds(3600))
+		}
+		c.quiet()
+		c.groups.set("urgent", 2)
+		gang := c.createMembers("urgent", 3, ranked(100))
+		var victims []string
+		c.soon(func() bool {
+			victims = c.leaving("low-0", "low-1", "low-2")
+			return len(victims) == 2
+		})
+		c.requireUnbound(gang...)
+		tt.change(c, nodes[victims[0]])
+		c.quiet()
+		c.finish(victims...)
+		for _, pod := range victims {
+			delete(nodes, pod)
+		}
+		for last := range nodes {
+			c.soon(func() bool { return len(c.leaving(last)) > 0 })
+			c.finish(last)
+		}
+		c.soon(func() bool { return len(c.boundAmong(gang...)) == tt.bound })
+	})
 }
 
 // TestPreemptedRoomIsKeptFromAnotherPluginsError: a plugin ahead of this one ends the cycle of a member while victims
@@ -172,29 +164,25 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 // TestPreemptedRoomOutlivesAMember: a controller replaces a member while victims end. The gang starts all the same, if
 // need be by the eviction of a pod that has taken the room of the member meanwhile.
 func TestPreemptedRoomOutlivesAMember(t *testing.T) {
-	for _, deleted := range []string{"urgent-0", "urgent-1"} {
-		t.Run(deleted, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, 1, 1)
-				c.server.Graceful.Store(true)
-				c.bind("node-0", member("", "victim-0").Priority(1))
-				c.bind("node-1", member("", "victim-1").Priority(1))
-				c.quiet()
-				c.createUrgent(2, plain)
-				c.soon(func() bool { return len(c.leaving("victim-0", "victim-1")) == 2 })
-				c.create(member("", "late").Priority(1))
-				c.finish("victim-0")
-				c.requireUnbound("late")
-				c.delete(deleted)
-				c.finish(deleted)
-				c.create(member("urgent", "urgent-2").Priority(100))
-				c.finish("victim-1")
-				c.server.Graceful.Store(false)
-				c.soon(func() bool { return len(c.boundAmong("urgent-0", "urgent-1", "urgent-2")) == 2 })
-				require.Empty(t, c.boundAmong("late"))
-			})
-		})
-	}
+	inBubbles(t, map[string]string{"the scout": "urgent-0", "another": "urgent-1"}, func(t *testing.T, deleted string) {
+		c := startGangCluster(t, preempting, 1, 1)
+		c.server.Graceful.Store(true)
+		c.bind("node-0", member("", "victim-0").Priority(1))
+		c.bind("node-1", member("", "victim-1").Priority(1))
+		c.quiet()
+		c.createUrgent(2)
+		c.soon(func() bool { return len(c.leaving("victim-0", "victim-1")) == 2 })
+		c.create(member("", "late").Priority(1))
+		c.finish("victim-0")
+		c.requireUnbound("late")
+		c.delete(deleted)
+		c.finish(deleted)
+		c.create(member("urgent", "urgent-2").Priority(100))
+		c.finish("victim-1")
+		c.server.Graceful.Store(false)
+		c.soon(func() bool { return len(c.boundAmong("urgent-0", "urgent-1", "urgent-2")) == 2 })
+		require.Empty(t, c.boundAmong("late"))
+	})
 }
 
 // TestPodThatTerminatesForEver (its finalizer, a volume that is not unmounted) costs nothing to wait for. But a gang
@@ -208,7 +196,7 @@ func TestPodThatTerminatesForEver(t *testing.T) {
 		c.bind("node-0", stuck)
 		c.bind("node-1", member("", "low", 2).Priority(1))
 		c.quiet()
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		c.pass(3 * time.Minute)
 		require.Len(t, c.boundAmong(gang...), 2)
 	})
@@ -238,9 +226,9 @@ func TestPreemptionInManyDomains(t *testing.T) {
 			}
 		}
 		c.quiet()
-		for i := range 2 {
-			c.create(member("urgent", fmt.Sprint("urgent-", i)).Priority(100).PodAntiAffinityExists("noisy", v1.LabelHostname, st.PodAntiAffinityWithRequiredReq))
-		}
+		c.createMembers("urgent", 2, ranked(100), func(p *st.PodWrapper) *st.PodWrapper {
+			return p.PodAntiAffinityExists("noisy", v1.LabelHostname, st.PodAntiAffinityWithRequiredReq)
+		})
 		c.pass(10 * time.Minute)
 		require.Len(t, c.boundAmong("urgent-0", "urgent-1"), 2, refusal(c.getPod("urgent-0")))
 	})
@@ -262,13 +250,7 @@ func TestTouchedPodGroup(t *testing.T) {
 		c.mishap.set(func(m *mishap) {
 			m.preFilter = func(string) *fwk.Status { time.Sleep(10 * time.Millisecond); return nil }
 		})
-		for i := range 2 {
-			name := fmt.Sprint("g-", i)
-			c.addClaim(name)
-			p := member("g", name)
-			p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
-			c.create(p)
-		}
+		c.createMembers("g", 2, c.claiming)
 		for i := range 6 {
 			c.pass(10 * time.Second)
 			c.groups.edit("g", func(group *v1alpha1.PodGroup) { group.Annotations["example.com/heartbeat"] = fmt.Sprint(i) })

@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -27,20 +26,15 @@ func (c *cluster) budget(app string, allowed int32) {
 
 func (c *cluster) createBudget(app string, allowed int32) {
 	c.t.Helper()
-	_, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(c.t.Context(), &policyv1.PodDisruptionBudget{
+	c.add(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	})
 }
 
 // nominatedNode returns the node that a pod is nominated to in the API.
-func (c *cluster) nominatedNode(name string) string {
-	pod, err := c.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
-	require.NoError(c.t, err)
-	return pod.Status.NominatedNodeName
-}
+func (c *cluster) nominatedNode(name string) string { return c.getPod(name).Status.NominatedNodeName }
 
 // TestNoAutoscalerBuysForAPreemptingGang: kube-scheduler says of a pod that failed that it is unschedulable, also if
 // its gang preempts. Autoscalers buy for such a pod unless it is nominated, so it is nominated by the same write.
@@ -69,7 +63,7 @@ func TestNoAutoscalerBuysForAPreemptingGang(t *testing.T) {
 		c.bind("node-0", member("", "victim-0").Priority(1))
 		c.bind("node-1", member("", "victim-1").Priority(1))
 		c.quiet()
-		members := c.createUrgent(2, plain)
+		members := c.createUrgent(2)
 		c.soon(func() bool { return c.nominatedNode(members[0]) != "" && c.nominatedNode(members[1]) != "" })
 		c.pass(time.Minute)
 		c.quiet()
@@ -83,13 +77,7 @@ func TestNoAutoscalerBuysForAPreemptingGang(t *testing.T) {
 // TestNominationsEndWithThePreemption: a gang that is gone keeps no room in the API.
 func TestNominationsEndWithThePreemption(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t, 1, 1)
-		c.server.Graceful.Store(true)
-		c.start(withArgs(preempting))
-		c.bind("node-0", member("", "victim-0").Priority(1))
-		c.bind("node-1", member("", "victim-1").Priority(1))
-		c.quiet()
-		members := c.createUrgent(2, plain)
+		c, members := preemptSlowly(t, 1, 2)
 		c.soon(func() bool { return c.nominatedNode(members[0]) != "" })
 		c.groups.delete("urgent")
 		c.soonEqual("", func() any { return c.nominatedNode(members[0]) + c.nominatedNode(members[1]) })
@@ -109,7 +97,7 @@ func TestVictimWhoseStatusConflicts(t *testing.T) {
 		c.start(withArgs(preempting))
 		c.bind("node-0", member("", "victim", 2).Priority(1))
 		c.quiet()
-		c.requireBound(c.createUrgent(2, plain)...)
+		c.requireBound(c.createUrgent(2)...)
 		c.requireLeft(nil, []string{"victim"})
 	})
 }
@@ -121,7 +109,7 @@ func TestPreemptionDelay(t *testing.T) {
 		c.bind("node-0", member("", "victim", 2).Priority(1))
 		c.quiet()
 		c.groups.set("urgent", 2)
-		members := c.createUrgent(2, plain)
+		members := c.createUrgent(2)
 		c.requireEvent("PodGroup urgent GangRolledBack", "needs 2")
 		c.pass(5 * time.Minute)
 		c.quiet()

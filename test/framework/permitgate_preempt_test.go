@@ -3,6 +3,7 @@ package framework
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,18 +27,10 @@ func (c *cluster) bind(node string, pods ...*st.PodWrapper) {
 }
 
 // createUrgent creates a gang of a high priority, and returns its members.
-func (c *cluster) createUrgent(size int, change func(p *st.PodWrapper) *st.PodWrapper) []string {
+func (c *cluster) createUrgent(size int, changes ...change) []string {
 	c.t.Helper()
-	c.groups.set("urgent", int32(size))
-	names := make([]string, size)
-	for i := range names {
-		names[i] = fmt.Sprintf("urgent-%d", i)
-		c.create(change(member("urgent", names[i]).Priority(100)))
-	}
-	return names
+	return c.createGang("urgent", size, append(changes, ranked(100))...)
 }
-
-func plain(p *st.PodWrapper) *st.PodWrapper { return p }
 
 // requireLeft makes sure that of some pods those are left when the gang is bound.
 func (c *cluster) requireLeft(left, gone []string) {
@@ -48,6 +41,23 @@ func (c *cluster) requireLeft(left, gone []string) {
 	for _, name := range gone {
 		require.False(c.t, c.exists(name), name)
 	}
+}
+
+// preemptSlowly starts a scheduler with nodes of two CPUs each, on each of which is a pod low-N that takes its time to
+// leave, and has a gang of a high priority preempt as many as it needs.
+func preemptSlowly(t *testing.T, nodes, gang int) (c *cluster, names []string) {
+	t.Helper()
+	c = startGangCluster(t, preempting, slices.Repeat([]int{2}, nodes)...)
+	c.server.Graceful.Store(true)
+	victims := make([]string, nodes)
+	for i := range nodes {
+		victims[i] = fmt.Sprint("low-", i)
+		c.bind(fmt.Sprint("node-", i), member("", victims[i], 2).Priority(1).TerminationGracePeriodSeconds(30))
+	}
+	c.quiet()
+	names = c.createUrgent(gang)
+	c.soon(func() bool { return len(c.leaving(victims...)) == (gang+1)/2 })
+	return c, names
 }
 
 // TestVictimThatMayNotBeDeleted: the API server is asked for all victims before any of them goes, and the gang looks
@@ -65,7 +75,7 @@ func TestVictimThatMayNotBeDeleted(t *testing.T) {
 		c.bind("node-1", member("", "low-1").Priority(1))
 		c.bind("node-2", member("", "low-2").Priority(1))
 		c.quiet()
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		c.requireBound(gang...)
 		c.requireLeft([]string{"protected"}, []string{"low-1", "low-2"})
 		c.requireEvent("PodGroup urgent GangPreemptionFailed", "pod default/protected could not be evicted")
@@ -85,7 +95,7 @@ func TestPodsThatLeaveAnyway(t *testing.T) {
 		c.bind("node-0", leaving("leaving"))
 		c.bind("node-1", member("", "low", 2).Priority(1))
 		c.quiet()
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		c.requireUnbound(gang...)
 		c.requireLeft([]string{"low", "leaving"}, nil)
 		c.requireKept("node-0", 2)
@@ -142,20 +152,11 @@ func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
 // nomination of it.
 func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2)
-		c.server.Graceful.Store(true)
-		c.bind("node-0", member("", "low", 2).Priority(1).TerminationGracePeriodSeconds(3600))
-		c.quiet()
-		gang := c.createUrgent(2, plain)
-		c.requireUnbound(gang...)
+		c, _ := preemptSlowly(t, 1, 2)
 		c.pass(10 * time.Second)
 		c.requireKept("node-0", 2)
 		for _, node := range []string{"node-0", ""} {
-			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "urgent-1", metav1.GetOptions{})
-			require.NoError(t, err)
-			pod.Status.NominatedNodeName = node
-			_, err = c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			c.editPod("urgent-1", func(pod *v1.Pod) { pod.Status.NominatedNodeName = node })
 			c.quiet()
 		}
 		c.requireKept("node-0", 2)
@@ -165,12 +166,7 @@ func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 // TestVictimsThatDoNotGo: the gang gives their room up after a time that grows with their number.
 func TestVictimsThatDoNotGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2, 2)
-		c.server.Graceful.Store(true)
-		c.bind("node-0", member("", "low-0", 2).Priority(1).TerminationGracePeriodSeconds(30))
-		c.bind("node-1", member("", "low-1", 2).Priority(1).TerminationGracePeriodSeconds(30))
-		c.quiet()
-		gang := c.createUrgent(4, plain)
+		c, gang := preemptSlowly(t, 2, 4)
 		c.requireUnbound(gang...)
 		c.requireKept("node-0", 2)
 		c.pass(80 * time.Second)
@@ -191,7 +187,7 @@ func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 		c.server.Graceful.Store(true)
 		c.bind("node-0", member("", "stays", 1).Priority(1).TerminationGracePeriodSeconds(30), member("", "goes", 1).Priority(1).TerminationGracePeriodSeconds(30))
 		c.quiet()
-		gang := c.createUrgent(2, plain)
+		gang := c.createUrgent(2)
 		c.requireUnbound(gang...)
 		c.quiet()
 		c.finish("goes")
@@ -202,9 +198,7 @@ func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 		c.requireBound("other")
 		c.pass(30 * time.Minute) // however long it stays
 		c.quiet()
-		other, err := c.client.CoreV1().Pods("default").Get(t.Context(), "other", metav1.GetOptions{})
-		require.NoError(t, err)
-		require.Nil(t, other.DeletionTimestamp)
+		require.Empty(t, c.leaving("other"))
 
 		c.finish("stays")
 		c.pass(2 * time.Minute)
@@ -217,52 +211,28 @@ func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
 // TestMemberThatIsBeingDeletedKeepsNoRoom, whether or not its nomination is in the API by then: a finalizer may keep it
 // for long.
 func TestMemberThatIsBeingDeletedKeepsNoRoom(t *testing.T) {
-	for name, test := range map[string]struct {
+	type test struct {
 		written time.Duration // how long the nomination may take to be written
 		restart bool
-	}{
+	}
+	inBubbles(t, map[string]test{
 		"before its nomination is written": {},
 		"after":                            {written: 5 * time.Second},
 		"while no scheduler runs":          {written: 5 * time.Second, restart: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, 2)
-				c.server.Graceful.Store(true)
-				c.bind("node-0", member("", "low", 2).Priority(1).TerminationGracePeriodSeconds(30))
-				c.quiet()
-				c.createUrgent(2, plain)
-				c.soon(func() bool { return len(c.leaving("low")) == 1 })
-				c.requireKept("node-0", 2)
-				c.pass(test.written)
-				if test.restart {
-					c.stop()
-				}
-				c.delete("urgent-1")
-				c.finish("low")
-				if test.restart {
-					c.start(withArgs(preempting))
-				}
-				c.create(member("", "other", 2).Priority(1))
-				c.requireBound("other")
-			})
-		})
-	}
-}
-
-// TestQuorumIsLostInAPreemption: the gang gives up the room at once.
-func TestQuorumIsLostInAPreemption(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2)
-		c.server.Graceful.Store(true)
-		c.bind("node-0", member("", "low", 2).Priority(1))
-		c.quiet()
-		gang := c.createUrgent(2, plain)
-		c.requireUnbound(gang...)
+	}, func(t *testing.T, test test) {
+		c, _ := preemptSlowly(t, 1, 2)
+		c.requireKept("node-0", 2)
+		c.pass(test.written)
+		if test.restart {
+			c.stop()
+		}
 		c.delete("urgent-1")
-		c.finish("urgent-1")
-		c.requireUnbound("urgent-0")
-		c.requireKept("node-0", 0)
+		c.finish("low-0")
+		if test.restart {
+			c.start(withArgs(preempting))
+		}
+		c.create(member("", "other", 2).Priority(1))
+		c.requireBound("other")
 	})
 }
 
@@ -270,13 +240,7 @@ func TestQuorumIsLostInAPreemption(t *testing.T) {
 // them.
 func TestPodsThatWaitBesideNominations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting, 2, 2)
-		c.server.Graceful.Store(true)
-		c.bind("node-0", member("", "low-0", 2).Priority(1))
-		c.bind("node-1", member("", "low-1", 2).Priority(1))
-		c.quiet()
-		gang := c.createUrgent(4, plain)
-		c.requireUnbound(gang...)
+		c, _ := preemptSlowly(t, 2, 4)
 		c.finish("low-0")
 		c.create(member("", "late", 2))
 		c.requireUnbound("late")

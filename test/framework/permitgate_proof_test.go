@@ -6,32 +6,21 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 // TestMembersThatDifferInSelectedLabels: all members keep away from the leader's host, of which there is one. The
 // others share hosts, whichever of the pods comes first.
 func TestMembersThatDifferInSelectedLabels(t *testing.T) {
-	for leader := range 4 {
-		t.Run(fmt.Sprint(leader), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 8, 8, 8)
-				c.groups.set("g", 4)
-				var members []string
-				for i := range 4 {
-					members = append(members, fmt.Sprintf("g-%d", i))
-					pod := member("g", members[i]).UID(string(types.UID(fmt.Sprintf("%d", i)))).
-						PodAntiAffinity(v1.LabelHostname, &metav1.LabelSelector{MatchLabels: map[string]string{"role": "leader"}}, st.PodAntiAffinityWithRequiredReq)
-					if i == leader {
-						pod = pod.Label("role", "leader")
-					}
-					c.create(pod)
-				}
-				c.requireBound(members...)
-			})
-		})
-	}
+	inBubbles(t, map[string]int{"first": 0, "second": 1, "third": 2, "last": 3}, func(t *testing.T, leader int) {
+		c := startGangCluster(t, slowBackoff, 8, 8, 8)
+		c.requireBound(c.createGang("g", 4, func(p *st.PodWrapper) *st.PodWrapper {
+			if p.Pod.Name == fmt.Sprint("g-", leader) {
+				p.Label("role", "leader")
+			}
+			return p.PodAntiAffinity(v1.LabelHostname, &metav1.LabelSelector{MatchLabels: map[string]string{"role": "leader"}}, st.PodAntiAffinityWithRequiredReq)
+		})...)
+	})
 }
 
 // TestNominationBelowOneOfTheMembers: what is kept for a pod counts for a member only if that pod's priority is not

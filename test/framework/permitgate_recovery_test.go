@@ -3,15 +3,12 @@ package framework
 import (
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -45,44 +42,21 @@ func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
 // TestPodsOfAnEarlierJobDoNotCount towards the quorum of the next, neither where it is bound in part nor where it has
 // lost a member.
 func TestPodsOfAnEarlierJobDoNotCount(t *testing.T) {
-	for name, waits := range map[string]bool{"stranded": true, "depleted": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 1)
-				c.stop()
-				c.groups.set("g", 2)
-				owned := func(p *st.PodWrapper, by types.UID) *st.PodWrapper {
-					owner := job
-					owner.UID = by
-					p.OwnerReferences = []metav1.OwnerReference{owner}
-					return p
-				}
-				c.bind("node-0", owned(member("g", "old-0", 0), "old"), owned(member("g", "old-1", 0), "old"), owned(member("g", "next-0"), "next"))
-				c.setPhase(v1.PodSucceeded, "old-0", "old-1")
-				if waits {
-					c.create(owned(member("g", "next-1"), "next"))
-				}
-				c.start(withArgs(`{"recoveryTimeout": "1s"}`))
-				if waits {
-					c.requireEvent("PodGroup g GangPartlyBound", "1 of 2 members have been bound for 1s")
-				} else {
-					c.requireEvent("PodGroup g GangPartlyBound", "needs 2 members, 1 exist, 1 of them bound")
-				}
-			})
-		})
-	}
-}
-
-// TestGangThatLosesMembersForGood: those that are left run on, and a person hears of it.
-func TestGangThatLosesMembersForGood(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, `{"recoveryTimeout": "1s"}`, 4)
-		names := c.createGang("g", 3)
-		c.requireBound(names...)
-		c.delete("g-2")
-		c.requireEvent("PodGroup g GangPartlyBound",
-			"bound in part for 1s: needs 3 members, 2 exist, 2 of them bound; the bound members keep running")
-		c.quiet()
+	inBubbles(t, map[string]bool{"stranded": true, "depleted": false}, func(t *testing.T, waits bool) {
+		c := startGangCluster(t, slowBackoff, 1)
+		c.stop()
+		c.groups.set("g", 2)
+		c.bind("node-0", owned(member("g", "old-0", 0), "old"), owned(member("g", "old-1", 0), "old"), owned(member("g", "next-0"), "next"))
+		c.setPhase(v1.PodSucceeded, "old-0", "old-1")
+		if waits {
+			c.create(owned(member("g", "next-1"), "next"))
+		}
+		c.start(withArgs(`{"recoveryTimeout": "1s"}`))
+		if waits {
+			c.requireEvent("PodGroup g GangPartlyBound", "1 of 2 members have been bound for 1s")
+		} else {
+			c.requireEvent("PodGroup g GangPartlyBound", "needs 2 members, 1 exist, 1 of them bound")
+		}
 	})
 }
 
@@ -117,11 +91,8 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 		})
 		names := c.createGang("g", 3)
 		c.requireBound("g-0", "g-2")
-		c.soon(func() bool { return strings.Contains(c.condition("g-1"), "a mishap") })
-		c.soon(func() bool {
-			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-1", metav1.GetOptions{})
-			return err == nil && pod.Status.NominatedNodeName == "node-0"
-		})
+		c.requireConditions("a mishap", "g-1")
+		c.soonEqual("node-0", func() any { return c.nominatedNode("g-1") })
 		c.create(member("", "thief"))
 		c.requireUnbound("thief")
 		refuse.Store(false)
@@ -136,16 +107,12 @@ func TestNominationsOfAnEarlierScheduler(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
 		c.stop()
 		c.groups.set("g", 4)
-		for _, name := range []string{"g-0", "g-1", "g-2"} {
-			c.create(member("g", name).NominatedNodeName("node-0"))
-		}
+		c.createMembers("g", 3, func(p *st.PodWrapper) *st.PodWrapper { return p.NominatedNodeName("node-0") })
 		c.create(member("g", "g-3"))
 		c.start(withArgs(slowBackoff))
 		c.soon(func() bool {
-			pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-			require.NoError(t, err)
 			// The scheduler hears of it last.
-			return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Status.NominatedNodeName != "" }) && c.nominated("node-0") == 0
+			return !slices.ContainsFunc(c.listPods(""), func(p v1.Pod) bool { return p.Status.NominatedNodeName != "" }) && c.nominated("node-0") == 0
 		})
 		c.requireRoomFor(3)
 	})
@@ -157,20 +124,14 @@ func TestOwnerChoosesHowMembersAreReplaced(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := startGangCluster(t, `{"initialBackoff": "1s", "starvationAfter": "24h"}`, 1, 1, 1)
-				c.groups.set("g", 3)
 				if value != "" {
 					c.groups.annotate("g", map[string]string{podgroup.ReplacementsAnnotation: value})
 				}
-				for _, name := range []string{"g-0", "g-1", "g-2"} {
-					c.create(member("g", name))
-				}
-				c.requireBound("g-0", "g-1", "g-2")
+				c.requireBound(c.createGang("g", 3)...)
 				node := c.nodeOf("g-2")
-				c.delete("g-1")
-				c.delete("g-2")
+				c.delete("g-1", "g-2")
 				c.bind(node, member("", "other").Priority(100))
-				c.create(member("g", "g-3"))
-				c.create(member("g", "g-4"))
+				c.create(member("g", "g-3"), member("g", "g-4"))
 				c.pass(5 * time.Second)
 				require.Len(t, c.boundAmong("g-3", "g-4"), bound)
 				if value == "one-by-one" {

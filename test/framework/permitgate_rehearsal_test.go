@@ -2,6 +2,7 @@ package framework
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,9 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // stage is where binds are rehearsed, and what a deletion by the scheduler meets.
@@ -75,17 +73,7 @@ func refusing(prefix string) func(string) error {
 }
 
 // condition returns the message of a pod's PodScheduled condition.
-func (c *cluster) condition(pod string) string {
-	c.t.Helper()
-	p, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), pod, metav1.GetOptions{})
-	require.NoError(c.t, err)
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == v1.PodScheduled {
-			return condition.Message
-		}
-	}
-	return ""
-}
+func (c *cluster) condition(pod string) string { return refusal(c.getPod(pod)) }
 
 // TestRefusedRehearsal: no member is bound, nothing is held, and an event says who refused which bind and why. Room
 // does not wake the gang, and the others of the template are not rehearsed.
@@ -95,7 +83,7 @@ func TestRefusedRehearsal(t *testing.T) {
 		c.stage.setAnswer(refusing("g-"))
 		names := c.createGang("g", 3)
 		c.requireEvent("PodGroup g GangRolledBack", "is forbidden: ValidatingAdmissionPolicy 'no-such-binds' denied request: not on a Friday")
-		c.soon(func() bool { return strings.Contains(c.condition("g-0"), "not on a Friday") })
+		c.requireConditions("not on a Friday", "g-0")
 		require.Empty(t, c.boundAmong(names...))
 		c.requireRoomFor(3)
 		c.addNode("new", 3)
@@ -104,58 +92,43 @@ func TestRefusedRehearsal(t *testing.T) {
 	})
 }
 
-// TestGangGoesOnWhenItsRehearsalPasses: at the end of a backoff, and with one request for a template.
-func TestGangGoesOnWhenItsRehearsalPasses(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, `{"initialBackoff": "300ms"}`, 3)
-		c.stage.setAnswer(refusing("g-"))
-		names := c.createGang("g", 3)
-		c.soon(func() bool { return c.stage.count("") >= 2 })
-		require.Empty(t, c.boundAmong(names...))
-		before := c.stage.count("")
-		c.stage.setAnswer(nil)
-		c.requireBound(names...)
-		require.LessOrEqual(t, c.stage.count(""), before+2, "one may have been refused in between")
-	})
-}
-
-// TestRefusedBindThatBecomesPossible: the gang is whole soon after.
+// TestRefusedBindThatBecomesPossible: the gang is whole soon after, with one request for a template.
 func TestRefusedBindThatBecomesPossible(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, `{}`, 3)
 		c.stage.setAnswer(refusing("g-"))
 		names := c.createGang("g", 3)
 		c.requireEvent("PodGroup g GangRolledBack", "not on a Friday")
+		require.Empty(t, c.boundAmong(names...))
+		before := c.stage.count("")
 		c.stage.setAnswer(nil)
 		require.LessOrEqual(t, c.requireBound(names...), 1500*time.Millisecond)
+		require.LessOrEqual(t, c.stage.count(""), before+2, "one may have been refused in between")
 	})
 }
 
 // TestPolicyForOneMember: by its name. A gang that needs it stays unbound, whichever of its members waits first; one
 // that does not need it goes without it, also where there is room for no more than the quorum.
 func TestPolicyForOneMember(t *testing.T) {
-	for name, tt := range map[string]struct {
+	type test struct {
 		quorum int32
 		bound  []string
-	}{
+	}
+	inBubbles(t, map[string]test{
 		"whom the gang needs":            {3, nil},
 		"whom the quorum can do without": {2, []string{"g-1", "g-2"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s"}`, int(tt.quorum))
-				c.stage.setAnswer(refusing("g-0"))
-				c.groups.set("g", tt.quorum)
-				for _, pod := range []string{"g-0", "g-1", "g-2"} {
-					c.create(member("g", pod))
-				}
-				c.pass(30 * time.Second)
-				require.ElementsMatch(t, tt.bound, c.boundAmong("g-0", "g-1", "g-2"))
-				require.Equal(t, tt.bound != nil, c.stage.count("g-0") < c.stage.count(""))
-				require.Positive(t, c.stage.count("g-0"))
-			})
-		})
-	}
+	}, func(t *testing.T, tt test) {
+		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s"}`, int(tt.quorum))
+		c.stage.setAnswer(refusing("g-0"))
+		c.groups.set("g", tt.quorum)
+		for _, pod := range []string{"g-0", "g-1", "g-2"} {
+			c.create(member("g", pod))
+		}
+		c.pass(30 * time.Second)
+		require.ElementsMatch(t, tt.bound, c.boundAmong("g-0", "g-1", "g-2"))
+		require.Equal(t, tt.bound != nil, c.stage.count("g-0") < c.stage.count(""))
+		require.Positive(t, c.stage.count("g-0"))
+	})
 }
 
 // TestEachTemplateIsRehearsed: members that ask for different things, or have different controllers, may be treated
@@ -164,25 +137,15 @@ func TestEachTemplateIsRehearsed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 10, 10)
 		c.groups.set("g", 7)
-		var names []string
-		create := func(name string, controller types.UID, cpu int) {
-			pod := member("g", name, cpu)
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: string(controller), UID: controller, Controller: ptr.To(true)}}
-			c.create(pod)
-			names = append(names, name)
+		c.create(owned(member("g", "driver"), "driver"), owned(member("g", "large", 2), "workers"))
+		for i := range 3 {
+			c.create(owned(member("g", fmt.Sprint("worker-", i)), "workers"))
 		}
-		create("driver", "driver", 1)
-		create("large", "workers", 2)
-		for _, name := range []string{"worker-0", "worker-1", "worker-2"} {
-			create(name, "workers", 1)
+		for i := range 2 {
+			pod := member("g", fmt.Sprint("on-host-", i)).NodeSelector(map[string]string{v1.LabelHostname: fmt.Sprint("node-", i)})
+			c.create(owned(pod, "workers"))
 		}
-		for _, name := range []string{"on-host-0", "on-host-1"} {
-			pod := member("g", name).NodeSelector(map[string]string{v1.LabelHostname: "node-" + name[len(name)-1:]})
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "workers", UID: "workers", Controller: ptr.To(true)}}
-			c.create(pod)
-			names = append(names, name)
-		}
-		c.requireBound(names...)
+		c.requireBound("driver", "large", "worker-0", "worker-1", "worker-2", "on-host-0", "on-host-1")
 		require.Equal(t, 1, c.stage.count("driver"))
 		require.Equal(t, 1, c.stage.count("large"))
 		require.Equal(t, 3, c.stage.count(""))

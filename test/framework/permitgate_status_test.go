@@ -1,46 +1,36 @@
 package framework
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 var job = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "job-uid", Controller: ptr.To(true)}
 
-// createJob creates the members of a gang as the pods of one Job.
-func (c *cluster) createJob(group string, size int) []string {
-	c.t.Helper()
-	names := make([]string, size)
-	for i := range size {
-		names[i] = fmt.Sprintf("%s-%d", group, i)
-		c.createOwned(group, names[i], job)
-	}
-	return names
+// owned makes a pod one of a controller.
+func owned(p *st.PodWrapper, controller types.UID) *st.PodWrapper {
+	owner := job
+	owner.UID = controller
+	p.OwnerReferences = []metav1.OwnerReference{owner}
+	return p
 }
 
-func (c *cluster) createOwned(group, name string, owner metav1.OwnerReference) {
-	c.t.Helper()
-	pod := member(group, name)
-	pod.OwnerReferences = []metav1.OwnerReference{owner}
-	c.create(pod)
-}
+// ofJob makes a pod one of a Job.
+func ofJob(p *st.PodWrapper) *st.PodWrapper { return owned(p, job.UID) }
 
 // setPhase sets the phase of pods, as kubelets do.
 func (c *cluster) setPhase(phase v1.PodPhase, names ...string) {
 	c.t.Helper()
 	for _, name := range names {
-		pod, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
-		require.NoError(c.t, err)
-		pod.Status.Phase = phase
-		_, err = c.client.CoreV1().Pods("default").UpdateStatus(c.t.Context(), pod, metav1.UpdateOptions{})
-		require.NoError(c.t, err)
+		c.editPod(name, func(pod *v1.Pod) { pod.Status.Phase = phase })
 	}
 }
 
@@ -61,7 +51,7 @@ func TestStatusFollowsTheGang(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 2)
 		c.groups.set("g", 3)
 		c.requireStatus("g", v1alpha1.PodGroupPending, 0, 0, 0)
-		names := c.createJob("g", 3)
+		names := c.createGang("g", 3, ofJob)
 		c.requireStatus("g", v1alpha1.PodGroupScheduling, 0, 0, 0)
 
 		c.addNode("new", 1)
@@ -94,26 +84,19 @@ func TestStatusIsLeftToAnother(t *testing.T) {
 // TestReplacementAfterAnotherMemberHasCompleted is the case of kubernetes issue 142330: a gang's Job loses
 // a pod after another one has completed. The replacement must run although minMember pods do not live.
 func TestReplacementAfterAnotherMemberHasCompleted(t *testing.T) {
-	for name, restart := range map[string]bool{"same scheduler": false, "after a restart": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				// The fake API server goes on showing finished pods to the scheduler, so that they keep their room.
-				c := startGangCluster(t, slowBackoff, 5)
-				c.groups.set("g", 3)
-				names := c.createJob("g", 3)
-				c.requireBound(names...)
-				c.setPhase(v1.PodRunning, names...)
-				c.setPhase(v1.PodSucceeded, "g-0")
-				c.setPhase(v1.PodFailed, "g-1")
-				if restart {
-					c.stop()
-					c.start(withArgs(slowBackoff))
-				}
-				c.createOwned("g", "g-1-again", job)
-				c.requireBound("g-1-again")
-			})
-		})
-	}
+	inBubbles(t, map[string]bool{"same scheduler": false, "after a restart": true}, func(t *testing.T, restart bool) {
+		// The fake API server goes on showing finished pods to the scheduler, so that they keep their room.
+		c := startGangCluster(t, slowBackoff, 5)
+		c.requireBound(c.createGang("g", 3, ofJob)...)
+		c.setPhase(v1.PodRunning, "g-2")
+		c.setPhase(v1.PodSucceeded, "g-0")
+		c.setPhase(v1.PodFailed, "g-1")
+		if restart {
+			c.restart(withArgs(slowBackoff))
+		}
+		c.create(ofJob(member("g", "g-1-again")))
+		c.requireBound("g-1-again")
+	})
 }
 
 // TestCompletedJobDoesNotOpenTheGateForTheNext: the pods of a Job that has completed lie about, and the
@@ -121,17 +104,14 @@ func TestReplacementAfterAnotherMemberHasCompleted(t *testing.T) {
 func TestCompletedJobDoesNotOpenTheGateForTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 4)
-		c.groups.set("g", 2)
-		names := c.createJob("g", 2)
+		names := c.createGang("g", 2, ofJob)
 		c.requireBound(names...)
 		c.setPhase(v1.PodSucceeded, names...)
 		c.requireStatus("g", v1alpha1.PodGroupFinished, 0, 2, 0)
 
-		next := job
-		next.Name, next.UID = "next", "next-uid"
-		c.createOwned("g", "next-0", next)
+		c.create(owned(member("g", "next-0"), "next-uid"))
 		c.requireUnbound("next-0")
-		c.createOwned("g", "next-1", next)
+		c.create(owned(member("g", "next-1"), "next-uid"))
 		c.requireBound("next-0", "next-1")
 	})
 }

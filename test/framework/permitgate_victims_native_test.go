@@ -34,7 +34,7 @@ func TestNativeGangsAreVictimsAsAWhole(t *testing.T) {
 		nativeBubble(t, name, func(t *testing.T) {
 			c := newGangCluster(t, 1, 1, 1, 1, 1)
 			c.start(withArgs(`{"nativeGroups": "Guard", "initialBackoff": "4m", "maxBackoff": "4m", "bindRehearsal": "Never"}`))
-			require.NoError(t, createNativeGang(t.Context(), c.client, "n", tt.minCount))
+			c.createPodGroup("n", tt.minCount)
 			for _, edit := range tt.edits {
 				c.editNativeGroup("n", edit)
 			}
@@ -47,18 +47,18 @@ func TestNativeGangsAreVictimsAsAWhole(t *testing.T) {
 			}
 			c.bind("node-3", single)
 			c.quiet()
-			c.requireBound(c.createUrgent(2, plain)...) // node-4 is free
+			c.requireBound(c.createUrgent(2)...) // node-4 is free
 			c.requireLeft(tt.left, tt.gone)
 		})
 	}
 	nativeBubble(t, "there is nobody else", func(t *testing.T) {
 		c := newGangCluster(t, 1, 1, 1)
 		c.start(withArgs(`{"nativeGroups": "Guard", "initialBackoff": "4m", "maxBackoff": "4m", "bindRehearsal": "Never"}`))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
+		c.createPodGroup("n", 2)
 		c.bind("node-0", nativeMember("n", "n-0").Priority(1))
 		c.bind("node-1", nativeMember("n", "n-1").Priority(1))
 		c.quiet()
-		c.requireBound(c.createUrgent(2, plain)...)
+		c.requireBound(c.createUrgent(2)...)
 		c.soon(func() bool { return !c.exists("n-0") && !c.exists("n-1") })
 	})
 }
@@ -69,7 +69,7 @@ func TestTerminatingMembersAreNoQuorum(t *testing.T) {
 	nativeBubble(t, "", func(t *testing.T) {
 		c := newGangCluster(t, 1, 1, 1, 1)
 		c.start(withArgs(`{"nativeGroups": "Guard", "bindRehearsal": "Never"}`))
-		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		c.createPodGroup("n", 3)
 		now := metav1.Time{Time: c.clock.Now()}
 		stuck := nativeMember("n", "n-0")
 		stuck.DeletionTimestamp, stuck.Finalizers = &now, []string{"example.com/never"}

@@ -44,8 +44,8 @@ type victimsCase struct {
 }
 
 // urgentGang makes a gang of a high priority.
-func urgentGang(size int, change func(p *st.PodWrapper) *st.PodWrapper) func(c *cluster) []string {
-	return func(c *cluster) []string { return c.createUrgent(size, change) }
+func urgentGang(size int, changes ...change) func(c *cluster) []string {
+	return func(c *cluster) []string { return c.createUrgent(size, changes...) }
 }
 
 // zonalNodes makes nodes of one CPU each, whose names begin with the zone's.
@@ -59,7 +59,7 @@ func (c *cluster) zonalNodes(names ...string) {
 // TestGangPreempts: whichever pods of a lower priority are in the way go, the fewest and lowest, and no others. No
 // other plugin is needed for it.
 func TestGangPreempts(t *testing.T) {
-	for name, tt := range map[string]victimsCase{
+	inBubbles(t, map[string]victimsCase{
 		"the lowest": {
 			cpus: []int{2, 2}, left: []string{"low-0", "low-1"}, gone: []string{"lowest-0", "lowest-1"},
 			bound: func(c *cluster) {
@@ -68,21 +68,21 @@ func TestGangPreempts(t *testing.T) {
 			},
 		},
 		"the fewest": {
-			cpus: []int{4, 4}, gang: urgentGang(4, plain), left: []string{"small-0", "small-1", "small-2", "small-3"}, gone: []string{"large"},
+			cpus: []int{4, 4}, gang: urgentGang(4), left: []string{"small-0", "small-1", "small-2", "small-3"}, gone: []string{"large"},
 			bound: func(c *cluster) {
 				c.bind("node-0", low("small-0"), low("small-1"), low("small-2"), low("small-3"))
 				c.bind("node-1", low("large", 4))
 			},
 		},
 		"none of the same priority": {
-			cpus: []int{2, 2}, gang: urgentGang(3, plain), left: []string{"same"}, gone: []string{"low-0", "low-1"},
+			cpus: []int{2, 2}, gang: urgentGang(3), left: []string{"same"}, gone: []string{"low-0", "low-1"},
 			bound: func(c *cluster) {
 				c.bind("node-0", member("", "same", 1).Priority(100), low("low-0"))
 				c.bind("node-1", low("low-1"))
 			},
 		},
 		"beside what is free": {
-			cpus: []int{4, 2}, gang: urgentGang(4, plain), left: []string{"low-1"}, gone: []string{"low-0"},
+			cpus: []int{4, 2}, gang: urgentGang(4), left: []string{"low-1"}, gone: []string{"low-0"},
 			bound: func(c *cluster) {
 				c.bind("node-0", low("low-0"))
 				c.bind("node-1", low("low-1", 2))
@@ -114,7 +114,7 @@ func TestGangPreempts(t *testing.T) {
 			},
 		},
 		"a gang as a whole": {
-			cpus: []int{2, 2}, gang: urgentGang(4, plain), gone: []string{"other-0", "other-1", "low-0", "low-1"}, bound: gangBesideOthers,
+			cpus: []int{2, 2}, gang: urgentGang(4), gone: []string{"other-0", "other-1", "low-0", "low-1"}, bound: gangBesideOthers,
 		},
 		"rather single pods than a gang": {
 			cpus: []int{2, 2}, left: []string{"other-0", "other-1"}, gone: []string{"low-0", "low-1"}, bound: gangBesideOthers,
@@ -178,7 +178,7 @@ func TestGangPreempts(t *testing.T) {
 			},
 		},
 		"no pods of DaemonSets, which would come back": { // what only claims to be one goes
-			cpus: []int{2, 2}, gang: urgentGang(3, plain), left: []string{"agent-0"}, gone: []string{"claims", "low-0", "low-1"},
+			cpus: []int{2, 2}, gang: urgentGang(3), left: []string{"agent-0"}, gone: []string{"claims", "low-0", "low-1"},
 			bound: func(c *cluster) {
 				agent := func(name, node, apiVersion string) *st.PodWrapper {
 					p := member("", name).Priority(-9).NodeAffinityIn(metav1.ObjectNameField, []string{node}, st.NodeSelectorTypeMatchFields)
@@ -257,20 +257,16 @@ func TestGangPreempts(t *testing.T) {
 				return names
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, tt.cpus...)
-				tt.bound(c)
-				c.quiet()
-				if tt.gang == nil {
-					tt.gang = urgentGang(2, plain)
-				}
-				c.requireBound(tt.gang(c)...)
-				c.requireLeft(tt.left, tt.gone)
-			})
-		})
-	}
+	}, func(t *testing.T, tt victimsCase) {
+		c := startGangCluster(t, preempting, tt.cpus...)
+		tt.bound(c)
+		c.quiet()
+		if tt.gang == nil {
+			tt.gang = urgentGang(2)
+		}
+		c.requireBound(tt.gang(c)...)
+		c.requireLeft(tt.left, tt.gone)
+	})
 }
 
 // gangBesideOthers puts a gang of two onto two nodes, beside two pods.
@@ -300,49 +296,42 @@ func spreadOverZones(p *st.PodWrapper) *st.PodWrapper {
 
 // TestGangPreemptsNone: none goes when the gang would not be whole for it, or must not preempt.
 func TestGangPreemptsNone(t *testing.T) {
-	for name, tt := range map[string]struct {
+	type test struct {
 		low, high func(p *st.PodWrapper) *st.PodWrapper
 		member    func(p *st.PodWrapper) *st.PodWrapper
 		opens     bool // for the gang when the high one has gone
-	}{
+	}
+	inBubbles(t, map[string]test{
 		"room":          {func(p *st.PodWrapper) *st.PodWrapper { return p }, plain, four, true},
 		"host ports":    {ported, ported, ported, true},
 		"anti-affinity": {away, away, func(p *st.PodWrapper) *st.PodWrapper { return train(ported(p)) }, true},
 		"preemptionPolicy Never": {plain, plain, func(p *st.PodWrapper) *st.PodWrapper {
 			return four(p).PreemptionPolicy(v1.PreemptNever)
 		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, preempting, 4, 4)
-				c.bind("node-0", tt.low(low("low")))
-				c.bind("node-1", tt.high(member("", "high").Priority(100)))
-				c.quiet()
-				gang := c.createUrgent(2, tt.member)
-				c.requireUnbound(gang...)
-				c.requireLeft([]string{"low", "high"}, nil)
-				c.delete("high")
-				if !tt.opens {
-					c.requireUnbound(gang...)
-					c.requireLeft([]string{"low"}, nil)
-					return
-				}
-				c.requireBound(gang...)
-				c.requireLeft(nil, []string{"low"})
-			})
-		})
-	}
+	}, func(t *testing.T, tt test) {
+		c := startGangCluster(t, preempting, 4, 4)
+		c.bind("node-0", tt.low(low("low")))
+		c.bind("node-1", tt.high(member("", "high").Priority(100)))
+		c.quiet()
+		gang := c.createUrgent(2, tt.member)
+		c.requireUnbound(gang...)
+		c.requireLeft([]string{"low", "high"}, nil)
+		c.delete("high")
+		if !tt.opens {
+			c.requireUnbound(gang...)
+			c.requireLeft([]string{"low"}, nil)
+			return
+		}
+		c.requireBound(gang...)
+		c.requireLeft(nil, []string{"low"})
+	})
 }
 
 // createPackedUrgent creates a gang of a high priority that is to be in one zone.
-func (c *cluster) createPackedUrgent(size int, annotation string) (names []string) {
+func (c *cluster) createPackedUrgent(size int, annotation string) []string {
 	c.t.Helper()
 	c.packed("urgent", int32(size), annotation)
-	for i := range size {
-		names = append(names, fmt.Sprintf("urgent-%d", i))
-		c.create(train(member("urgent", names[i])).Priority(100))
-	}
-	return names
+	return c.createMembers("urgent", size, train, ranked(100))
 }
 
 // TestPackedGangPreemptsInTheCheapestDomain, which need not be the smallest.
@@ -374,8 +363,7 @@ func TestGangThatIsGoneIsCheap(t *testing.T) {
 			}
 		}
 		c.quiet()
-		members := c.createUrgent(3, func(p *st.PodWrapper) *st.PodWrapper { return p })
-		c.requireBound(members...)
+		c.requireBound(c.createUrgent(3)...)
 		left := 0
 		for _, gang := range []string{"x", "y"} {
 			for k := range 3 {
@@ -401,7 +389,7 @@ func TestPackedMembersAreTriedInTheirDomain(t *testing.T) {
 		c.bind("b-0", guard("b-0", v1.LabelTopologyZone))
 		c.quiet()
 		c.packed("g", 2, podgroup.RequiredTopologyAnnotation)
-		c.create(train(member("g", "g-0")), train(member("g", "g-1")))
+		c.createMembers("g", 2, train)
 		c.requireEvent("PodGroup g GangRolledBack", "none of 2 nodes fits")
 	})
 }
@@ -427,11 +415,7 @@ func TestDevicesThatAreTooFew(t *testing.T) {
 		evicted = 0
 		c.quiet()
 		for i := range 2 {
-			name := fmt.Sprint("urgent-", i)
-			c.addClaim(name)
-			pod := member("urgent", name, 2).Priority(100)
-			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
-			c.create(pod)
+			c.create(c.claiming(member("urgent", fmt.Sprint("urgent-", i), 2)).Priority(100))
 		}
 		for range 300 {
 			c.pass(time.Second)

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -90,9 +89,7 @@ func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
 		c.requireBound("low-0")
 		c.createPriorityGang("n", 3, 10)
 		c.requireUnbound("n-0", "n-1", "n-2")
-		pod := c.getPod("low-0")
-		pod.Spec.Priority = ptr.To[int32](0)
-		c.update(&st.PodWrapper{Pod: *pod})
+		c.editPod("low-0", func(pod *v1.Pod) { pod.Spec.Priority = ptr.To[int32](0) })
 		c.requireBound("n-0", "n-1", "n-2")
 	})
 }
@@ -101,49 +98,36 @@ func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
 // gone; with a guard and without.
 func TestNativeGangsCompete(t *testing.T) {
 	for name, args := range map[string]string{"Guard": guarded, "GangScheduling alone": alone} {
-		testCompetition(t, name, args)
+		nativeBubble(t, name, func(t *testing.T) {
+			c := startGangCluster(t, args, 4)
+			for _, name := range []string{"a", "b"} {
+				c.createPodGroup(name, 3)
+			}
+			for i := range 3 {
+				c.create(nativeMember("a", fmt.Sprint("a-", i)), nativeMember("b", fmt.Sprint("b-", i)))
+			}
+			c.soon(func() bool { return len(c.bound("")) == 3 })
+			c.quiet()
+			first, second := c.bound("a-"), c.bound("b-")
+			if len(first) == 0 {
+				first, second = second, first
+			}
+			require.Len(t, first, 3)
+			require.Empty(t, second)
+			c.requireRoomFor(1)
+			c.pass(10 * time.Minute)
+			require.Len(t, c.bound(""), 3)
+			c.delete(slices.Collect(maps.Keys(first))...)
+			c.soon(func() bool { return len(c.bound("")) == 3 })
+		})
 	}
 }
 
-func testCompetition(t *testing.T, name, args string) {
-	nativeBubble(t, name, func(t *testing.T) {
-		c := startGangCluster(t, args, 4)
-		for _, name := range []string{"a", "b"} {
-			require.NoError(t, createNativeGang(t.Context(), c.client, name, 3))
-		}
-		for i := range 3 {
-			c.create(nativeMember("a", fmt.Sprint("a-", i)), nativeMember("b", fmt.Sprint("b-", i)))
-		}
-		c.soon(func() bool { return len(c.bound("")) == 3 })
-		c.quiet()
-		first, second := c.bound("a-"), c.bound("b-")
-		if len(first) == 0 {
-			first, second = second, first
-		}
-		require.Len(t, first, 3)
-		require.Empty(t, second)
-		c.requireRoomFor(1)
-		c.pass(10 * time.Minute)
-		require.Len(t, c.bound(""), 3)
-		c.delete(slices.Collect(maps.Keys(first))...)
-		c.soon(func() bool { return len(c.bound("")) == 3 })
-	})
-}
-
-// createPriorityGang creates a PodGroup of a priority and its members.
-func (c *cluster) createPriorityGang(name string, size int, priority int32) {
+// createPriorityGang creates a PodGroup of a priority and its members, and returns their names.
+func (c *cluster) createPriorityGang(name string, size int, priority int32) []string {
 	c.t.Helper()
-	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: schedulingv1beta1.PodGroupSpec{
-			Priority:         &priority,
-			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(size)}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
-	for i := range size {
-		c.create(nativeMember(name, fmt.Sprintf("%s-%d", name, i)).Priority(priority))
-	}
+	c.createPodGroup(name, int32(size), func(spec *schedulingv1beta1.PodGroupSpec) { spec.Priority = &priority })
+	return c.createNativeMembers(name, size, ranked(priority))
 }
 
 // TestVainWakesOfNativeGangsArePaced: room that does not suffice, again and again, costs a gang five cycles a second.

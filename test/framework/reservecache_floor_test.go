@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 )
@@ -68,7 +67,7 @@ func TestARenamedNode(t *testing.T) {
 		c.requireSlotsOn("r", map[string]int64{"n1": 2})
 		c.pod("late", "batch", "1", nil)
 		c.refused("late")
-		require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
+		c.deleteNode("n1")
 		c.smallNode("n2", "a", "2", nil)
 		c.requireSlotsOn("r", map[string]int64{"n2": 2})
 		c.pass(soonest)
@@ -83,13 +82,11 @@ func TestReturnedZone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		// Given: a node is lost with what is held there, and other pods wait for room.
 		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "4", func(n *v1.Node) {
-			n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue})
-		})
+		c.smallNode("n1", "a", "4", nil)
 		c.reservations.apply(reservation("r", "web", 3, nil))
 		c.requireSlots("r", 3, 0)
 		setReady := func(status v1.ConditionStatus) func(*v1.Node) {
-			return func(n *v1.Node) { n.Status.Conditions[len(n.Status.Conditions)-1].Status = status }
+			return func(n *v1.Node) { n.Status.Conditions[0].Status = status }
 		}
 		noSchedule := v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}
 		noExecute := v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}

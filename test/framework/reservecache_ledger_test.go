@@ -11,11 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-
-	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // loseConnections has the first bind call of every fifth pod fail before the pod is bound, and that of the next one
@@ -66,7 +63,7 @@ func TestLedgerFollowsTheScheduler(t *testing.T) {
 		c.requireSameAsSchedulerCache()
 		require.Zero(t, c.shared.Ledger().Stats().Ghosts)
 
-		require.NoError(t, c.client.CoreV1().Nodes().Delete(context.Background(), "n0", metav1.DeleteOptions{}))
+		c.deleteNode("n0")
 		c.settle()
 		require.Equal(t, 5, c.shared.Ledger().Stats().Nodes)
 		require.Equal(t, 1, c.shared.Ledger().Stats().Ghosts, "its pods are still there")
@@ -74,27 +71,6 @@ func TestLedgerFollowsTheScheduler(t *testing.T) {
 		c.requireSettled()
 		c.requireSameAsSchedulerCache()
 		require.Zero(t, c.shared.Ledger().Stats().Ghosts)
-	})
-}
-
-// TestAFailedBindingIsUndone: the ledger is as before once the bind call has failed for good.
-func TestAFailedBindingIsUndone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		var refused atomic.Int32
-		c.refuseBinds(func(pod string) error {
-			if pod == "doomed" {
-				refused.Add(1)
-				return errors.New("the connection was lost")
-			}
-			return nil
-		})
-		c.smallNode("n0", "a", "64", nil)
-		c.createPods(podOf("doomed", "default-scheduler"))
-		c.soon(func() bool { return refused.Load() > 0 })
-		require.Equal(t, ledger.Stats{Nodes: 1}, c.shared.Ledger().Stats())
-		c.delete("doomed")
-		c.requireSettled()
 	})
 }
 

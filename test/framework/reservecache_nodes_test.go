@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +41,8 @@ func setCPU(cpu string) func(*v1.Node) {
 // setReady makes a node ready, or unreachable as the node lifecycle controller does.
 func setReady(ready bool) func(*v1.Node) {
 	return func(node *v1.Node) {
-		node.Status.Conditions, node.Spec.Taints = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}, nil
+		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		node.Spec.Taints = nil
 		if !ready {
 			node.Status.Conditions[0].Status = v1.ConditionUnknown
 			node.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}}
@@ -53,10 +53,11 @@ func setReady(ready bool) func(*v1.Node) {
 // TestSlotsMoveWithTheirNode: slots leave a node that they can not stay on for another one of the zone, and do not come
 // back for nothing. A node that is too small keeps those that it has room for.
 func TestSlotsMoveWithTheirNode(t *testing.T) {
-	for name, tt := range map[string]struct {
+	type test struct {
 		change, undo func(*v1.Node)
 		stay         int64
-	}{
+	}
+	inBubbles(t, map[string]test{
 		"cordoned": {func(n *v1.Node) { n.Spec.Unschedulable = true }, func(n *v1.Node) { n.Spec.Unschedulable = false }, 0},
 		"tainted": {
 			func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "dedicated", Effect: v1.TaintEffectNoSchedule}} },
@@ -64,36 +65,30 @@ func TestSlotsMoveWithTheirNode(t *testing.T) {
 		},
 		"not ready": {func(n *v1.Node) { setReady(false)(n); n.Spec.Taints = nil }, setReady(true), 0},
 		"too small": {setCPU("3"), setCPU("4"), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startHoldCluster(t)
-				c.smallNode("a1", "a", "4", nil)
-				c.reservations.apply(reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) {
-					r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("2")
-				}))
-				c.requireSlotsOn("r", map[string]int64{"a1": 2})
-				c.smallNode("a2", "a", "4", nil)
-				c.editNode("a1", tt.change)
-				want := map[string]int64{"a2": 2 - tt.stay}
-				if tt.stay > 0 {
-					want["a1"] = tt.stay
-				}
-				c.requireSlotsOn("r", want)
-				c.requireSlots("r", 2, 0)
-				c.editNode("a1", tt.undo)
-				c.pass(soonest)
-				require.Equal(t, want, c.slotsOn("r"))
+	}, func(t *testing.T, tt test) {
+		c := startHoldCluster(t)
+		c.smallNode("a1", "a", "4", nil)
+		c.reservations.apply(reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) {
+			r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("2")
+		}))
+		c.requireSlotsOn("r", map[string]int64{"a1": 2})
+		c.smallNode("a2", "a", "4", nil)
+		c.editNode("a1", tt.change)
+		want := map[string]int64{"a2": 2 - tt.stay}
+		if tt.stay > 0 {
+			want["a1"] = tt.stay
+		}
+		c.requireSlotsOn("r", want)
+		c.requireSlots("r", 2, 0)
+		c.editNode("a1", tt.undo)
+		c.pass(soonest)
+		require.Equal(t, want, c.slotsOn("r"))
 
-				// The room that the slots left is everybody's, and what they took is not.
-				for i := range 4 {
-					c.pod(fmt.Sprintf("batch-%d", i), "batch", "2", nil)
-				}
-				c.soonEqual(2, func() any { return c.zonesOfApp("batch")["a"] })
-				require.Equal(t, want, c.slotsOn("r"))
-			})
-		})
-	}
+		// The room that the slots left is everybody's, and what they took is not.
+		c.createPods(build.Pods(4, "batch", "2", build.App("batch"))...)
+		c.soonEqual(2, func() any { return c.zonesOfApp("batch")["a"] })
+		require.Equal(t, want, c.slotsOn("r"))
+	})
 }
 
 // TestReservationsBindAllProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile

@@ -7,79 +7,70 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/pkg/features"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
 
 func required(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }
 
+// loseNode deletes the node of reservation r, and returns what registers it anew.
+func (c *cluster) loseNode(name string) (comeBack func()) {
+	c.t.Helper()
+	node, err := c.client.CoreV1().Nodes().Get(c.t.Context(), name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	c.deleteNode(name)
+	c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+	again := node.DeepCopy()
+	again.UID = "again"
+	return func() { c.add(again) }
+}
+
 // TestUsedSlotsSurvive what a scheduler forgets: its memory, and nodes. A Guarantee is not given twice, and the limit
 // of those that may run in slots only stays one.
 func TestUsedSlotsSurvive(t *testing.T) {
-	for event, happen := range map[string]func(t *testing.T, c *cluster){
-		"a restart": func(_ *testing.T, c *cluster) { c.restart() },
-		"a failover right after the last binding": func(_ *testing.T, c *cluster) {
+	inBubbles(t, map[string]func(c *cluster){
+		"a restart": func(c *cluster) { c.restart() },
+		"a failover right after the last binding": func(c *cluster) {
 			c.pod("web-1", "web", "1", nil)
 			c.waitNode("web-1")
 			c.restart() // the status may not say yet that its slot is used
 		},
-		"the node is registered anew": func(t *testing.T, c *cluster) {
-			node, err := c.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-			require.NoError(t, err)
-			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
-			c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
-			again := node.DeepCopy()
-			again.UID, again.ResourceVersion = "n1-again", ""
-			_, err = c.client.CoreV1().Nodes().Create(t.Context(), again, metav1.CreateOptions{})
-			require.NoError(t, err)
-		},
-		"a restart while the node is away": func(t *testing.T, c *cluster) {
-			node, err := c.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-			require.NoError(t, err)
-			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
-			c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+		"the node is registered anew": func(c *cluster) { c.loseNode("n1")() },
+		"a restart while the node is away": func(c *cluster) {
+			comeBack := c.loseNode("n1")
 			c.restart()
-			again := node.DeepCopy()
-			again.UID, again.ResourceVersion = "n1-again", ""
-			_, err = c.client.CoreV1().Nodes().Create(t.Context(), again, metav1.CreateOptions{})
-			require.NoError(t, err)
+			comeBack()
 		},
-	} {
-		t.Run(event, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startHoldCluster(t)
-				c.smallNode("n1", "a", "8", nil)
-				c.reservations.apply(reservation("r", "web", 3, func(r *v1alpha1.ZoneReservation) { guarantee(r); required(r) }))
-				c.requireSlots("r", 3, 0)
-				c.pod("web-0", "web", "1", nil)
-				c.waitNode("web-0")
-				c.requireSlots("r", 3, 1)
-				happen(t, c)
-				if c.zonesOfApp("web")["n"] == 1 {
-					c.pod("web-1", "web", "1", nil)
-				}
-				c.waitNode("web-1")
-				c.requireSlots("r", 3, 2)
-				// Strangers get the five that are free.
-				for i := range 6 {
-					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-				}
-				c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
-				for i := range 3 {
-					c.pod(fmt.Sprintf("web-%d", i+2), "web", "1", nil)
-				}
-				c.soonEqual(2, func() any { return c.zonesOfApp("web")[""] })
-				c.requireSlots("r", 3, 3)
-			})
-		})
-	}
+	}, func(t *testing.T, happen func(c *cluster)) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "8", nil)
+		c.reservations.apply(reservation("r", "web", 3, func(r *v1alpha1.ZoneReservation) { guarantee(r); required(r) }))
+		c.requireSlots("r", 3, 0)
+		c.pod("web-0", "web", "1", nil)
+		c.waitNode("web-0")
+		c.requireSlots("r", 3, 1)
+		happen(c)
+		if c.zonesOfApp("web")["n"] == 1 {
+			c.pod("web-1", "web", "1", nil)
+		}
+		c.waitNode("web-1")
+		c.requireSlots("r", 3, 2)
+		// Strangers get the five that are free.
+		c.createPods(build.Pods(6, "batch", "1", build.App("batch"))...)
+		c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
+		for i := range 3 {
+			c.pod(fmt.Sprintf("web-%d", i+2), "web", "1", nil)
+		}
+		c.soonEqual(2, func() any { return c.zonesOfApp("web")[""] })
+		c.requireSlots("r", 3, 3)
+	})
 }
 
 // TestSlotsAreThereBeforeTheFirstPod: pods that wait when a scheduler starts get nothing of what many reservations
@@ -102,9 +93,7 @@ func TestSlotsAreThereBeforeTheFirstPod(t *testing.T) {
 		}
 		c.soon(func() bool { return held() == 2*reservations })
 		c.stop()
-		for i := range waiting {
-			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-		}
+		c.createPods(build.Pods(waiting, "batch", "1", build.App("batch"))...)
 		c.start()
 		for i := range waiting {
 			require.Contains(t, c.refused(fmt.Sprintf("batch-%d", i)), "held for")
@@ -117,16 +106,14 @@ func TestSlotsAreThereBeforeTheFirstPod(t *testing.T) {
 // group.
 func TestMembersOfAGangOwnSlots(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
-	for name, change := range map[string]func(*v1alpha1.ZoneReservation){"headroom": func(*v1alpha1.ZoneReservation) {}, "guarantee": guarantee, "required": required} {
+	for name, change := range reservationKinds {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				c := startHoldCluster(t)
 				c.smallNode("n1", "a", "8", nil)
 				c.reservations.apply(reservation("r", "train", 4, change))
 				c.requireSlots("r", 4, 0)
-				for i := range 5 {
-					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
-				}
+				c.createPods(build.Pods(5, "batch", "1", build.App("batch"))...)
 				c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
 				c.nativeGang("train", 4, 4)
 				c.soonEqual(map[string]int{"n": 4}, func() any { return c.zonesOfApp("train") })
@@ -165,25 +152,6 @@ func TestAnOwnerThatHasGrown(t *testing.T) {
 	})
 }
 
-// TestAPodThatGrewInPlace took the room of slots.
-func TestAPodThatGrewInPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "4", nil)
-		c.pod("batch", "batch", "1", nil)
-		c.waitNode("batch")
-		c.reservations.apply(reservation("r", "web", 3, nil))
-		c.requireSlots("r", 3, 0)
-		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "batch", metav1.GetOptions{})
-		require.NoError(t, err)
-		pod = pod.DeepCopy()
-		pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("3")
-		_, err = c.client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
-		require.NoError(t, err)
-		c.requireSlots("r", 1, 0)
-	})
-}
-
 // TestOwnersThatMayNowRunAreWoken: a change of a reservation after which its owners may run wakes those that wait.
 func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 	required := func(change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservation {
@@ -194,7 +162,7 @@ func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 		})
 	}
 	unchanged := func(*v1alpha1.ZoneReservation) {}
-	for name, relax := range map[string]func(*reservationAPI){
+	inBubbles(t, map[string]func(*reservationAPI){
 		"deleted": func(api *reservationAPI) { api.delete("r") },
 		"expired": func(api *reservationAPI) {
 			api.apply(required(func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: time.Millisecond} }))
@@ -205,23 +173,19 @@ func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 		"preferred": func(api *reservationAPI) {
 			api.apply(required(func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerPreferred }))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startHoldCluster(t)
-				c.smallNode("n1", "a", "1", func(n *v1.Node) { n.Labels["pool"] = "x" })
-				c.smallNode("n2", "a", "1", nil)
-				c.reservations.apply(required(unchanged))
-				c.requireSlots("r", 1, 0)
-				c.pod("first", "web", "1", nil)
-				require.Equal(t, "n1", c.waitNode("first"))
-				c.pod("second", "web", "1", nil)
-				c.refused("second")
-				relax(c.reservations)
-				require.Equal(t, "n2", c.waitNode("second"))
-			})
-		})
-	}
+	}, func(t *testing.T, relax func(*reservationAPI)) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "1", func(n *v1.Node) { n.Labels["pool"] = "x" })
+		c.smallNode("n2", "a", "1", nil)
+		c.reservations.apply(required(unchanged))
+		c.requireSlots("r", 1, 0)
+		c.pod("first", "web", "1", nil)
+		require.Equal(t, "n1", c.waitNode("first"))
+		c.pod("second", "web", "1", nil)
+		c.refused("second")
+		relax(c.reservations)
+		require.Equal(t, "n2", c.waitNode("second"))
+	})
 }
 
 // TestOnePreemptionMakesRoom: the room that it makes is the preemptor's, and not that of a reservation of a higher

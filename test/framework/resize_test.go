@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/features"
+
+	"zonewise.dev/test/build"
 )
 
 // TestResizesThatWait: a bound pod whose resize waits for room goes through all plugins once more, on its own node, and
@@ -23,17 +23,16 @@ func TestResizesThatWait(t *testing.T) {
 			c.pod("web-0", "web", "1", nil)
 			c.create(member("", "filler", 2).Priority(-10))
 			c.requireBound("web-0", "filler")
-			c.requireBound(c.createMembers("g", 2, plain)...)
+			c.requireBound(c.createGang("g", 2)...)
 			c.requireBound(c.createNativeGang("n", 2)...)
 			c.requireSlots("r", 1, 1)
 			c.quiet()
 			before := c.mishap.tried(name)
 
-			pod := c.getPod(name)
-			pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("3")
-			pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: v1.PodReasonDeferred})
-			_, err := c.client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			c.editPod(name, func(pod *v1.Pod) {
+				build.Request(v1.ResourceCPU, "3")(pod)
+				pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: v1.PodReasonDeferred})
+			})
 			c.soon(func() bool { return len(c.listPods("filler")) == 0 })
 			c.pass(time.Minute)
 			// Once there is room, kube-scheduler's own cache refuses the pod before Reserve, since it has it, and it is

@@ -16,55 +16,37 @@ import (
 	"zonewise.dev/test/build"
 )
 
-// inPool has a pod select the nodes with a label.
-func inPool(key, value string) func(*v1.Pod) {
-	return func(pod *v1.Pod) {
-		if pod.Spec.NodeSelector == nil {
-			pod.Spec.NodeSelector = map[string]string{}
-		}
-		pod.Spec.NodeSelector[key] = value
-	}
-}
-
-// onNode places a pod.
-func onNode(name string) func(*v1.Pod) {
-	return func(pod *v1.Pod) { pod.Spec.NodeName = name }
-}
-
 // TestStartupTaints: a zone whose first node is Ready and still has a taint of its own holds back the pods that waited
 // for it only if the policy ignores taints. TestKarpenterAndPolicies in test/karpenter has the second case with a real
 // autoscaler.
 func TestStartupTaints(t *testing.T) {
-	for _, tt := range []struct {
+	type test struct {
 		taints v1alpha1.InclusionPolicy
 		zones  map[string]int // while the node has the taint
-	}{
-		{v1alpha1.Honor, map[string]int{"a": 2, "b": 2}},
-		{v1alpha1.Ignore, map[string]int{"a": 1, "b": 1}},
-	} {
-		t.Run(string(tt.taints), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newSpreadCluster(t)
-				c.addNodes("8", "a1", "b1")
-				c.policies.Put(newPolicy(declaring("a", "b", "c"), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeTaintsPolicy = tt.taints }))
-				c.start()
-				c.createPods(newPods(4, "web", "1")...)
-				c.waitBound("web", 2)
-				c.pass(time.Minute)
-				require.Len(t, c.bound("web"), 2, "the others wait for zone c")
-
-				c1 := newNode("c1", "c", "8")
-				c1.Spec.Taints = []v1.Taint{{Key: "example.com/starts", Effect: v1.TaintEffectNoExecute}}
-				c.add(c1)
-				c.pass(time.Minute)
-				require.Equal(t, tt.zones, c.byZone("web"))
-
-				c.editNode("c1", func(n *v1.Node) { n.Spec.Taints = nil })
-				c.waitBound("web", 4)
-				require.Equal(t, tt.taints == v1alpha1.Ignore, c.byZone("web")["c"] > 0)
-			})
-		})
 	}
+	inBubbles(t, map[string]test{
+		"honoured": {v1alpha1.Honor, map[string]int{"a": 2, "b": 2}},
+		"ignored":  {v1alpha1.Ignore, map[string]int{"a": 1, "b": 1}},
+	}, func(t *testing.T, tt test) {
+		c := newSpreadCluster(t)
+		c.addNodes("8", "a1", "b1")
+		c.policies.Put(newPolicy(declaring("a", "b", "c"), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeTaintsPolicy = tt.taints }))
+		c.start()
+		c.createPods(newPods(4, "web", "1")...)
+		c.waitBound("web", 2)
+		c.pass(time.Minute)
+		require.Len(t, c.bound("web"), 2, "the others wait for zone c")
+
+		c1 := newNode("c1", "c", "8")
+		c1.Spec.Taints = []v1.Taint{{Key: "example.com/starts", Effect: v1.TaintEffectNoExecute}}
+		c.add(c1)
+		c.pass(time.Minute)
+		require.Equal(t, tt.zones, c.byZone("web"))
+
+		c.editNode("c1", func(n *v1.Node) { n.Spec.Taints = nil })
+		c.waitBound("web", 4)
+		require.Equal(t, tt.taints == v1alpha1.Ignore, c.byZone("web")["c"] > 0)
+	})
 }
 
 // TestPinnedPodClosesNoZone: a pod that can use one zone only, and is the newest of the policy, closes no other zone.
@@ -78,9 +60,9 @@ func TestPinnedPodClosesNoZone(t *testing.T) {
 		c.createPods(newPods(3, "web", "1", build.Label("pod-template-hash", "1"))...)
 		c.waitZones("web", map[string]int{"a": 1, "b": 1, "c": 1})
 		for _, node := range []string{"b1", "c1"} {
-			c.createPods(newPod("filler-"+node, "7", build.Label("app", "filler"), onNode(node)))
+			c.createPods(newPod("filler-"+node, "7", build.Label("app", "filler"), build.Bound(node)))
 		}
-		c.createPods(newPod("pinned", "1", build.Label("pod-template-hash", "2"), inPool(v1.LabelTopologyZone, "a")))
+		c.createPods(newPod("pinned", "1", build.Label("pod-template-hash", "2"), build.Selects(v1.LabelTopologyZone, "a")))
 		c.waitBound("pinned", 1)
 		c.pass(20 * time.Second)
 		// When: more pods come than zone a may take.
@@ -135,30 +117,34 @@ func withClaim(claim string) func(*v1.Pod) {
 // TestVolumePinsAPod: a pod goes back to the zone of its volume at once, be it a volume of the zone or of one node,
 // however the others are placed, and the zones that it cannot use are not full for it.
 func TestVolumePinsAPod(t *testing.T) {
-	for label, value := range map[string]string{v1.LabelTopologyZone: "a", v1.LabelHostname: "a1"} {
-		t.Run(label, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				// Given: three pods in zone a, two in zone b and none in zone c, as after an outage of zone c.
-				c := newSpreadCluster(t)
-				c.addNodes("16", "a1", "a2", "b1", "c1")
-				c.addVolume("data-0", label, value)
-				c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
-				for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
-					c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
-				}
-				c.start()
-				c.pass(time.Minute)
-				// When: the one with a volume in zone a is made again.
-				c.finish("s-0")
-				c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
-				// Then: it is back in seconds.
-				c.eventuallyWithin(15*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
-				require.Equal(t, "a", c.bound("s-0")["s-0"][:1])
-				c.pass(time.Minute)
-				for _, zone := range c.status().Zones {
-					require.Empty(t, zone.Full, zone.Name)
-				}
-			})
-		})
-	}
+	type test struct{ label, value, small string }
+	inBubbles(t, map[string]test{
+		"to its zone":                     {v1.LabelTopologyZone, "a", ""},
+		"to its node":                     {v1.LabelHostname, "a1", ""},
+		"beside nodes that are too small": {v1.LabelTopologyZone, "a", "bc"},
+	}, func(t *testing.T, tt test) {
+		// Given: three pods in zone a, two in zone b and none in zone c, as after an outage of zone c.
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "a2", "b1", "c1")
+		for _, zone := range tt.small {
+			c.addNodes("500m", string(zone)+"2")
+		}
+		c.addVolume("data-0", tt.label, tt.value)
+		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
+		for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
+			c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", build.Bound(node)))
+		}
+		c.start()
+		c.pass(time.Minute)
+		// When: the one with a volume in zone a is made again.
+		c.finish("s-0")
+		c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
+		// Then: it is back in seconds.
+		c.eventuallyWithin(15*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
+		require.Equal(t, "a", c.bound("s-0")["s-0"][:1])
+		c.pass(time.Minute)
+		for _, zone := range c.status().Zones {
+			require.Empty(t, zone.Full, "zone %s refuses this pod alone", zone.Name)
+		}
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/test/build"
 )
@@ -17,7 +16,7 @@ import (
 func (c *cluster) fillNodes(nodes ...string) {
 	c.t.Helper()
 	for _, node := range nodes {
-		c.createPods(newPod("filler-"+node, "1", build.Label("app", "filler"), onNode(node)))
+		c.createPods(newPod("filler-"+node, "1", build.Label("app", "filler"), build.Bound(node)))
 	}
 }
 
@@ -44,69 +43,37 @@ func (c *cluster) taintNode(name string) {
 // TestNoZoneIsFullWithoutRoomElsewhere: a zone is full beside others. Where no zone has room the pods keep their spread
 // for the nodes that come, however slowly.
 func TestNoZoneIsFullWithoutRoomElsewhere(t *testing.T) {
-	for _, wait := range []time.Duration{3 * time.Minute, 7 * time.Minute} {
-		t.Run(fmt.Sprint("nodes come after ", wait), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				// Given: three zones without room, and pods that wait.
-				c := newSpreadCluster(t)
-				c.addNodes("1", "a1", "b1", "c1")
-				c.policies.Put(newPolicy(failover(2*time.Minute, 5*time.Minute)))
-				c.fillNodes("a1", "b1", "c1")
-				c.start()
-				c.createPods(newPods(9, "web", "1")...)
-				c.pass(wait)
-				// When: a node comes to one zone after the other.
-				for _, name := range []string{"a2", "b2", "c2"} {
-					c.addNodes("16", name)
-					c.pass(time.Minute)
-				}
-				// Then: the pods are spread.
-				c.eventuallyWithin(10*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 9 })
-				require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone("web"))
-			})
-		})
-	}
+	inBubbles(t, map[string]time.Duration{"nodes come soon": 3 * time.Minute, "nodes come late": 7 * time.Minute}, func(t *testing.T, wait time.Duration) {
+		// Given: three zones without room, and pods that wait.
+		c := newSpreadCluster(t)
+		c.addNodes("1", "a1", "b1", "c1")
+		c.policies.Put(newPolicy(failover(2*time.Minute, 5*time.Minute)))
+		c.fillNodes("a1", "b1", "c1")
+		c.start()
+		c.createPods(newPods(9, "web", "1")...)
+		c.pass(wait)
+		// When: a node comes to one zone after the other.
+		for _, name := range []string{"a2", "b2", "c2"} {
+			c.addNodes("16", name)
+			c.pass(time.Minute)
+		}
+		// Then: the pods are spread.
+		c.eventuallyWithin(10*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 9 })
+		require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone("web"))
+	})
 }
 
 // TestAGangPassesAFullZone: room for one member in a full zone is no room for the gang, since its rounds are undone.
 func TestAGangPassesAFullZone(t *testing.T) {
-	for name, filled := range map[string]bool{"room for one member": false, "no room": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newPackCluster(t, 16, 16, 1)
-				c.policies.Put(newPolicy(failover(time.Hour, time.Minute)))
-				if filled {
-					c.fillNodes("c1")
-				}
-				c.start()
-				c.createMembers("g", 9, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("app", "web") })
-				c.eventuallyWithin(10*time.Minute, "the gang is bound", func() bool { return len(c.bound("g-")) == 9 })
-			})
-		})
-	}
-}
-
-// TestAVolumeBesideASmallNode: one node per zone that is too small for the pod makes no zone full that its volume
-// excludes.
-func TestAVolumeBesideASmallNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "a2", "b1", "c1")
-		c.addNodes("500m", "b2", "c2")
-		c.addVolume("data-0", v1.LabelTopologyZone, "a")
-		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
-		for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
-			c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
+	inBubbles(t, map[string]bool{"room for one member": false, "no room": true}, func(t *testing.T, filled bool) {
+		c := newPackCluster(t, 16, 16, 1)
+		c.policies.Put(newPolicy(failover(time.Hour, time.Minute)))
+		if filled {
+			c.fillNodes("c1")
 		}
 		c.start()
-		c.pass(time.Minute)
-		c.finish("s-0")
-		c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
-		c.eventuallyWithin(15*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
-		c.pass(time.Minute)
-		for _, zone := range c.status().Zones {
-			require.Empty(t, zone.Full, "zone %s refuses this pod alone", zone.Name)
-		}
+		c.createGang("g", 9, labelled("app", "web"))
+		c.eventuallyWithin(10*time.Minute, "the gang is bound", func() bool { return len(c.bound("g-")) == 9 })
 	})
 }
 
@@ -136,57 +103,49 @@ func TestBackoffOfTheConfiguration(t *testing.T) {
 // TestLastNodeOfAClosingZone: pods that wait for a closing zone are tried when the last node there that they could use
 // goes.
 func TestLastNodeOfAClosingZone(t *testing.T) {
-	for name, other := range map[string]bool{"no other node": false, "another closed node that they cannot use": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newSpreadCluster(t)
-				c.addNodes("16", "a1", "b1", "c1")
-				if other {
-					c.addNodes("16", "c-cp")
-					c.setCordon("c-cp", true)
-					c.taintNode("c-cp")
-				}
-				c.policies.Put(newPolicy(failover(30*time.Minute, time.Hour)))
-				c.start()
-				c.createPods(newPods(3, "web", "1")...)
-				c.waitBound("web", 3)
-				c.setCordon("c1", true)
-				c.pass(10 * time.Second)
-				c.createPods(newPods(4, "more", "1")...)
-				c.pass(time.Minute)
-				require.Less(t, len(c.bound("more")), 4, "they wait for zone c")
-				require.NoError(t, c.client.Tracker().Delete(nodes, "", "c1"))
-				c.eventuallyWithin(12*time.Second, "they go elsewhere", func() bool { return len(c.bound("more")) == 4 })
-			})
-		})
-	}
+	inBubbles(t, map[string]bool{"no other node": false, "another closed node that they cannot use": true}, func(t *testing.T, other bool) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1")
+		if other {
+			c.addNodes("16", "c-cp")
+			c.setCordon("c-cp", true)
+			c.taintNode("c-cp")
+		}
+		c.policies.Put(newPolicy(failover(30*time.Minute, time.Hour)))
+		c.start()
+		c.createPods(newPods(3, "web", "1")...)
+		c.waitBound("web", 3)
+		c.setCordon("c1", true)
+		c.pass(10 * time.Second)
+		c.createPods(newPods(4, "more", "1")...)
+		c.pass(time.Minute)
+		require.Less(t, len(c.bound("more")), 4, "they wait for zone c")
+		c.deleteNode("c1")
+		c.eventuallyWithin(12*time.Second, "they go elsewhere", func() bool { return len(c.bound("more")) == 4 })
+	})
 }
 
 // TestAZoneClosesByThePodsOwnNodes: an open node that the pods cannot use does not hide that those which they can are
 // gone: they have downAfter to come back.
 func TestAZoneClosesByThePodsOwnNodes(t *testing.T) {
-	for name, controlPlane := range map[string]bool{"workers only": false, "beside a node of the control plane": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newSpreadCluster(t)
-				c.addNodes("16", "a1", "b1", "c1")
-				if controlPlane {
-					c.addNodes("16", "c-cp")
-					c.taintNode("c-cp")
-				}
-				c.policies.Put(newPolicy(failover(2*time.Minute, 5*time.Minute)))
-				c.start()
-				c.createPods(newPods(3, "web", "1")...)
-				c.waitBound("web", 3)
-				c.setCordon("c1", true)
-				c.pass(10 * time.Second)
-				c.createPods(newPods(6, "more", "1")...)
-				c.pass(100 * time.Second)
-				require.Less(t, len(c.bound("more")), 6, "zone c is closing")
-				c.eventuallyWithin(30*time.Second, "it is closed", func() bool { return len(c.bound("more")) == 6 })
-			})
-		})
-	}
+	inBubbles(t, map[string]bool{"workers only": false, "beside a node of the control plane": true}, func(t *testing.T, controlPlane bool) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1")
+		if controlPlane {
+			c.addNodes("16", "c-cp")
+			c.taintNode("c-cp")
+		}
+		c.policies.Put(newPolicy(failover(2*time.Minute, 5*time.Minute)))
+		c.start()
+		c.createPods(newPods(3, "web", "1")...)
+		c.waitBound("web", 3)
+		c.setCordon("c1", true)
+		c.pass(10 * time.Second)
+		c.createPods(newPods(6, "more", "1")...)
+		c.pass(100 * time.Second)
+		require.Less(t, len(c.bound("more")), 6, "zone c is closing")
+		c.eventuallyWithin(30*time.Second, "it is closed", func() bool { return len(c.bound("more")) == 6 })
+	})
 }
 
 // TestTooManyPolicies: a pod that too many policies select is refused, and says so, until there are fewer.

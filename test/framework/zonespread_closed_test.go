@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,47 +19,18 @@ import (
 	"zonewise.dev/test/crdtest"
 )
 
-// closeNode is one of the ways in which a node can be closed, and opened again.
-type closeNode struct {
-	name        string
-	close, open func(*v1.Node)
-}
-
-func ways(now func() time.Time) []closeNode {
-	taint := func(key string, effect v1.TaintEffect) func(*v1.Node) {
-		return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: key, Effect: effect}} }
-	}
-	untaint := func(n *v1.Node) { n.Spec.Taints = nil }
-	readiness := func(status v1.ConditionStatus) func(*v1.Node) {
-		return func(n *v1.Node) {
-			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(now())}}
-		}
-	}
-	return []closeNode{
-		{"cordoned", func(n *v1.Node) { n.Spec.Unschedulable = true }, func(n *v1.Node) { n.Spec.Unschedulable = false }},
-		{
-			"dead", func(n *v1.Node) {
-				readiness(v1.ConditionUnknown)(n)
-				taint(v1.TaintNodeUnreachable, v1.TaintEffectNoSchedule)(n)
-			},
-			func(n *v1.Node) {
-				readiness(v1.ConditionTrue)(n)
-				untaint(n)
-			},
-		},
-	}
-}
-
 // TestClosedZone: a zone whose nodes are cordoned or dead holds the others back for downAfter and no longer, declared
 // or not; when it is open again new pods fill it first, and nothing is blocked meanwhile.
 func TestClosedZone(t *testing.T) {
-	for _, declared := range []bool{true, false} {
-		for i := range 2 {
-			name := ways(time.Now)[i].name + map[bool]string{true: ", declared"}[declared]
-			t.Run(name, func(t *testing.T) {
+	type way struct{ close, open func(*v1.Node) }
+	for name, way := range map[string]way{
+		"cordoned": {func(n *v1.Node) { n.Spec.Unschedulable = true }, func(n *v1.Node) { n.Spec.Unschedulable = false }},
+		"dead":     {setReady(false), setReady(true)},
+	} {
+		for _, declared := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, declared=%v", name, declared), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					c := newSpreadCluster(t)
-					way := ways(c.clock.Now)[i]
 					c.addNodes("16", "a1", "b1", "c1", "c2")
 					edits := []func(*v1alpha1.ZoneSpreadPolicySpec){failover(2*time.Minute, time.Hour)}
 					if declared {
@@ -72,12 +44,7 @@ func TestClosedZone(t *testing.T) {
 					c.editNode("c1", way.close)
 					c.editNode("c2", way.close)
 					c.eventually("that is noted at once", func() bool {
-						for _, z := range c.status().Zones {
-							if z.Name == "c" {
-								return z.Since != nil
-							}
-						}
-						return false
+						return slices.ContainsFunc(c.status().Zones, func(z v1alpha1.ZoneStatus) bool { return z.Name == "c" && z.Since != nil })
 					})
 					since := c.clock.Now()
 					c.createPods(newPods(5, "more", "100m")...)
@@ -90,13 +57,10 @@ func TestClosedZone(t *testing.T) {
 					c.pass(time.Minute)
 					c.editNode("c1", way.open)
 					c.editNode("c2", way.open)
-					c.eventually("it recovers", func() bool {
-						zones := c.status().Zones
-						return len(zones) == 3 && zones[2].State == v1alpha1.ZoneRecovering
-					})
+					c.eventually("it recovers", func() bool { return c.stateOf("c") == v1alpha1.ZoneRecovering })
 					c.createPods(newPods(3, "back", "100m")...)
 					c.waitZones("back", map[string]int{"c": 3})
-					c.eventually("it has caught up", func() bool { return c.status().Zones[2].State == v1alpha1.ZoneAvailable })
+					c.eventually("it has caught up", func() bool { return c.stateOf("c") == v1alpha1.ZoneAvailable })
 				})
 			})
 		}
@@ -133,69 +97,65 @@ func (s slowSource) PatchStatus(ctx context.Context, was, is client.Object) erro
 func TestOutage(t *testing.T) {
 	n := *policiesOfOutage
 	written := time.Duration(n) * writeTime / 4
-	for _, restarts := range []bool{false, true} {
-		t.Run(fmt.Sprintf("restarts=%v", restarts), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newSpreadCluster(t)
-				c.slow = true
-				c.addNodes("10000", "a1", "b1", "c1")
-				for _, node := range []string{"a1", "b1", "c1"} {
-					c.editNode(node, func(node *v1.Node) { node.Status.Allocatable[v1.ResourcePods] = resource.MustParse("5000") })
-				}
-				like := make([]*v1alpha1.ZoneSpreadPolicy, n)
-				for i := range n {
-					p := newPolicy(failover(2*time.Minute, time.Hour))
-					p.Name, p.Namespace = fmt.Sprintf("policy-%d", i), namespaceOf(i)
-					p.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprintf("app-%d", i)}
-					c.policies.Put(p)
-					like[i] = p
-					for _, node := range []string{"a1", "b1", "c1"} {
-						c.createPods(c.ofPolicy(i, "placed-"+node, func(pod *v1.Pod) { pod.Spec.NodeName = node }))
+	inBubbles(t, map[string]bool{"one scheduler": false, "started again": true}, func(t *testing.T, restarts bool) {
+		c := newSpreadCluster(t)
+		c.slow = true
+		c.addNodes("10000", "a1", "b1", "c1")
+		for _, node := range []string{"a1", "b1", "c1"} {
+			c.editNode(node, func(node *v1.Node) { node.Status.Allocatable[v1.ResourcePods] = resource.MustParse("5000") })
+		}
+		like := make([]*v1alpha1.ZoneSpreadPolicy, n)
+		for i := range n {
+			p := newPolicy(failover(2*time.Minute, time.Hour))
+			p.Name, p.Namespace = fmt.Sprintf("policy-%d", i), namespaceOf(i)
+			p.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprintf("app-%d", i)}
+			c.policies.Put(p)
+			like[i] = p
+			for _, node := range []string{"a1", "b1", "c1"} {
+				c.createPods(c.ofPolicy(i, "placed-"+node, build.Bound(node)))
+			}
+		}
+		all := func(is func(z *v1alpha1.ZoneStatus) bool) func() bool {
+			return func() bool {
+				for _, p := range like {
+					status := statusOf(c, p)
+					if len(status.Zones) != 3 || status.Pods < 3 || !is(&status.Zones[2]) {
+						return false
 					}
 				}
-				all := func(is func(z *v1alpha1.ZoneStatus) bool) func() bool {
-					return func() bool {
-						for _, p := range like {
-							status := statusOf(c, p)
-							if len(status.Zones) != 3 || status.Pods < 3 || !is(&status.Zones[2]) {
-								return false
-							}
-						}
-						return true
-					}
-				}
-				c.start()
-				c.eventually("all statuses are there", all(func(z *v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneAvailable }))
-				c.pass(20 * time.Second)
+				return true
+			}
+		}
+		c.start()
+		c.eventually("all statuses are there", all(func(z *v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneAvailable }))
+		c.pass(20 * time.Second)
 
-				c.editNode("c1", func(node *v1.Node) { node.Spec.Unschedulable = true })
-				start := c.clock.Now()
-				for i := 0; i < n; i += n / 20 {
-					// Two of them may go to zones a and b at once, the third waits for zone c.
-					for k := range 3 {
-						c.createPods(c.ofPolicy(i, fmt.Sprintf("more-%d", k)))
-					}
-				}
-				c.eventuallyWithin(written+time.Second, "since is in all statuses", all(func(z *v1alpha1.ZoneStatus) bool { return z.Since != nil }))
-				noted := c.clock.Since(start)
-				if restarts {
-					c.pass(10 * time.Second)
-					c.stop()
-					c.start()
-				}
-				c.pass(2*time.Minute - time.Second - c.clock.Since(start))
-				require.Len(t, c.bound("more"), 40, "the others wait for zone c")
-				c.waitBound("more", 60)
-				decided := c.clock.Since(start)
-				require.LessOrEqual(t, decided, 2*time.Minute+12*time.Second, "the grace period, and what is left of a backoff")
-				c.eventually("all zones are closed in the statuses", all(func(z *v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }))
-				shown := c.clock.Since(start) - 2*time.Minute
-				require.LessOrEqual(t, shown, 2*written+20*time.Second)
-				t.Logf("%d policies: since in all statuses %v after the zone closed; all waiting pods elsewhere %v after it; all statuses current %v after the grace period",
-					n, noted, decided, shown)
-			})
-		})
-	}
+		c.editNode("c1", func(node *v1.Node) { node.Spec.Unschedulable = true })
+		start := c.clock.Now()
+		for i := 0; i < n; i += n / 20 {
+			// Two of them may go to zones a and b at once, the third waits for zone c.
+			for k := range 3 {
+				c.createPods(c.ofPolicy(i, fmt.Sprintf("more-%d", k)))
+			}
+		}
+		c.eventuallyWithin(written+time.Second, "since is in all statuses", all(func(z *v1alpha1.ZoneStatus) bool { return z.Since != nil }))
+		noted := c.clock.Since(start)
+		if restarts {
+			c.pass(10 * time.Second)
+			c.stop()
+			c.start()
+		}
+		c.pass(2*time.Minute - time.Second - c.clock.Since(start))
+		require.Len(t, c.bound("more"), 40, "the others wait for zone c")
+		c.waitBound("more", 60)
+		decided := c.clock.Since(start)
+		require.LessOrEqual(t, decided, 2*time.Minute+12*time.Second, "the grace period, and what is left of a backoff")
+		c.eventually("all zones are closed in the statuses", all(func(z *v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }))
+		shown := c.clock.Since(start) - 2*time.Minute
+		require.LessOrEqual(t, shown, 2*written+20*time.Second)
+		t.Logf("%d policies: since in all statuses %v after the zone closed; all waiting pods elsewhere %v after it; all statuses current %v after the grace period",
+			n, noted, decided, shown)
+	})
 }
 
 // ofPolicy makes a pod of the i-th policy's app.

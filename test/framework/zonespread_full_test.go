@@ -36,7 +36,7 @@ func TestFullZone(t *testing.T) {
 			s.UnavailableZones.Recovery = v1alpha1.RecoveryImmediate
 		}))
 		c.start()
-		c.createPods(newPod("filler", "4", build.Label("app", "filler"), func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
+		c.createPods(newPod("filler", "4", build.Label("app", "filler"), build.Bound("c1")))
 		c.createPods(newPods(8, "web", "1")...)
 		c.waitBound("web", 2)
 		start := c.clock.Now()
@@ -97,7 +97,7 @@ func TestRestart(t *testing.T) {
 							pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}
 							pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
 						}
-						c.createPods(newPod("blocker", "1", build.Label("app", "blocker"), port, func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
+						c.createPods(newPod("blocker", "1", build.Label("app", "blocker"), port, build.Bound("c1")))
 						c.addNodes("64", "a2", "a3", "a4", "b2", "b3", "b4")
 					case "closed", "recovering":
 						cordon(true)
@@ -151,31 +151,27 @@ func withZoneConstraint(pod *v1.Pod) {
 // TestZoneIsFullByHosts: a zone whose one host has its pod already, by a constraint over hosts, is full for a policy
 // over zones. By a constraint over the zones themselves it is not, as that is what the policy would wait for anyway.
 func TestZoneIsFullByHosts(t *testing.T) {
-	for _, test := range []struct {
-		name  string
+	type test struct {
 		edits []func(*v1.Pod)
 		want  map[string]int
-	}{
-		{"over hosts", []func(*v1.Pod){overHosts}, map[string]int{"a": 3, "b": 2, "c": 1}},
-		{"over hosts and zones", []func(*v1.Pod){overHosts, withZoneConstraint}, map[string]int{"a": 2, "b": 2, "c": 1}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				// Given: zone c has one host, the others have three.
-				c := newSpreadCluster(t)
-				c.addNodes("64", "a1", "a2", "a3", "b1", "b2", "b3", "c1")
-				c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second)))
-				c.start()
-				// When: six pods want hosts of their own.
-				c.createPods(newPods(5, "web", "1", test.edits...)...)
-				c.waitBound("web", 5)
-				c.createPods(newPod("last", "1", test.edits...))
-				c.pass(2 * time.Minute)
-				// Then: the last one goes to another zone once zone c is full, if nothing else refuses it.
-				require.Equal(t, test.want, sorted(c.byZone("")), fmt.Sprint(c.bound("")))
-			})
-		})
 	}
+	inBubbles(t, map[string]test{
+		"over hosts":           {[]func(*v1.Pod){overHosts}, map[string]int{"a": 3, "b": 2, "c": 1}},
+		"over hosts and zones": {[]func(*v1.Pod){overHosts, withZoneConstraint}, map[string]int{"a": 2, "b": 2, "c": 1}},
+	}, func(t *testing.T, tt test) {
+		// Given: zone c has one host, the others have three.
+		c := newSpreadCluster(t)
+		c.addNodes("64", "a1", "a2", "a3", "b1", "b2", "b3", "c1")
+		c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second)))
+		c.start()
+		// When: six pods want hosts of their own.
+		c.createPods(newPods(5, "web", "1", tt.edits...)...)
+		c.waitBound("web", 5)
+		c.createPods(newPod("last", "1", tt.edits...))
+		c.pass(2 * time.Minute)
+		// Then: the last one goes to another zone once zone c is full, if nothing else refuses it.
+		require.Equal(t, tt.want, sorted(c.byZone("")), fmt.Sprint(c.bound("")))
+	})
 }
 
 // TestUnlabelledNodesAreNotBlamed: pods that lack CPU wait for CPU. That some node has no zone makes no difference.

@@ -53,7 +53,7 @@ func (s *scenario) runInBubble(t *testing.T, opts ...option) outcome {
 			n := min(s.podCPU[rng.IntN(len(s.podCPU))], cpu*600-used)
 			used += n
 			c.createPods(newPod(fmt.Sprintf("before-%s-%d", name, used), fmt.Sprintf("%dm", n), build.Label("app", "before"),
-				func(pod *v1.Pod) { pod.Spec.NodeName = name }))
+				build.Bound(name)))
 		}
 	}
 	services, pods := 0, 0

@@ -13,37 +13,29 @@ import (
 	"zonewise.dev/test/build"
 )
 
-func ofPriority(p int32) func(*v1.Pod) {
-	return func(pod *v1.Pod) { pod.Spec.Priority = &p }
-}
-
 // TestPreemptionThroughACap: three preemptors at once, each blocked by the cap of the one zone, go on by themselves
 // when their victims are gone: whether the room that they need is there when the victims begin to terminate, or when
 // they have.
 func TestPreemptionThroughACap(t *testing.T) {
-	for name, cpu := range map[string]string{"room beside the victims": "64", "room of the victims": "3"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newSpreadCluster(t)
-				c.addNodes(cpu, "a1")
-				c.policies.Put(newPolicy(maxPerZone("3", 100), ofReplicas(6)))
-				c.start()
-				c.createPods(newPods(3, "low", "1", ofPriority(1))...)
-				c.waitBound("low", 3)
-				c.server.Graceful.Store(true)
-				c.createPods(newPods(3, "high", "1", ofPriority(1000))...)
-				c.eventually("all victims terminate", func() bool { return len(c.bound("low")) == 0 })
-				if cpu == "64" {
-					c.eventuallyWithin(time.Minute, "the preemptors are bound beside them", func() bool { return len(c.bound("high")) == 3 })
-					return
-				}
-				c.pass(30 * time.Second)
-				require.Empty(t, c.bound("high"))
-				c.finish("low-0", "low-1", "low-2")
-				c.eventuallyWithin(30*time.Second, "the preemptors are bound", func() bool { return len(c.bound("high")) == 3 })
-			})
-		})
-	}
+	inBubbles(t, map[string]string{"room beside the victims": "64", "room of the victims": "3"}, func(t *testing.T, cpu string) {
+		c := newSpreadCluster(t)
+		c.addNodes(cpu, "a1")
+		c.policies.Put(newPolicy(maxPerZone("3", 100), ofReplicas(6)))
+		c.start()
+		c.createPods(newPods(3, "low", "1", priority(1))...)
+		c.waitBound("low", 3)
+		c.server.Graceful.Store(true)
+		c.createPods(newPods(3, "high", "1", priority(1000))...)
+		c.eventually("all victims terminate", func() bool { return len(c.bound("low")) == 0 })
+		if cpu == "64" {
+			c.eventuallyWithin(time.Minute, "the preemptors are bound beside them", func() bool { return len(c.bound("high")) == 3 })
+			return
+		}
+		c.pass(30 * time.Second)
+		require.Empty(t, c.bound("high"))
+		c.finish("low-0", "low-1", "low-2")
+		c.eventuallyWithin(30*time.Second, "the preemptors are bound", func() bool { return len(c.bound("high")) == 3 })
+	})
 }
 
 // TestTerminatingPodsMakeRoom: pods that a cap or the skew refuses go on when a pod that counts begins to terminate;
