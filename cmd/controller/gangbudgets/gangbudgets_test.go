@@ -23,19 +23,9 @@ import (
 func gang(bound int) (*clitest.Cluster, *schedulingv1alpha1.PodGroup) {
 	c := clitest.New()
 	c.Node("a", "a", "8", "32Gi")
-	c.Gang("train", 3)
-	g := snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0]
+	g := c.Gang("train", 3)
 	g.Annotations = map[string]string{podgroup.DisruptionBudgetAnnotation: podgroup.BudgetOfMinMember}
-	for i := range 3 {
-		node := ""
-		if i < bound {
-			node = "a"
-		}
-		c.Pod(
-			"train-"+string(rune('0'+i)), node, clitest.Plain("1", "1Gi"),
-			map[string]string{"app": "train", schedulingv1alpha1.PodGroupLabel: "train"},
-		)
-	}
+	c.Members("train", "1", append(clitest.InTurn(bound, "a"), make([]string, 3-bound)...)...)
 	return c, g
 }
 
@@ -55,32 +45,51 @@ func names(budgets []*policyv1.PodDisruptionBudget) (out []string) {
 	return out
 }
 
+// wanted is what is to become of budgets, by their names, and why there is none.
+type wanted struct {
+	create, update, remove []string
+	refusal                string
+}
+
+// requirePlan compares what is planned with what is wanted.
+func requirePlan(t *testing.T, want wanted, p *plan) {
+	t.Helper()
+	require.Equal(t, want.create, names(p.create))
+	require.Equal(t, want.update, names(p.update))
+	require.Equal(t, want.remove, names(p.remove))
+	if want.refusal == "" {
+		require.Empty(t, p.refusals)
+		return
+	}
+	require.Len(t, p.refusals, 1)
+	require.Equal(t, want.refusal, p.refusals[0].message)
+}
+
 // TestPlan: which budgets are written, changed and deleted.
 func TestPlan(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		bound int
 		// has: the gang has a budget already.
-		has                    bool
-		change                 func(c *clitest.Cluster, g *schedulingv1alpha1.PodGroup)
-		create, update, remove []string
-		refusal                string
+		has    bool
+		change func(c *clitest.Cluster, g *schedulingv1alpha1.PodGroup)
+		want   wanted
 	}{
-		{name: "a whole gang", bound: 3, create: []string{"train"}},
+		{name: "a whole gang", bound: 3, want: wanted{create: []string{"train"}}},
 		{name: "a gang that is not whole", bound: 2},
 		{name: "a gang that has one", bound: 3, has: true},
 		{name: "a gang that has lost a member", bound: 2, has: true},
-		{name: "a gang that has ended", bound: 0, has: true, remove: []string{"train"}},
+		{name: "a gang that has ended", bound: 0, has: true, want: wanted{remove: []string{"train"}}},
 		{
 			name: "not asked for", bound: 3,
 			change: func(_ *clitest.Cluster, g *schedulingv1alpha1.PodGroup) { g.Annotations = nil },
 		},
 		{
-			name: "not asked for any more", bound: 3, has: true, remove: []string{"train"},
+			name: "not asked for any more", bound: 3, has: true, want: wanted{remove: []string{"train"}},
 			change: func(_ *clitest.Cluster, g *schedulingv1alpha1.PodGroup) { g.Annotations = nil },
 		},
 		{
-			name: "another minMember", bound: 3, has: true, update: []string{"train"},
+			name: "another minMember", bound: 3, has: true, want: wanted{update: []string{"train"}},
 			change: func(_ *clitest.Cluster, g *schedulingv1alpha1.PodGroup) { g.Spec.MinMember = 2 },
 		},
 		{
@@ -88,32 +97,32 @@ func TestPlan(t *testing.T) {
 			change: func(_ *clitest.Cluster, g *schedulingv1alpha1.PodGroup) {
 				g.Annotations[podgroup.DisruptionBudgetAnnotation] = "true"
 			},
-			refusal: `annotation zonewise.dev/disruption-budget is "true", must be "minMember"`,
+			want: wanted{refusal: `annotation zonewise.dev/disruption-budget is "true", must be "minMember"`},
 		},
 		{
-			name: "a budget of somebody else selects a member", bound: 3, has: true, remove: []string{"train"},
-			change:  func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) { c.Budget("train", 1); rename(c, "own") },
-			refusal: "PodDisruptionBudget own selects member train-0: with two budgets no eviction of a pod succeeds",
+			name: "a budget of somebody else selects a member", bound: 3, has: true,
+			change: func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) { c.Budget("train", 1).Name = "own" },
+			want: wanted{
+				remove: []string{"train"}, refusal: "PodDisruptionBudget own selects member train-0: with two budgets no eviction of a pod succeeds",
+			},
 		},
 		{
 			name: "a budget of somebody else that selects all pods of the namespace", bound: 3,
 			change: func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
-				c.Budget("all", 1)
-				snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0].Spec.Selector.MatchLabels = nil
+				c.Budget("all", 1).Spec.Selector.MatchLabels = nil
 			},
-			refusal: "PodDisruptionBudget all selects member train-0: with two budgets no eviction of a pod succeeds",
+			want: wanted{refusal: "PodDisruptionBudget all selects member train-0: with two budgets no eviction of a pod succeeds"},
 		},
 		{
-			name: "a budget of somebody else for other pods", bound: 3, create: []string{"train"},
+			name: "a budget of somebody else for other pods", bound: 3, want: wanted{create: []string{"train"}},
 			change: func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) { c.Budget("web", 1) },
 		},
 		{
 			name: "a budget of somebody else that has the name", bound: 3,
 			change: func(c *clitest.Cluster, _ *schedulingv1alpha1.PodGroup) {
-				c.Budget("train", 1)
-				snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0].Spec.Selector.MatchLabels["app"] = "web"
+				c.Budget("train", 1).Spec.Selector.MatchLabels["app"] = "web"
 			},
-			refusal: "PodDisruptionBudget train exists and is not of this PodGroup",
+			want: wanted{refusal: "PodDisruptionBudget train exists and is not of this PodGroup"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -124,24 +133,9 @@ func TestPlan(t *testing.T) {
 			if tc.change != nil {
 				tc.change(c, g)
 			}
-			p := planFor(c.Snapshot)
-			require.Equal(t, tc.create, names(p.create))
-			require.Equal(t, tc.update, names(p.update))
-			require.Equal(t, tc.remove, names(p.remove))
-			if tc.refusal == "" {
-				require.Empty(t, p.refusals)
-				return
-			}
-			require.Len(t, p.refusals, 1)
-			require.Equal(t, tc.refusal, p.refusals[0].message)
+			requirePlan(t, tc.want, planFor(c.Snapshot))
 		})
 	}
-}
-
-// rename gives the last budget another name.
-func rename(c *clitest.Cluster, name string) {
-	all := snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)
-	all[len(all)-1].Name = name
 }
 
 // server notes what is written. It refuses what it is told to.
@@ -191,8 +185,7 @@ func TestTurn(t *testing.T) {
 	b := budgetFor(g)
 	b.Spec.MinAvailable = new(intstr.FromInt32(3))
 	refused.Add(b)
-	refused.Budget("train", 1)
-	rename(refused, "own")
+	refused.Budget("train", 1).Name = "own"
 	to.wrote = nil
 	turn(refused)
 	turn(refused)

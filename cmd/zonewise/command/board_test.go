@@ -13,9 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
-	"zonewise.dev/test/clitest"
 )
 
 // untilShown ends a command as soon as it has printed something, as Ctrl-C would.
@@ -54,13 +52,6 @@ func shownBoard(ctx context.Context, look func(text string), args ...string) (co
 	return code, out.String(), errs.String()
 }
 
-func storyFile(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "cluster.json.gz")
-	require.NoError(t, snapshot.Save(file, clitest.Story().Snapshot))
-	return file
-}
-
 func TestBoardIsServedUntilItIsInterrupted(t *testing.T) {
 	var status int
 	code, out, errs := shownBoard(t.Context(), func(text string) {
@@ -75,7 +66,7 @@ func TestBoardIsServedUntilItIsInterrupted(t *testing.T) {
 		}
 		status = response.StatusCode
 		_ = response.Body.Close()
-	}, "board", "--snapshot", storyFile(t))
+	}, "board", "--snapshot", saved(t))
 	require.Equal(t, program.OK, code, errs)
 	require.Empty(t, errs)
 	require.Equal(t, http.StatusOK, status, out)
@@ -84,9 +75,7 @@ func TestBoardIsServedUntilItIsInterrupted(t *testing.T) {
 
 func TestBoardAsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "board.html")
-	code, out, errs := zonewise(t.Context(), "board", "--snapshot", storyFile(t), "--output", file)
-	require.Equal(t, program.OK, code, errs)
-	require.Equal(t, "The board is in "+file+".\n", out)
+	require.Equal(t, "The board is in "+file+".\n", ok(t, "board", "--snapshot", saved(t), "--output", file))
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(data), "<!doctype html>"))
@@ -101,7 +90,7 @@ func TestBoardSaysWhatIsWrong(t *testing.T) {
 	defer taken.Close()
 	_, port, err := net.SplitHostPort(taken.Addr().String())
 	require.NoError(t, err)
-	story := storyFile(t)
+	story := saved(t)
 	nowhere := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(nowhere, []byte(`{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`), 0o600))
 	for _, tc := range []struct {

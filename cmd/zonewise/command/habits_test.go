@@ -29,15 +29,13 @@ func TestPrintedCommandsAreAboutThisCluster(t *testing.T) {
 	defer func() { os.Args[0] = self }()
 	file := saved(t)
 	page := filepath.Join(t.TempDir(), "board.html")
-	code, _, errs := zonewise(t.Context(), "board", "--snapshot", file, "--output", page)
-	require.Equal(t, program.OK, code, errs)
+	ok(t, "board", "--snapshot", file, "--output", page)
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "zonewise --snapshot="+file+" explain podgroup/train -n shop")
 
 	os.Args[0] = "/usr/local/bin/kubectl-zonewise"
-	code, out, errs := zonewise(t.Context(), "explain", "train-0", "-n", "shop", "--snapshot", file)
-	require.Equal(t, program.OK, code, errs)
+	out := ok(t, "explain", "train-0", "-n", "shop", "--snapshot", file)
 	require.Contains(t, out, "kubectl zonewise --snapshot="+file+" explain podgroup/train -n shop says whether they fit")
 
 	var flags clusterFlags
@@ -63,13 +61,9 @@ func TestKubectlsHabits(t *testing.T) {
 		"explain rs/web-1 -n shop -o json":              `"kind": "Explanation"`,
 		"simulate --lose-zone a -o json --fail-on none": `"kind": "Simulation"`,
 	} {
-		code, out, errs := zonewise(t.Context(), append(strings.Fields(line), "--snapshot", file)...)
-		require.Equal(t, program.OK, code, errs)
-		require.Contains(t, out, want, line)
+		require.Contains(t, ok(t, append(strings.Fields(line), "--snapshot", file)...), want, line)
 	}
-	code, out, _ := zonewise(t.Context(), "version", "-o", "yaml")
-	require.Equal(t, program.OK, code)
-	require.Contains(t, out, "gitVersion: v")
+	require.Contains(t, ok(t, "version", "-o", "yaml"), "gitVersion: v")
 }
 
 // TestNamesAreCompleted: of the cluster's objects, in the ways that the argument may be written.
@@ -142,11 +136,10 @@ func TestAPIsOfALaterVersion(t *testing.T) {
 		"/apis/zonewise.dev/v1beta1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"zonewise.dev/v1beta1","resources":[{"name":"zonereservations","namespaced":false,"kind":"ZoneReservation","verbs":["list"]}]}`,
 	})
 	const served = "zonereservations.zonewise.dev are served as v1beta1, which this version of the program does not read"
-	code, out, errs := zonewise(t.Context(), "status", "--kubeconfig", kubeconfig)
-	require.Equal(t, program.OK, code, errs)
+	out := ok(t, "status", "--kubeconfig", kubeconfig)
 	require.Contains(t, out, served)
 	require.Contains(t, out, "zonespreadpolicies.zonewise.dev are not installed")
-	code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "a", "--kubeconfig", kubeconfig)
+	code, _, errs := zonewise(t.Context(), "simulate", "--lose-zone", "a", "--kubeconfig", kubeconfig)
 	require.Equal(t, exitCodes[errPartial], code)
 	require.Contains(t, errs, served)
 }
@@ -182,16 +175,9 @@ func TestAConfigMapWithTheConfiguration(t *testing.T) {
 // make Unknown what only a scheduler keeps current.
 func TestWhoLeads(t *testing.T) {
 	c := clitest.Story()
-	file := filepath.Join(t.TempDir(), "cluster.json")
-	explained := func() string {
-		require.NoError(t, snapshot.Save(file, c.Snapshot))
-		_, out, _ := zonewise(t.Context(), "explain", "web-1-7", "-n", "shop", "--snapshot", file)
-		return out
-	}
+	explained := func() string { return ok(t, "explain", "web-1-7", "-n", "shop", "--snapshot", savedAs(t, c.Snapshot)) }
 	shown := func() (s status.Report) {
-		require.NoError(t, snapshot.Save(file, c.Snapshot))
-		_, out, _ := zonewise(t.Context(), "status", "--snapshot", file, "-o", "json")
-		require.NoError(t, json.Unmarshal([]byte(out), &s))
+		require.NoError(t, json.Unmarshal([]byte(ok(t, "status", "--snapshot", savedAs(t, c.Snapshot), "-o", "json")), &s))
 		return s
 	}
 	c.Leases = []snapshot.Lease{{Name: "kube-scheduler", Renewed: clitest.Now}}

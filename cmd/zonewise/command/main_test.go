@@ -29,6 +29,14 @@ func zonewise(ctx context.Context, args ...string) (code int, stdout, stderr str
 	return code, out.String(), errs.String()
 }
 
+// ok runs the command line, which has to succeed, and returns what it prints.
+func ok(t testing.TB, args ...string) string {
+	t.Helper()
+	code, out, errs := zonewise(t.Context(), args...)
+	require.Equal(t, program.OK, code, errs)
+	return out
+}
+
 func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -68,21 +76,17 @@ func TestReport(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, text, _ := zonewise(t.Context(), "version")
-	require.Equal(t, program.OK, code)
-	_, flag, _ := zonewise(t.Context(), "--version")
-	require.Equal(t, text, flag)
+	text := ok(t, "version")
+	require.Equal(t, text, ok(t, "--version"))
 	require.True(t, strings.HasPrefix(text, "zonewise v"), text)
 
-	_, out, _ := zonewise(t.Context(), "version", "-o", "json")
 	var fields map[string]string
-	require.NoError(t, json.Unmarshal([]byte(out), &fields))
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "version", "-o", "json")), &fields))
 	require.Equal(t, "zonewise "+fields["gitVersion"]+"\n", text)
 }
 
 func TestHelpListsTheCommands(t *testing.T) {
-	code, out, _ := zonewise(t.Context())
-	require.Equal(t, program.OK, code)
+	out := ok(t)
 	for _, command := range []string{"status", "explain", "simulate", "board", "snapshot", "version"} {
 		require.Contains(t, out, "\n  "+command+" ")
 	}

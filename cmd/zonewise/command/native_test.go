@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/census"
-	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
@@ -44,8 +42,7 @@ func TestPodGroupsOfBothAPIs(t *testing.T) {
 	c := clitest.Story()
 	c.NativeGang("train", 2, "6", "", "")
 	c.NativeGang("only", 1, "100", "")
-	file := filepath.Join(t.TempDir(), "cluster.json.gz")
-	require.NoError(t, snapshot.Save(file, c.Snapshot))
+	file := savedAs(t, c.Snapshot)
 	for _, tc := range []struct {
 		subject string
 		code    int
@@ -61,8 +58,7 @@ func TestPodGroupsOfBothAPIs(t *testing.T) {
 		require.Equal(t, tc.code, code, errs)
 		require.Contains(t, out+errs, tc.says)
 	}
-	_, out, _ := zonewise(t.Context(), "status", "-n", "shop", "--snapshot", file)
-	require.Contains(t, out, "shop/only (native)")
+	require.Contains(t, ok(t, "status", "-n", "shop", "--snapshot", file), "shop/only (native)")
 }
 
 // TestEventsOfPodGroupsOfBothAPIs: what was said about one of two PodGroups of one name is not told of the other, and

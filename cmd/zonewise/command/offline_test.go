@@ -22,55 +22,50 @@ import (
 // saved returns a file with the story of package clitest.
 func saved(t *testing.T) string {
 	t.Helper()
+	return savedAs(t, clitest.Story().Snapshot)
+}
+
+// savedAs returns a file with a cluster.
+func savedAs(t testing.TB, s *snapshot.Snapshot) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "cluster.json.gz")
-	require.NoError(t, snapshot.Save(file, clitest.Story().Snapshot))
+	require.NoError(t, snapshot.Save(file, s))
 	return file
 }
 
 func TestCommandsReadASnapshot(t *testing.T) {
 	file := saved(t)
-	code, out, errs := zonewise(t.Context(), "status", "--snapshot", file, "-o", "json")
-	require.Equal(t, program.OK, code, errs)
 	var s status.Report
-	require.NoError(t, json.Unmarshal([]byte(out), &s))
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "status", "--snapshot", file, "-o", "json")), &s))
 	require.Equal(t, status.Infeasible, s.Policies[0].State)
 
-	code, out, errs = zonewise(t.Context(), "explain", "web-1-7", "-n", "shop", "--snapshot", file, "-o", "json")
-	require.Equal(t, program.OK, code, errs)
 	var e explain.Report
-	require.NoError(t, json.Unmarshal([]byte(out), &e))
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "explain", "web-1-7", "-n", "shop", "--snapshot", file, "-o", "json")), &e))
 	require.Equal(t, "shop/web", e.Zone[0].Policies[0].Policy)
 
-	code, out, errs = zonewise(t.Context(), "explain", "pg/train", "-n", "shop", "--snapshot", file)
-	require.Equal(t, program.OK, code, errs)
+	out := ok(t, "explain", "pg/train", "-n", "shop", "--snapshot", file)
 	require.Contains(t, out, "Gang shop/train")
 	require.NotContains(t, out, "\x1b", "no colours where there is no terminal")
 
-	code, out, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--snapshot", file, "-o", "yaml")
+	code, out, errs := zonewise(t.Context(), "simulate", "--lose-zone", "any", "--snapshot", file, "-o", "yaml")
 	require.Equal(t, exitCodes[errNotSurvived], code)
 	require.Empty(t, errs)
 	require.Contains(t, out, "survives: false")
 	require.Equal(t, 3, strings.Count(out, "scenario: lose zone"))
 
 	// A pod of web that has waited takes the place of the one that is lost.
-	code, _, errs = zonewise(t.Context(), "simulate", "--lose-node", "node-b1", "--fail-on", "policy,budget,gang", "--snapshot", file)
-	require.Equal(t, program.OK, code, errs)
-	code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--fail-on", "none", "--snapshot", file)
-	require.Equal(t, program.OK, code, errs)
+	ok(t, "simulate", "--lose-node", "node-b1", "--fail-on", "policy,budget,gang", "--snapshot", file)
+	ok(t, "simulate", "--lose-zone", "any", "--fail-on", "none", "--snapshot", file)
 
-	code, out, errs = zonewise(t.Context(), "simulate", "--rebalance", "--fail-on", "balance", "--snapshot", file)
-	require.Equal(t, program.OK, code, errs)
-	require.Contains(t, out, "no move: the pods are spread as their rules say")
-	code, out, errs = zonewise(t.Context(), "simulate", "--lose-zone", "a", "--return", "--rebalance", "--fail-on", "balance", "--snapshot", file)
-	require.Equal(t, program.OK, code, errs)
-	require.Contains(t, out, "1 move at once")
+	moves := ok(t, "simulate", "--rebalance", "--fail-on", "balance", "--snapshot", file)
+	require.Contains(t, moves, "no move: the pods are spread as their rules say")
+	moves = ok(t, "simulate", "--lose-zone", "a", "--return", "--rebalance", "--fail-on", "balance", "--snapshot", file)
+	require.Contains(t, moves, "1 move at once")
 
 	workload := filepath.Join(t.TempDir(), "pod.yaml")
 	require.NoError(t, os.WriteFile(workload, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: \"3\"}}}]}\n"), 0o600))
-	code, out, errs = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "4", "--snapshot", file, "-o", "json")
-	require.Equal(t, program.OK, code, errs)
 	var r simulate.Report
-	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "simulate", "-f", workload, "--copies", "4", "--snapshot", file, "-o", "json")), &r))
 	require.Equal(t, 4, r.Results[0].Placed)
 	code, out, _ = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "40", "--snapshot", file)
 	require.Equal(t, exitCodes[errNotSurvived], code)
@@ -82,14 +77,13 @@ func TestPartialDataIsNoSuccess(t *testing.T) {
 	c := clitest.New()
 	c.Node("node-a", "a", "4", "8Gi")
 	c.Node("node-b", "b", "4", "8Gi")
-	c.Deployment("web", 1, "1", "1Gi", nil)("node-a")
+	c.Running("web", "1", nil, "node-a")
 	for missing, want := range map[string]int{
 		"poddisruptionbudgets.policy": exitCodes[errPartial], "zonereservations.zonewise.dev": exitCodes[errPartial], "zonesurvivals.zonewise.dev": program.OK,
 		"zonerebalances.zonewise.dev": program.OK,
 	} {
 		c.Missing = []snapshot.Missing{{Resource: missing, Reason: snapshot.Forbidden}}
-		file := filepath.Join(t.TempDir(), "s.json")
-		require.NoError(t, snapshot.Save(file, c.Snapshot))
+		file := savedAs(t, c.Snapshot)
 		args := []string{"simulate", "--lose-zone", "a", "--fail-on", "budget", "--snapshot", file}
 		code, _, errs := zonewise(t.Context(), args...)
 		require.Equal(t, want, code, errs)
@@ -102,8 +96,7 @@ func TestPartialDataIsNoSuccess(t *testing.T) {
 		if want != program.OK {
 			require.Contains(t, errs, "may decide: "+missing+" could not be read: the server was unable to return a response; --allow-partial")
 		}
-		code, _, errs = zonewise(t.Context(), append(args, "--allow-partial")...)
-		require.Equal(t, program.OK, code, errs)
+		ok(t, append(args, "--allow-partial")...)
 		code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "a", "--lose-zone", "b", "--snapshot", file)
 		require.Equal(t, exitCodes[errNotSurvived], code, errs)
 	}
@@ -216,34 +209,26 @@ current-context: c
 func TestExplainSaysWhatDoesNotWait(t *testing.T) {
 	c := clitest.Story()
 	c.Pods()[0].Status.Phase = "Succeeded"
-	file := filepath.Join(t.TempDir(), "s.json")
-	require.NoError(t, snapshot.Save(file, c.Snapshot))
-	code, _, errs := zonewise(t.Context(), "explain", c.Pods()[0].Name, "-n", "shop", "--snapshot", file)
+	code, _, errs := zonewise(t.Context(), "explain", c.Pods()[0].Name, "-n", "shop", "--snapshot", savedAs(t, c.Snapshot))
 	require.Equal(t, program.Failed, code)
 	require.Contains(t, errs, "pod shop/web-1-1 has finished: it does not wait")
 }
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		code, out, errs := zonewise(t.Context(), "completion", shell)
-		require.Equal(t, program.OK, code, errs)
-		require.Contains(t, out, "zonewise")
+		require.Contains(t, ok(t, "completion", shell), "zonewise")
 	}
-	_, out, _ := zonewise(t.Context(), "__complete", "status", "-o", "")
-	require.Contains(t, out, "table\njson\nyaml\n")
-	_, out, _ = zonewise(t.Context(), "__complete", "simulate", "--fail-on", "")
-	require.Contains(t, out, "budget\n")
+	require.Contains(t, ok(t, "__complete", "status", "-o", ""), "table\njson\nyaml\n")
+	require.Contains(t, ok(t, "__complete", "simulate", "--fail-on", ""), "budget\n")
 }
 
 func TestAsAPluginOfKubectl(t *testing.T) {
 	self := os.Args[0]
 	defer func() { os.Args[0] = self }()
 	os.Args[0] = "/usr/local/bin/kubectl-zonewise"
-	_, out, _ := zonewise(t.Context(), "status", "--help")
-	require.Contains(t, out, "kubectl zonewise status [flags]")
+	require.Contains(t, ok(t, "status", "--help"), "kubectl zonewise status [flags]")
 	os.Args[0] = "zonewise"
-	_, out, _ = zonewise(t.Context(), "status", "--help")
-	require.Contains(t, out, "\n  zonewise status [flags]")
+	require.Contains(t, ok(t, "status", "--help"), "\n  zonewise status [flags]")
 }
 
 // kubectl takes kubeconfigs whose user names an auth provider, and so must we.

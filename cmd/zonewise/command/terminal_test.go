@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -16,7 +15,6 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
 )
@@ -139,8 +137,7 @@ func TestANarrowTerminal(t *testing.T) {
 }
 
 func TestProgressOnATerminalOnly(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "cluster.json.gz")
-	require.NoError(t, snapshot.Save(file, clitest.Large(30, 450)))
+	file := savedAs(t, clitest.Large(30, 450))
 	args := []string{"simulate", "--lose-zone", "a", "--snapshot", file, "-o", "json"}
 	_, _, errs := zonewise(t.Context(), args...)
 	require.Empty(t, errs)
