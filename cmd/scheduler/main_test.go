@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -87,24 +86,6 @@ func newProcess(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, std
 	cmd.Env = append(cmd.Env, "KUBERNETES_SERVICE_HOST=", "KUBERNETES_SERVICE_PORT=", "KUBERNETES_MASTER=")
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
-}
-
-// lockedBuffer is what a running program has written so far.
-type lockedBuffer struct {
-	mu      sync.Mutex // guards written
-	written bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.written.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.written.String()
 }
 
 // writeFile writes a file into the test's directory and returns its path.
@@ -298,15 +279,22 @@ func TestAPIServerThatIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
 	defer cancel()
 	cmd, _, _ := newProcess(ctx, "--config", writeConfig(t, writeKubeconfig(t, "http://"+address), ""), "--secure-port=0")
-	log := &lockedBuffer{}
-	cmd.Stderr = log
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer file.Close()
+	cmd.Stderr = file
+	log := func() string {
+		content, err := os.ReadFile(file.Name())
+		require.NoError(t, err)
+		return string(content)
+	}
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	warned := func() int {
-		return strings.Count(log.String(), "the API server has not answered, and the scheduler waits for it")
+		return strings.Count(log(), "the API server has not answered, and the scheduler waits for it")
 	}
-	require.Eventually(t, func() bool { return warned() > 0 }, processTimeout, 20*time.Millisecond, "stderr:\n%s", log)
+	require.Eventually(t, func() bool { return warned() > 0 }, processTimeout, 20*time.Millisecond)
 
 	listed := make(chan struct{}, 1)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -325,13 +313,13 @@ func TestAPIServerThatIsNotThere(t *testing.T) {
 	select {
 	case <-listed: // upstream lists what it schedules on
 	case err := <-ended:
-		t.Fatalf("the program has ended: %v\n%s", err, log)
+		t.Fatalf("the program has ended: %v\n%s", err, log())
 	case <-ctx.Done():
-		t.Fatalf("the program does not go on when the server is there:\n%s", log)
+		t.Fatalf("the program does not go on when the server is there:\n%s", log())
 	}
-	require.Equal(t, 1, warned(), "it is said once:\n%s", log)
+	require.Equal(t, 1, warned(), "it is said once:\n%s", log())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, <-ended, "stderr:\n%s", log)
+	require.NoError(t, <-ended, "stderr:\n%s", log())
 }
 
 // TestAPIServerOfAnotherAuthority is not waited for.

@@ -17,6 +17,7 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/workload"
+	"zonewise.dev/test/build"
 )
 
 var (
@@ -67,11 +68,7 @@ func newScene(t *testing.T, at Moment) *scene {
 		if at == Gone && zone == "zone-c" {
 			continue
 		}
-		have := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("20")}
-		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "in-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
-			Status:     corev1.NodeStatus{Allocatable: have, Capacity: have, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		}
+		node := build.Node("in-"+zone, zone, "64", build.Capacity(corev1.ResourceMemory, "64Gi"), build.Capacity(corev1.ResourcePods, "20"))
 		if at == Lost && zone == "zone-c" {
 			node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 		}
