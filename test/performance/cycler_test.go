@@ -91,4 +91,12 @@ func inTurns(b *testing.B, nodes []*v1.Node, clusters ...*cycler) []spreadSample
 	return took
 }
 
+// reportRatios compares the cycles beside something with those without it.
+func reportRatios(b *testing.B, beside, without spreadSamples) {
+	b.Helper()
+	b.ReportMetric(us(beside.median())/us(without.median()), "ratio")
+	b.ReportMetric(us(beside.mean())/us(without.mean()), "mean-ratio")
+	b.ReportMetric(us(beside.percentile(99))/us(without.percentile(99)), "p99-ratio")
+}
+
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

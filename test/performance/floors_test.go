@@ -1,9 +1,7 @@
 package performance
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"syscall"
@@ -13,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins"
@@ -108,41 +106,24 @@ type pace struct {
 func (c *floorCase) pace(b *testing.B, cfg *config.KubeSchedulerConfiguration, pack *plugins.Pack) pace {
 	b.Helper()
 	o := c.objects()
-	api, send, bound := o.serve()
+	var services []apiruntime.Object
 	if c.service {
-		require.NoError(b, api.Tracker().Add(&v1.Service{
+		services = append(services, &v1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue"}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": "blue"}},
-		}))
+		})
 	}
-	registry := frameworkruntime.Registry{}
-	if pack != nil {
-		maps.Copy(registry, pack.Factories())
-	}
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	s := newScheduler(ctx, b, api, cfg.Profiles, registry)
-	send(o.waiting[0])
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Run(ctx)
-	}()
-	<-bound // what comes with the first pod alone is not measured
-	if pack != nil {
-		require.Eventually(b, pack.Idle, time.Hour, 10*time.Millisecond)
-	}
+	p := o.start(b, cfg, pack, services...)
+	defer p.stop()
 	runtime.GC() // of what the start has left
 	start, used := time.Now(), cpuTime(b)
 	for _, pod := range o.waiting[1:] {
-		send(pod)
+		p.send(pod)
 	}
 	for range o.waiting[1:] {
-		<-bound
+		<-p.bound
 	}
 	took := time.Since(start)
 	used = cpuTime(b) - used
-	cancel()
-	<-ended
 	measured := float64(len(o.waiting) - 1)
 	return pace{perSecond: measured / took.Seconds(), cpu: us(used) / measured}
 }
@@ -173,44 +154,31 @@ func BenchmarkFloors(b *testing.B) {
 			for b.Loop() { // it is measured already
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(middle(rates(theirs[i])), "intree-pods/s")
-			b.ReportMetric(middle(rates(ours[i])), "zonewise-pods/s")
-			b.ReportMetric(middle(ratios(rates(ours[i]), rates(theirs[i]))), "of-intree")
-			b.ReportMetric(middle(ratios(cpus(ours[i]), cpus(theirs[i]))), "cpu-of-intree")
+			b.ReportMetric(middle(theirs[i], nil, rate), "intree-pods/s")
+			b.ReportMetric(middle(ours[i], nil, rate), "zonewise-pods/s")
+			b.ReportMetric(middle(ours[i], theirs[i], rate), "of-intree")
+			b.ReportMetric(middle(ours[i], theirs[i], func(p pace) float64 { return p.cpu }), "cpu-of-intree")
 			if c.floor > 0 {
-				b.ReportMetric(middle(ratios(rates(theirs[i]), rates(theirs[0]))), "intree-of-basic")
-				b.ReportMetric(middle(ratios(rates(ours[i]), rates(ours[0]))), "zonewise-of-basic")
+				b.ReportMetric(middle(theirs[i], theirs[0], rate), "intree-of-basic")
+				b.ReportMetric(middle(ours[i], ours[0], rate), "zonewise-of-basic")
 				b.ReportMetric(c.floor, "floor-of-basic")
 			}
 		})
 	}
 }
 
-func rates(paces []pace) (values []float64) {
-	for _, p := range paces {
-		values = append(values, p.perSecond)
-	}
-	return values
-}
+func rate(p pace) float64 { return p.perSecond }
 
-func cpus(paces []pace) (values []float64) {
-	for _, p := range paces {
-		values = append(values, p.cpu)
+// middle is the median of a figure of an odd number of rounds, or of its ratio to that of other paces in each round.
+func middle(paces, others []pace, figure func(pace) float64) float64 {
+	var values []float64
+	for i, p := range paces {
+		value := figure(p)
+		if others != nil {
+			value /= figure(others[i])
+		}
+		values = append(values, value)
 	}
-	return values
-}
-
-// ratios divides the values of each round.
-func ratios(values, by []float64) []float64 {
-	out := make([]float64, len(values))
-	for i := range values {
-		out[i] = values[i] / by[i]
-	}
-	return out
-}
-
-// middle is the median of an odd number of values.
-func middle(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 

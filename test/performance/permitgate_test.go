@@ -91,7 +91,5 @@ func BenchmarkPermitGateWaiting(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(us(took[0].median()), "none-us")
 	b.ReportMetric(us(took[1].median()), "beside-us")
-	b.ReportMetric(us(took[1].median())/us(took[0].median()), "ratio")
-	b.ReportMetric(us(took[1].mean())/us(took[0].mean()), "mean-ratio")
-	b.ReportMetric(us(took[1].percentile(99))/us(took[0].percentile(99)), "p99-ratio")
+	reportRatios(b, took[1], took[0])
 }

@@ -172,9 +172,7 @@ func BenchmarkReserveCacheUnfilled(b *testing.B) {
 	b.ReportMetric(us(took[0].median()), "intree-us")
 	b.ReportMetric(us(took[1].median()), "none-us")
 	b.ReportMetric(us(took[2].median()), "unfilled-us")
-	b.ReportMetric(us(took[2].median())/us(took[1].median()), "ratio")
-	b.ReportMetric(us(took[2].mean())/us(took[1].mean()), "mean-ratio")
-	b.ReportMetric(us(took[2].percentile(99))/us(took[1].percentile(99)), "p99-ratio")
+	reportRatios(b, took[2], took[1])
 }
 
 // BenchmarkReserveCacheStart is how long the first scheduling cycle takes of a process that finds 1,000 reservations of

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"zonewise.dev/test/build"
 	parity "zonewise.dev/test/parity/zonespread"
 	"zonewise.dev/test/schedulertest"
 )
@@ -77,10 +78,9 @@ func (c *spreadCluster) newPod(app int, constraints ...v1.TopologySpreadConstrai
 
 // spreadBy makes a constraint that selects the pods of an app.
 func spreadBy(app int, key string, action v1.UnsatisfiableConstraintAction) v1.TopologySpreadConstraint {
-	return v1.TopologySpreadConstraint{
-		MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: action,
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprintf("app-%d", app)}},
-	}
+	constraint := build.OverZones(fmt.Sprintf("app-%d", app), 1, action)
+	constraint.TopologyKey = key
+	return constraint
 }
 
 // fill binds pods of the apps in turn until there are so many. Pod i of an app is on a node of zone i%3.
