@@ -20,17 +20,13 @@ import (
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/test/build"
-	"zonewise.dev/test/internal/apiserver"
 )
 
 // TestAutoscalers is the walk-through of docs/autoscalers.md, with the real scheduler and controllers of Kubernetes.
 // The test buys the nodes, as an autoscaler would.
 func TestAutoscalers(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
+	w := newLivingWorld(t)
 	w.installBuffers("v1beta1")
-	w.StartControllers(t)
-	w.runKubelets()
 	w.StartScheduler(t)
 	stop := w.startController("--buy", "--gang-budgets")
 	t.Run("room is bought", w.testRoomIsBought)

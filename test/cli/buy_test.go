@@ -120,8 +120,7 @@ func (w *world) edit(name string, change func(r *v1alpha1.ZoneReservation)) {
 // TestBuy: the controller asks for what a reservation wants, as the API server takes it and with the component's
 // permissions.
 func TestBuy(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
+	w := newWorld(t)
 	stop := w.startController("--buy")
 	r := &v1alpha1.ZoneReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: "failover"},

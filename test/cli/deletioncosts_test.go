@@ -17,16 +17,12 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
-	"zonewise.dev/test/internal/apiserver"
 )
 
 // TestDeletionCosts is the walk-through of docs/zonespreadpolicy.md, with the real scheduler and controllers of
 // Kubernetes, which leave no pod in zone a unless they are told otherwise.
 func TestDeletionCosts(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
-	w.StartControllers(t)
-	w.runKubelets()
+	w := newLivingWorld(t)
 	for _, zone := range []string{"b", "c"} {
 		w.cordon("node-"+zone, true)
 		for i := range 3 {

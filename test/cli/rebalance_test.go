@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/test/internal/apiserver"
 	"zonewise.dev/test/internal/kubelets"
 )
 
@@ -32,10 +31,7 @@ const rebalanceColumns = 7
 // budgets: a zone is back, the plan is shown, and is carried out. The controller ends in the middle of it, and another
 // one goes on.
 func TestRebalance(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
-	w.StartControllers(t)
-	w.runKubelets()
+	w := newLivingWorld(t)
 	w.cordon("node-c", true) // before the scheduler comes, which hears of nodes and pods by two watches
 	w.StartScheduler(t)
 	stop := w.startController("--rebalance")

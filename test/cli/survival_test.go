@@ -49,13 +49,27 @@ type world struct {
 	through func(kubeconfig string) string
 }
 
+// newWorld is an API server with our APIs.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Server: apiserver.Start(t), t: t}
+	w.InstallAPIs(t)
+	return w
+}
+
+// newLivingWorld has controllers of Kubernetes and kubelets, too.
+func newLivingWorld(t *testing.T, controllers ...string) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.StartControllers(t, controllers...)
+	w.runKubelets()
+	return w
+}
+
 // TestSurvivalController is the first walk-through of docs/survival.md: a service of six has room after the loss of any
 // zone, then batch work takes the room, then the batch work has a lower priority and gives way.
 func TestSurvivalController(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
-	w.StartControllers(t)
-	w.runKubelets()
+	w := newLivingWorld(t)
 	w.StartScheduler(t)
 	stop := w.startController()
 	w.Kubectl(t, "apply", "-f", filepath.Join(w.Root, "examples", "zone-survival", "survival.yaml"))
@@ -119,8 +133,7 @@ func TestSurvivalController(t *testing.T) {
 // TestSurvivalFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another
 // ZoneSurvival asks for the loss of nodes.
 func TestSurvivalFollows(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
+	w := newWorld(t)
 	w.run("web", "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
 	spec := v1alpha1.ZoneSurvivalSpec{Workloads: []v1alpha1.SurvivalWorkload{{
 		Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},

@@ -18,10 +18,7 @@ import (
 // TestSurvivalHold is the second walk-through of docs/survival.md: room is held for a service, batch work of the same
 // priority takes the rest, a zone dies, and the service runs on. Then nothing is to be held any more.
 func TestSurvivalHold(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
-	w.StartControllers(t)
-	w.runKubelets()
+	w := newLivingWorld(t)
 	w.StartScheduler(t)
 	w.startController()
 	steps := w.walkthrough("docs/survival.md", "Walk-through: room that batch work cannot take")

@@ -83,8 +83,7 @@ func newFront(t *testing.T, kubeconfig string) (*front, string) {
 // answers Unknown; when it is mended, all is well; when PodGroups may not be listed any more, the answer is Unknown
 // again. The command line gives no clean bill either.
 func TestAKindIsNotAnswered(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
+	w := newWorld(t)
 	w.run("web", "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
 	w.Make(t, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: v1alpha1.ZoneSurvivalSpec{
 		Workloads: []v1alpha1.SurvivalWorkload{{Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},

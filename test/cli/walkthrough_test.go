@@ -85,10 +85,7 @@ func lasting(printed string) string {
 
 // TestGangOfAJob is the example at the beginning of docs/permitgate.md, with the real controller of Jobs.
 func TestGangOfAJob(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
-	w.StartControllers(t, "job-controller")
-	w.runKubelets()
+	w := newLivingWorld(t, "job-controller")
 	w.StartScheduler(t)
 	steps := w.walkthrough("docs/permitgate.md", "PermitGate")
 	steps.next()

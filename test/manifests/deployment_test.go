@@ -78,6 +78,8 @@ func (c *cluster) testDeployment(t *testing.T, overlay string) {
 	account := only[corev1.ServiceAccount](t, objects, "ServiceAccount")
 	budget := only[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget")
 	role := only[rbacv1.Role](t, objects, "Role")
+	// Who deletes the overlay keeps what users own.
+	require.False(t, slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "CustomResourceDefinition" }))
 
 	pod := deployment.Spec.Template.Spec
 	require.Len(t, pod.Containers, 1)
