@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -37,23 +35,6 @@ func TestPoliciesCountNativeGangs(t *testing.T) {
 	})
 }
 
-// TestHeldRoomIsLeftOutOfTheProofOfNativeGangs: a gang that would fit only on slots of others is refused by the proof,
-// which says so; one whose slots they are is placed there.
-func TestHeldRoomIsLeftOutOfTheProofOfNativeGangs(t *testing.T) {
-	nativeBubble(t, "all plugins", func(t *testing.T) {
-		c := newPackCluster(t, 4)
-		c.reservations.apply(reservation("r", "train", 3, nil))
-		c.start(withArgs(guarded))
-		c.requireSlots("r", 3, 0)
-		others := c.createNativeGang("n", 2)
-		c.requireGroupCondition("n", native.ConditionFits, metav1.ConditionFalse, "no room for 2 members at once")
-		c.requireUnbound(others...)
-		c.nativeGang("train", 3, 3)
-		c.soonEqual(3, func() any { return len(c.bound("train-")) })
-		c.requireUnbound(others...)
-	})
-}
-
 // beforeNativeGroups runs a test with native groups as the pods that wait for room, and with plain pods.
 func beforeNativeGroups(t *testing.T, profile string, test func(t *testing.T, c *cluster, wait func(name string))) {
 	for _, native := range []bool{false, true} {
@@ -70,26 +51,6 @@ func beforeNativeGroups(t *testing.T, profile string, test func(t *testing.T, c 
 			})
 		})
 	}
-}
-
-// TestFreedRoomGoesToMissingSlots before any pod that comes, also one of a native group, whose cycle is the first after
-// the room has become free.
-func TestFreedRoomGoesToMissingSlots(t *testing.T) {
-	beforeNativeGroups(t, allPlugins, func(t *testing.T, c *cluster, wait func(string)) {
-		c.smallNode("n1", "a", "2", nil)
-		for _, name := range []string{"old-0", "old-1"} {
-			c.pod(name, "batch", "1", nil)
-			c.waitNode(name)
-		}
-		c.reservations.apply(reservation("r", "web", 1, nil))
-		c.requireSlots("r", 0, 0)
-		c.pass(30 * time.Second)
-		c.delete("old-0")
-		wait("train")
-		c.pass(10 * time.Second)
-		require.Empty(t, c.nodeOf("train-0"), "the slot is short, and comes first")
-		c.requireSlots("r", 1, 0)
-	})
 }
 
 // TestRollingUpdateLeavesTheHeadroom in a full cluster as it was, however many pods wait for the room that old replicas

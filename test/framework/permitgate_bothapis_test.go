@@ -174,21 +174,6 @@ func TestNodeGoesWhileMembersWait(t *testing.T) {
 	})
 }
 
-// TestSlowCycles: a round goes on while a member is in its cycle, however long a slow extender makes that.
-func TestSlowCycles(t *testing.T) {
-	inBothAPIs(t, func(t *testing.T, a *api) {
-		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 1, 1, 1, 1)
-		c.mishap.set(func(m *mishap) {
-			m.reserve = func(string) *fwk.Status {
-				time.Sleep(2500 * time.Millisecond)
-				return nil
-			}
-		})
-		c.requireBound(a.create(c, "g", 4)...)
-		require.False(t, a.rolledBack(c, "g"))
-	})
-}
-
 // TestPreemptedNodeIsLost: a gang waits for the end of pods on a node that is cordoned or deleted meanwhile. It
 // preempts elsewhere at once.
 func TestPreemptedNodeIsLost(t *testing.T) {

@@ -36,6 +36,17 @@ func (c *cluster) createFullZone(zone string, nodes int) {
 	}
 }
 
+// startStarving starts a scheduler with nodes that are full, and with a native gang of as many members, which has been
+// refused for long.
+func (c *cluster) startStarving(args string, size int) []string {
+	c.t.Helper()
+	c.start(withArgs(args))
+	c.createFullNodes(size)
+	names := c.createNativeGang("g", size)
+	c.starve(names...)
+	return names
+}
+
 // TestStarvingNativeGangKeepsNodes: a native gang that has waited for long keeps what becomes free, piece by piece, and
 // gives it back when its time is over. With GangScheduling alone small pods take each piece, and the gang waits as long
 // as there are some.
@@ -57,10 +68,7 @@ func TestStarvingNativeGangKeepsNodes(t *testing.T) {
 	}
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := newGangCluster(t)
-		c.start(withArgs(guardedStarving))
-		c.createFullNodes(gang)
-		names := c.createNativeGang("g", gang)
-		c.starve(names...)
+		names := c.startStarving(guardedStarving, gang)
 		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", "has been refused for 20s"))
 		require.True(t, churn(c, names))
 		c.requireBound(names...)
@@ -70,19 +78,13 @@ func TestStarvingNativeGangKeepsNodes(t *testing.T) {
 	})
 	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
 		c := newGangCluster(t)
-		c.start(withArgs(alone))
-		c.createFullNodes(gang)
-		names := c.createNativeGang("g", gang)
-		c.starve(names...)
+		names := c.startStarving(alone, gang)
 		require.False(t, churn(c, names))
 	})
 	nativeBubble(t, "gives back", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.maxBackoff = 1000
-		c.start(withArgs(guardedStarving))
-		c.createFullNodes(gang)
-		names := c.createNativeGang("g", gang)
-		c.starve(names...)
+		names := c.startStarving(guardedStarving, gang)
 		c.create(member("", "other"))
 		c.createPodGroup("another", 1)
 		c.create(nativeMember("another", "another-0"))
@@ -204,10 +206,7 @@ func TestUnguardedGroupsAreKeptOff(t *testing.T) {
 	nativeBubble(t, "and woken", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.maxBackoff = 1000
-		c.start(withArgs(guardedStarving))
-		c.createFullNodes(2)
-		names := c.createNativeGang("g", 2)
-		c.starve(names...)
+		names := c.startStarving(guardedStarving, 2)
 		c.delete("small-0")
 		c.quiet()
 		c.createPodGroup("basic", 0) // not guarded
@@ -221,10 +220,7 @@ func TestUnguardedGroupsAreKeptOff(t *testing.T) {
 	nativeBubble(t, "after another group", func(t *testing.T) {
 		c := newGangCluster(t)
 		c.countCycles()
-		c.start(withArgs(guardedStarving))
-		c.createFullNodes(2)
-		names := c.createNativeGang("g", 2)
-		c.starve(names...)
+		names := c.startStarving(guardedStarving, 2)
 		before := c.cycles.Load()
 		c.waitFor(soonest, 10*time.Millisecond, "a cycle of g", func() bool { return c.cycles.Load() > before })
 		c.createNativeGang("other", 1) // its cycle sees no room

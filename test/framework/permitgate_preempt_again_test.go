@@ -152,12 +152,7 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 		}
 		c.mishap.set(func(m *mishap) { m.preFilter = nil })
 		c.requireKept("node-0", 2) // again, soon after the error
-		c.finish("large")
-		c.create(member("", "late", 2))
-		c.requireUnbound("late", "urgent-0", "urgent-1")
-		c.finish("small")
-		c.requireBound("urgent-0", "urgent-1")
-		c.requireUnbound("late")
+		c.requireKeptForTwo()
 	})
 }
 

@@ -10,6 +10,27 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
+// createSlowGangs creates gangs of two that want a port each, whose members' cycles last so long behind all PreFilters.
+// It returns how many of these each gang has had.
+func (c *cluster) createSlowGangs(gangs int, took time.Duration) []atomic.Int64 {
+	c.t.Helper()
+	cycles := make([]atomic.Int64, gangs)
+	c.mishap.set(func(m *mishap) {
+		m.preFilter = func(pod string) *fwk.Status {
+			var g, i int
+			if n, _ := fmt.Sscanf(pod, "gang-%d-%d", &g, &i); n == 2 {
+				cycles[g].Add(1)
+				time.Sleep(took)
+			}
+			return nil
+		}
+	})
+	for g := range gangs {
+		c.createGang(fmt.Sprint("gang-", g), 2, ported, ranked(100))
+	}
+	return cycles
+}
+
 // TestSearchesForVictimsAreFew: gangs that no eviction helps look for victims again as pods come and go, all of them
 // together for a tenth of the time, and each in its turn.
 func TestSearchesForVictimsAreFew(t *testing.T) {
@@ -25,26 +46,8 @@ func TestSearchesForVictimsAreFew(t *testing.T) {
 			}
 		}
 		c.quiet()
-		// Only a search runs the filters for a member whose gang is refused.
-		var searches [gangs]atomic.Int64
-		c.mishap.set(func(m *mishap) {
-			m.preFilter = func(pod string) *fwk.Status {
-				var g, i int
-				if n, _ := fmt.Sscanf(pod, "gang-%d-%d", &g, &i); n == 2 {
-					searches[g].Add(1)
-					time.Sleep(took)
-				}
-				return nil
-			}
-		})
 		began := c.clock.Now()
-		for g := range gangs {
-			name := fmt.Sprintf("gang-%d", g)
-			c.groups.set(name, 2)
-			for i := range 2 {
-				c.create(ported(member(name, fmt.Sprintf("%s-%d", name, i)).Priority(100)))
-			}
-		}
+		searches := c.createSlowGangs(gangs, took) // only a search runs the filters for a member whose gang is refused
 		again := func() (all int64, each bool) {
 			each = true
 			for g := range searches {
@@ -83,24 +86,7 @@ func TestGathersInVainAreFew(t *testing.T) {
 			c.bind("node-"+i, ported(member("", "high-"+i).Priority(1000)))
 		}
 		c.quiet()
-		var cycles [gangs]atomic.Int64
-		c.mishap.set(func(m *mishap) {
-			m.preFilter = func(pod string) *fwk.Status {
-				var g, i int
-				if n, _ := fmt.Sscanf(pod, "gang-%d-%d", &g, &i); n == 2 {
-					cycles[g].Add(1)
-					time.Sleep(took)
-				}
-				return nil
-			}
-		})
-		for g := range gangs {
-			name := fmt.Sprintf("gang-%d", g)
-			c.groups.set(name, 2)
-			for i := range 2 {
-				c.create(ported(member(name, fmt.Sprintf("%s-%d", name, i)).Priority(100)))
-			}
-		}
+		cycles := c.createSlowGangs(gangs, took)
 		c.pass(time.Second)
 		first := [gangs]int64{}
 		for g := range gangs {
@@ -137,12 +123,7 @@ func TestFreedRoomIsTheHighestGangs(t *testing.T) {
 			c.createGang(fmt.Sprint("low-", i), 2)
 		}
 		for trial := range trials {
-			name := fmt.Sprint("high-", trial)
-			names := []string{name + "-0", name + "-1"}
-			c.groups.set(name, 2)
-			for _, pod := range names {
-				c.create(member(name, pod).Priority(10))
-			}
+			names := c.createGang(fmt.Sprint("high-", trial), 2, ranked(10))
 			for range 20 + trial {
 				c.delete("other")
 				c.pass(20 * time.Millisecond)
@@ -157,10 +138,75 @@ func TestFreedRoomIsTheHighestGangs(t *testing.T) {
 			c.requireBound(names...)
 			// It makes room for a pod of a higher priority, and not for the others.
 			c.create(member("", "full", 2).Priority(100).Node("node-0"))
-			for _, pod := range names {
-				c.delete(pod)
-			}
+			c.delete(names...)
 			c.pass(time.Second)
 		}
+	})
+}
+
+// TestEventsBesideRefusedGangs: each pod that leaves may help each gang that was refused. The gangs are looked at as
+// often as a tenth of the time allows, with the least that a look costs, and not once for each pod.
+func TestEventsBesideRefusedGangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const gangs, events, interval, look, share = 20, 500, 10 * time.Millisecond, time.Millisecond, 10
+		c := newGangCluster(t, 4)
+		var l looks // at the only node
+		perLook := int64(0)
+		c.start(withArgs(`{"gangPreemption": false, "initialBackoff": "30s", "maxBackoff": "30s"}`), withHolds(&l))
+		c.bind("node-0", member("", "stays"))
+		c.pass(time.Second) // nothing is looked at again for it
+		for g := range gangs {
+			name := fmt.Sprint("g-", g)
+			c.groups.set(name, 2)
+			c.create(member(name, name+"-0", 2), member(name, name+"-1", 2))
+			c.quiet()
+			if g == 0 {
+				perLook = l.Load()
+			}
+		}
+		before := l.Load()
+		for i := range events {
+			name := fmt.Sprint("other-", i)
+			c.bind("node-0", member("", name))
+			c.pass(interval)
+			c.delete(name)
+		}
+		require.Positive(t, perLook)
+		seen := (l.Load() - before) / perLook
+		t.Logf("%d looks", seen)
+		require.Greater(t, seen, int64(2*gangs), "each is looked at again, and more than once")
+		require.LessOrEqual(t, time.Duration(seen)*look, events*interval/share+gangs*look)
+	})
+}
+
+// TestWaitingMembersAreSentBackSeldom: each is dear in the scheduling queue, which keeps all events since the oldest of
+// them began to wait, and has them all looked at again when it is sent back. One member does not come, so the others
+// wait for a tenth of the time.
+func TestWaitingMembersAreSentBackSeldom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const members, seconds, stall, share = 20, 300, 2, 10
+		c := newGangCluster(t, members)
+		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "5s", "bindRehearsal": "Never"}`))
+		var sentBack atomic.Int64
+		c.mishap.set(func(m *mishap) {
+			m.preEnqueue = func(pod string) *fwk.Status {
+				if pod == fmt.Sprint("g-", members-1) {
+					return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "not yet")
+				}
+				return nil
+			}
+			m.unreserve = func(string) { sentBack.Add(1) }
+		})
+		c.createGang("g", members)
+		waiting := 0
+		for range seconds {
+			c.pass(time.Second)
+			waiting += len(c.mishap.waiting())
+		}
+		const rounds = seconds/(stall*share) + 2
+		t.Logf("%d members sent back, %d seconds of waiting", sentBack.Load(), waiting)
+		require.Positive(t, waiting)
+		require.LessOrEqual(t, waiting, rounds*stall*members)
+		require.LessOrEqual(t, sentBack.Load(), int64(rounds*members))
 	})
 }

@@ -98,20 +98,3 @@ func TestReplacementAfterAnotherMemberHasCompleted(t *testing.T) {
 		c.requireBound("g-1-again")
 	})
 }
-
-// TestCompletedJobDoesNotOpenTheGateForTheNext: the pods of a Job that has completed lie about, and the
-// next Job uses the same PodGroup.
-func TestCompletedJobDoesNotOpenTheGateForTheNext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, slowBackoff, 4)
-		names := c.createGang("g", 2, ofJob)
-		c.requireBound(names...)
-		c.setPhase(v1.PodSucceeded, names...)
-		c.requireStatus("g", v1alpha1.PodGroupFinished, 0, 2, 0)
-
-		c.create(owned(member("g", "next-0"), "next-uid"))
-		c.requireUnbound("next-0")
-		c.create(owned(member("g", "next-1"), "next-uid"))
-		c.requireBound("next-0", "next-1")
-	})
-}

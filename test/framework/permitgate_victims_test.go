@@ -376,24 +376,6 @@ func TestGangThatIsGoneIsCheap(t *testing.T) {
 	})
 }
 
-// TestPackedMembersAreTriedInTheirDomain, and on no other node of the cluster.
-func TestPackedMembersAreTriedInTheirDomain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newGangCluster(t)
-		for i := range 6 {
-			c.addZonalNode(fmt.Sprintf("a-%d", i), "a", 0)
-		}
-		c.addZonalNode("b-0", "b", 1)
-		c.addZonalNode("b-1", "b", 1)
-		c.start(withArgs(preempting))
-		c.bind("b-0", guard("b-0", v1.LabelTopologyZone))
-		c.quiet()
-		c.packed("g", 2, podgroup.RequiredTopologyAnnotation)
-		c.createMembers("g", 2, train)
-		c.requireEvent("PodGroup g GangRolledBack", "none of 2 nodes fits")
-	})
-}
-
 // TestDevicesThatAreTooFew for the gang, of which the search for victims counts those of one member at a time: it
 // evicts pods in vain, but not again and again.
 func TestDevicesThatAreTooFew(t *testing.T) {

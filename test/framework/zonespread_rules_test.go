@@ -195,3 +195,22 @@ func TestPolicyEvents(t *testing.T) {
 		require.Equal(t, 1, c.triedTimes("other"), "nothing of this is about the other pod")
 	})
 }
+
+// TestPolicyOfAnotherNamespace: a policy that forbids every zone binds the pods of its own namespace alone.
+func TestPolicyOfAnotherNamespace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("4", "a1", "b1")
+		forbidding := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.DefaultWeight = ptr.To[int32](0) }
+		policy := newPolicy(forbidding)
+		policy.Namespace = "mallory"
+		c.policies.Put(policy)
+		c.start()
+		c.createPods(newPod("victim", "1"))
+		c.waitBound("victim", 1)
+
+		c.policies.Put(newPolicy(forbidding))
+		c.createPods(newPod("own", "1"))
+		c.waitReason("policy default/web")
+	})
+}
