@@ -2,11 +2,15 @@ package policy_test
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/zonespread/policy"
@@ -92,13 +96,52 @@ func domains(counts ...int64) []policy.Domain {
 	return ds
 }
 
-// verdicts is the rule for each of the zones a, b, c and so on.
-func verdicts(t *policy.Table, n int) []string {
+// verdicts are the rules for the zones a, b, c and so on.
+func verdicts(t *policy.Table, n int) string {
 	rules := make([]string, n)
 	for i, name := range zoneNames(n) {
 		rules[i] = t.Rule(name).String()
 	}
-	return rules
+	return strings.Join(rules, " ")
+}
+
+// availabilities are the words of the documentation.
+var availabilities = map[string]policy.Availability{
+	"closed": policy.Closed, "full": policy.Full, "recovering": policy.Recovering, "closing": policy.Closing,
+	"excluded": policy.Excluded, "never-open": policy.Absent,
+}
+
+// written is a policy whose spec is written in YAML, for app=web.
+func written(t require.TestingT, spec string) *policy.Policy {
+	obj := object()
+	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &obj.Spec))
+	p, errs := policy.Compile(obj)
+	require.Empty(t, errs)
+	return p
+}
+
+// situation reads zones with their pods as the documentation writes them, such as "a 3, b 0 closed". A zone that is
+// ineligible has no node for the pod, and one that is gone has none at all.
+func situation(t require.TestingT, zones string) policy.Input {
+	in := policy.Input{Availability: policy.ZoneAvailability{}}
+	for zone := range strings.SplitSeq(zones, ", ") {
+		words := strings.Fields(zone)
+		pods, err := strconv.ParseInt(words[1], 10, 64)
+		require.NoError(t, err)
+		if !slices.Contains(words, "gone") {
+			in.Domains = append(in.Domains, policy.Domain{
+				Name: words[0], Pods: pods, Held: pods, Eligible: !slices.Contains(words, "ineligible"),
+			})
+		}
+		for _, word := range words[2:] {
+			if availability, known := availabilities[word]; known {
+				in.Availability[words[0]] = availability
+			} else {
+				require.Contains(t, []string{"gone", "ineligible"}, word)
+			}
+		}
+	}
+	return in
 }
 
 // best is the allowed zone with the highest score, the first of equals; "" when no zone is allowed. room says

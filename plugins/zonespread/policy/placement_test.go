@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,26 +93,4 @@ func capOfZone(p *policy.Policy, names []string, zone string, r int64) int64 {
 			}
 		}
 	}
-}
-
-func ExampleTable_Message() {
-	obj := object(maxPerZone("40%"))
-	p, errs := policy.Compile(obj)
-	if len(errs) > 0 {
-		fmt.Println(errs)
-		return
-	}
-	table := p.Evaluate(policy.Input{
-		Domains: []policy.Domain{
-			{Name: "a", Pods: 4, Held: 4, Eligible: true},
-			{Name: "b", Pods: 3, Held: 3, Eligible: true},
-			{Name: "c", Pods: 2, Held: 2, Eligible: true},
-		},
-		Replicas: 10,
-	})
-	fmt.Println(table.Message("a"))
-	fmt.Println(table.Rule("c"), table.Scores([]string{"b", "c"}))
-	// Output:
-	// policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 40%)
-	// Pass [0 100]
 }

@@ -9,63 +9,26 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
+// TestScores, where the examples of the documentation do not show them.
 func TestScores(t *testing.T) {
+	const weights = "{zones: [{name: a, weight: 7}, {name: b, weight: 3}]}"
 	for _, test := range []struct {
-		name   string
-		p      *policy.Policy
-		counts []int64
-		view   policy.ZoneAvailability
-		want   []int64
+		name, spec, zones string
+		want              []int64
 	}{
-		{"even", compile(t), []int64{2, 2, 2}, nil, []int64{100, 100, 100}},
-		{"one more", compile(t), []int64{3, 2, 2}, nil, []int64{0, 100, 100}},
 		// kubernetes/kubernetes 91234: the signal must not fade as pods become many.
-		{"one more among thousands", compile(t, scheduleAnyway), []int64{3000, 3001, 3000}, nil, []int64{100, 0, 100}},
-		{"in between", compile(t), []int64{0, 1, 4}, nil, []int64{100, 75, 0}},
-		{"by weight", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{6, 2}, nil, []int64{100, 100}},
-		{
-			"ahead of its weight", compile(t, withZones(weighted("a", 7), weighted("b", 3))),
-			[]int64{6, 3},
-			nil,
-			[]int64{100, 0},
-		},
-		{
-			"soft: over the cap is last", compile(t, scheduleAnyway, maxPerZone("40%")),
-			[]int64{4, 1, 3},
-			nil,
-			[]int64{0, 100, 10},
-		},
-		{
-			"soft: forbidden is last", compile(t, scheduleAnyway, withZones(weighted("a", 0))),
-			[]int64{0, 4, 4},
-			nil,
-			[]int64{0, 100, 100},
-		},
-		{
-			"recovering comes first", compile(t),
-			[]int64{4, 3, 1},
-			policy.ZoneAvailability{"c": policy.Recovering},
-			[]int64{0, 20, 100},
-		},
-		{
-			"recovering and caught up is like others", compile(t),
-			[]int64{4, 3, 3},
-			policy.ZoneAvailability{"c": policy.Recovering},
-			[]int64{0, 100, 100},
-		},
-		{
-			"two recover", compile(t),
-			[]int64{4, 0, 1},
-			policy.ZoneAvailability{"b": policy.Recovering, "c": policy.Recovering},
-			[]int64{20, 100, 80},
-		},
+		{"one more among thousands", "{}", "a 3000, b 3001, c 3000", []int64{100, 0, 100}},
+		{"in between", "{}", "a 0, b 1, c 4", []int64{100, 75, 0}},
+		{"by weight", weights, "a 6, b 2", []int64{100, 100}},
+		{"over the cap is last", "{whenUnsatisfiable: ScheduleAnyway, maxPerZone: 40%}", "a 4, b 1, c 3", []int64{0, 100, 10}},
+		{"forbidden is last", "{whenUnsatisfiable: ScheduleAnyway, zones: [{name: a, weight: 0}]}", "a 0, b 4", []int64{0, 100}},
+		{"caught up", "{}", "a 4, b 3, c 3 recovering", []int64{0, 100, 100}},
+		{"two recover", "{}", "a 4, b 0 recovering, c 1 recovering", []int64{20, 100, 80}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Evaluate(policy.Input{
-				Domains: domains(test.counts...), Replicas: 10,
-				Availability: test.view,
-			})
-			require.Equal(t, test.want, table.Scores(zoneNames(len(test.counts))))
+			in := situation(t, test.zones)
+			in.Replicas = 10
+			require.Equal(t, test.want, written(t, test.spec).Evaluate(in).Scores(zoneNames(len(in.Domains))))
 		})
 	}
 	table := compile(t).Evaluate(policy.Input{Domains: domains(5, 1), Replicas: 10})

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,218 +12,47 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
+// TestVerdicts: the rule for each zone, where the examples of the documentation do not show it.
 func TestVerdicts(t *testing.T) {
-	closed := policy.ZoneAvailability{"c": policy.Closed}
-	back := policy.ZoneAvailability{"c": policy.Recovering}
-	full := policy.ZoneAvailability{"c": policy.Full}
+	const all = "{zones: [{name: a}, {name: b}, {name: c}]}"
 	for _, test := range []struct {
-		name     string
-		p        *policy.Policy
-		counts   []int64
-		replicas int64
-		view     policy.ZoneAvailability
-		want     []string
+		name, spec, zones string
+		replicas          int64
+		want              string
 	}{
-		{"plain spread", compile(t), []int64{2, 1, 1}, 9, nil, []string{"Skew", "Pass", "Pass"}},
-		{"maxSkew 2", compile(t, maxSkew(2)), []int64{2, 1, 1}, 9, nil, []string{"Pass", "Pass", "Pass"}},
+		{"more than its weight", "{zones: [{name: a, weight: 7}, {name: b, weight: 3}]}", "a 7, b 2", 10, "Skew Pass"},
+		{"weight 0", "{zones: [{name: c, weight: 0}]}", "a 3, b 3, c 0", 9, "Pass Pass Forbidden"},
+		{"default weight 0", "{defaultWeight: 0, zones: [{name: a}]}", "a 3, b 0", 9, "Pass Forbidden"},
+		{"too few zones", "{minZones: 3}", "a 1, b 0", 9, "MinZones Pass"},
+		{"enough zones", "{minZones: 2}", "a 3, b 3", 9, "Pass Pass"},
+		{"a zone that never was open is too few", "{minZones: 3}", "a 3, b 3, c 0 never-open", 9, "MinZones MinZones Pass"},
+		{"40% of 10", "{maxPerZone: 40%}", "a 4, b 3, c 3", 10, "MaxPerZone Pass Pass"},
+		{"a quorum of 3", "{quorumSafe: true}", "a 1, b 1, c 0", 3, "QuorumSafe QuorumSafe Pass"},
 		{
-			"weights 7:3, a may lead", compile(t, withZones(weighted("a", 7), weighted("b", 3))),
-			[]int64{6, 3},
-			10, nil,
-			[]string{"Pass", "Skew"},
+			"a capped zone holds no other back", "{zones: [{name: a, weight: 7}, {name: b, weight: 3, maxPods: 2}]}", "a 5, b 2",
+			10, "Pass MaxPods",
 		},
-		{
-			"weights 7:3, a is ahead of its share", compile(t, withZones(weighted("a", 7), weighted("b", 3))),
-			[]int64{7, 2},
-			10, nil,
-			[]string{"Skew", "Pass"},
-		},
-		{
-			"weight 0 forbids", compile(t, withZones(weighted("b", 0))),
-			[]int64{0, 0},
-			4, nil,
-			[]string{"Pass", "Forbidden"},
-		},
-		{
-			"weight 0 does not count as empty", compile(t, withZones(weighted("c", 0))),
-			[]int64{3, 3, 0},
-			9, nil,
-			[]string{"Pass", "Pass", "Forbidden"},
-		},
-		{
-			"default weight 0 forbids", compile(t, withZones(weighted("a", 1)), defaultWeight(0)),
-			[]int64{3, 0},
-			9, nil,
-			[]string{"Pass", "Forbidden"},
-		},
-		{
-			"declared zone without nodes counts as empty", compile(t, withZones(weighted("z", 1))),
-			[]int64{1, 0},
-			9, nil,
-			[]string{"Skew", "Pass"},
-		},
-		{"minZones above the zones", compile(t, minZones(3)), []int64{1, 0}, 9, nil, []string{"MinZones", "Pass"}},
-		{"minZones met", compile(t, minZones(2)), []int64{3, 3}, 9, nil, []string{"Pass", "Pass"}},
-		{
-			"cap 40% of 10", compile(t, maxPerZone("40%")),
-			[]int64{4, 3, 3},
-			10, nil,
-			[]string{"MaxPerZone", "Pass", "Pass"},
-		},
-		{
-			"quorumSafe with 3", compile(t, quorumSafe),
-			[]int64{1, 1, 0},
-			3, nil,
-			[]string{"QuorumSafe", "QuorumSafe", "Pass"},
-		},
-		{
-			"a capped zone holds no other back", compile(t, withZones(capped("b", 3, 2), weighted("a", 7))),
-			[]int64{5, 2},
-			10, nil,
-			[]string{"Pass", "MaxPods"},
-		},
-		{
-			"a closed zone holds no other back", compile(t),
-			[]int64{3, 3, 0},
-			9, closed,
-			[]string{"Pass", "Pass", "Pass"},
-		},
-		{"the survivors stay even", compile(t), []int64{4, 3, 0}, 9, closed, []string{"Skew", "Pass", "Pass"}},
-		{
-			"caps hold while a zone is closed", compile(t, maxPerZone("40%")),
-			[]int64{4, 4, 0},
-			10, closed,
-			[]string{"MaxPerZone", "MaxPerZone", "Pass"},
-		},
-		{
-			"a full zone counts for minZones, so that fail-over is no full stop", compile(t, minZones(3)),
-			[]int64{3, 3, 0},
-			9, full,
-			[]string{"Pass", "Pass", "Pass"},
-		},
-		{
-			"the survivors of a full zone stay even", compile(t, minZones(3)),
-			[]int64{4, 3, 0},
-			9, full,
-			[]string{"Skew", "Pass", "Pass"},
-		},
-		{
-			"a closed zone counts for minZones", compile(t, minZones(3)),
-			[]int64{3, 3, 0},
-			9, closed,
-			[]string{"Pass", "Pass", "Pass"},
-		},
-		{
-			"so does one that a volume excludes", compile(t, minZones(3)),
-			[]int64{3, 3, 0},
-			9,
-			policy.ZoneAvailability{"c": policy.Excluded},
-			[]string{"Pass", "Pass", "Pass"},
-		},
-		{
-			"one that never was open does not", compile(t, minZones(3)),
-			[]int64{3, 3, 0},
-			9,
-			policy.ZoneAvailability{"c": policy.Absent},
-			[]string{"MinZones", "MinZones", "Pass"},
-		},
-		{
-			"a recovering zone holds no other back", compile(t),
-			[]int64{5, 4, 0},
-			12, back,
-			[]string{"Skew", "Pass", "Pass"},
-		},
-		{
-			"a recovering zone counts for minZones", compile(t, minZones(3)),
-			[]int64{4, 4, 0},
-			12, back,
-			[]string{"Pass", "Pass", "Pass"},
-		},
-		{
-			"a recovering zone that caught up is bound", compile(t),
-			[]int64{3, 4, 5},
-			12, back,
-			[]string{"Pass", "Skew", "Skew"},
-		},
-		{
-			"all recovering: compared with each other", compile(t),
-			[]int64{2, 0, 1},
-			12,
-			policy.ZoneAvailability{"a": policy.Recovering, "b": policy.Recovering, "c": policy.Recovering},
-			[]string{"Skew", "Pass", "Skew"},
-		},
-		{
-			"all full: what frees up may be used", compile(t, maxPerZone("60%")),
-			[]int64{5, 2, 6},
-			10,
-			policy.ZoneAvailability{"a": policy.Closed, "b": policy.Closed, "c": policy.Closed},
-			[]string{"Pass", "Pass", "MaxPerZone"},
-		},
+		{"caps while a zone is closed", "{maxPerZone: 40%}", "a 4, b 4, c 0 closed", 10, "MaxPerZone MaxPerZone Pass"},
+		{"caught up", "{}", "a 3, b 4, c 5 recovering", 12, "Pass Skew Skew"},
+		{"all recover", "{}", "a 2 recovering, b 0 recovering, c 1 recovering", 12, "Skew Pass Skew"},
+		{"all are closed", "{maxPerZone: 60%}", "a 5 closed, b 2 closed, c 6 closed", 10, "Pass Pass MaxPerZone"},
+		{"closing, with what it holds", "{}", "a 3, b 3, c 3 closing", 9, "Pass Pass Pass"},
+		{"closing, not for this pod", "{}", "a 3, b 3, c 0 ineligible closing", 9, "Pass Pass Pass"},
+		{"closing, declared, its nodes are gone", all, "a 3, b 3, c 0 gone closing", 9, "Skew Skew Pass"},
+		{"closed, declared, its nodes are gone", all, "a 3, b 3, c 0 gone closed", 9, "Pass Pass Pass"},
+		{"declared, not for this pod", all, "a 3, b 3, c 0 ineligible", 9, "Pass Pass Pass"},
+		{"excluded by a volume", "{minZones: 3}", "a 3, b 3, c 0 excluded", 9, "Pass Pass Pass"},
+		{"never was open", "{}", "a 3, b 3, c 0 never-open", 9, "Pass Pass Pass"},
+		{"gone", "{}", "a 3, b 3, c 0 gone", 9, "Pass Pass Pass"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Evaluate(policy.Input{
-				Domains: domains(test.counts...), Replicas: test.replicas,
-				Availability: test.view,
-			})
-			require.Equal(t, test.want, verdicts(table, len(test.counts)))
+			in := situation(t, test.zones)
+			in.Replicas = test.replicas
+			require.Equal(t, test.want, verdicts(written(t, test.spec).Evaluate(in), len(strings.Split(test.zones, ", "))))
 		})
 	}
-}
-
-// TestWhichZonesTakePart: which zones take part, by what the nodes and the availability of zone c are.
-func TestWhichZonesTakePart(t *testing.T) {
-	declared, open := compile(t, withZones(weighted("a", 1), weighted("b", 1), weighted("c", 1))), compile(t)
-	waits, free := []string{"Skew", "Skew", "Pass"}, []string{"Pass", "Pass", "Pass"}
-	closing, closed := policy.ZoneAvailability{"c": policy.Closing}, policy.ZoneAvailability{"c": policy.Closed}
-	full := policy.ZoneAvailability{"c": policy.Full}
-	for _, test := range []struct {
-		name         string
-		p            *policy.Policy
-		c            *policy.Domain // nil: it has no nodes
-		availability policy.ZoneAvailability
-		want         []string
-	}{
-		{"eligible", open, &policy.Domain{Eligible: true}, nil, waits},
-		{"not for this pod", open, &policy.Domain{}, nil, free},
-		{"not for this pod, declared", declared, &policy.Domain{}, nil, free},
-		{"closing", open, &policy.Domain{Eligible: true}, closing, waits},
-		{"closing, with what it holds", open, &policy.Domain{Eligible: true, Pods: 3}, closing, free},
-		{"closing, not for this pod", open, &policy.Domain{}, closing, free},
-		{"closing, declared, its nodes are gone", declared, nil, closing, waits},
-		{"closed", open, &policy.Domain{Eligible: true}, closed, free},
-		{"closed, not for this pod", open, &policy.Domain{}, closed, free},
-		{"closed, declared", declared, &policy.Domain{}, closed, free},
-		{"closed, declared, its nodes are gone", declared, nil, closed, free},
-		{"full", open, &policy.Domain{Eligible: true}, full, free},
-		{"excluded by a volume", open, &policy.Domain{Eligible: true}, policy.ZoneAvailability{"c": policy.Excluded}, free},
-		{"never was open", open, &policy.Domain{Eligible: true}, policy.ZoneAvailability{"c": policy.Absent}, free},
-		{"gone", open, nil, nil, free},
-		{"declared and without nodes", declared, nil, nil, waits},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			ds := []policy.Domain{{Name: "a", Pods: 3, Eligible: true}, {Name: "b", Pods: 3, Eligible: true}}
-			if test.c != nil {
-				c := *test.c
-				c.Name = "c"
-				ds = append(ds, c)
-			}
-			table := test.p.Evaluate(policy.Input{Domains: ds, Replicas: 9, Availability: test.availability})
-			require.Equal(t, test.want, verdicts(table, 3))
-		})
-	}
-	table := open.Evaluate(policy.Input{Domains: domains(3, 3), Replicas: 9})
-	require.Equal(t, policy.Pass, table.Rule("unheard-of"))
 	only := compile(t, withZones(weighted("a", 1)), defaultWeight(0))
 	require.Equal(t, policy.Forbidden, only.Evaluate(policy.Input{Domains: domains(3)}).Rule("unheard-of"))
-}
-
-// TestCapsCountWhatIsHeld: caps and skew look at different pods.
-func TestCapsCountWhatIsHeld(t *testing.T) {
-	p := compile(t, maxPerZone("2"), maxSkew(5))
-	table := p.Evaluate(policy.Input{Replicas: 6, Domains: []policy.Domain{
-		{Name: "a", Pods: 0, Held: 2, Eligible: true}, {Name: "b", Pods: 4, Held: 1, Eligible: true},
-	}})
-	require.Equal(t, []string{"MaxPerZone", "Pass"}, verdicts(table, 2))
 }
 
 func TestCheckByNode(t *testing.T) {
@@ -261,7 +91,7 @@ func TestMessages(t *testing.T) {
 		ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))
 	require.Empty(t, ask(compile(t), 4, "a", 0))
 	missing := compile(t, quorumSafe).Evaluate(policy.Input{Domains: domains(0, 0, 0), OwnerMissing: true})
-	require.Equal(t, []string{"OwnerUnknown", "OwnerUnknown", "OwnerUnknown"}, verdicts(missing, 3))
+	require.Equal(t, "OwnerUnknown OwnerUnknown OwnerUnknown", verdicts(missing, 3))
 	require.Equal(t, "policy shop/web: the pod's controller is not known yet", missing.Message("a"))
 	require.False(t, policy.OwnerUnknown.Resolvable())
 	require.Equal(t, "policy shop/web: zone a holds 2, maxSkew 1 over zone b with 1 of weight 1",
