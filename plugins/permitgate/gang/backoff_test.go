@@ -59,12 +59,7 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 	for jitter, want := range map[float64]time.Duration{0: time.Second, 0.5: 750 * time.Millisecond, 0.999999999: 500 * time.Millisecond} {
 		c := config
 		c.Jitter = func() float64 { return jitter }
-		g := gang.New(c)
-		g.SetGroup(gang.Spec{UID: "g", MinMember: 2}, start)
-		ids := uids(2)
-		for _, id := range ids {
-			g.SetPod(id, gang.Pod{}, start)
-		}
+		g, ids := newGangOf(c, 2, 2)
 		require.InDelta(t, want, failRound(t, g, ids, start).Backoff, float64(time.Microsecond))
 	}
 }
@@ -139,12 +134,8 @@ func TestOtherMembersAndAnotherSpecEndABackoff(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
-	g := gang.New(config)
+	g, ids := newGang(3, 3)
 	g.SetGroup(gang.Spec{UID: "g", MinMember: 3, Timeout: 5 * time.Second}, start)
-	ids := uids(3)
-	for _, id := range ids {
-		g.SetPod(id, gang.Pod{}, start)
-	}
 	gather(t, g, start)
 	for i, id := range ids[:2] {
 		wait(t, g, after(1000*(i+1)), id)
@@ -192,50 +183,6 @@ func TestRoundEndsWithoutProgress(t *testing.T) {
 			require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
 			require.Equal(t, ids[2], a.Rollback.Member)
 			require.Contains(t, a.Rollback.Detail, "has not come to a scheduling cycle; 2 of 3 members had a node, and no other came for")
-		})
-	}
-}
-
-// TestWhatIsHeldForNothing is a tenth of the time, whatever ended it, and counts from the first Permit to the last
-// Unreserve.
-func TestWhatIsHeldForNothing(t *testing.T) {
-	const held, lag = 600_000, 5_000
-	for name, end := range map[string]func(g *gang.Gang, ids []types.UID){
-		"a member is not prepared": func(g *gang.Gang, ids []types.UID) {
-			g.Release(ids, after(1))
-			g.Unreserved(ids[0], after(held))
-		},
-		"the barrier times out": func(g *gang.Gang, ids []types.UID) {
-			g.Release(ids, after(1))
-			g.Act(after(held))
-		},
-		"a member is preempted at the barrier": func(g *gang.Gang, ids []types.UID) {
-			g.Release(ids, after(1))
-			g.Arrive(ids[0], after(2))
-			g.Commit(g.Arrive(ids[1], after(held)), ids[:1], after(held))
-		},
-		"a node is gone": func(g *gang.Gang, ids []types.UID) {
-			g.Release(ids, after(1))
-			g.LoseNode("node", after(held))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := config
-			c.PrepareTimeout = held*time.Millisecond - time.Millisecond
-			g, ids := newGangOf(c, 2, 2)
-			gather(t, g, start)
-			wait(t, g, start, ids...)
-			end(g, ids)
-			require.Equal(t, gang.Backoff, g.Phase())
-			for _, id := range ids {
-				g.Unreserved(id, after(held+lag))
-			}
-			const whole = held + lag
-			g.RoomFreed(after(whole))
-			g.Act(after(10 * held))
-			require.Equal(t, gang.Backoff, g.Phase())
-			g.Act(after(whole + 10*whole + 1))
-			require.Equal(t, gang.Queued, g.Phase())
 		})
 	}
 }
@@ -389,14 +336,6 @@ func TestLongRoundsHaveLongPauses(t *testing.T) {
 		g.Act(after(300_000))
 		require.Equal(t, gang.Queued, g.Phase(), "it is not the same gang any more")
 	})
-}
-
-// TestDeadlineOfARoundWithoutANode: proposed nodes are not kept for ever for members that do not come.
-func TestDeadlineOfARoundWithoutANode(t *testing.T) {
-	g, _ := gathering(t, 3, 3)
-	g.Act(after(60_000))
-	require.Equal(t, gang.Backoff, g.Phase())
-	require.Zero(t, g.RoundNumber())
 }
 
 // TestActionsAreRepeated: the framework adds a waiting pod only after Permit has returned, and a pod in

@@ -42,14 +42,7 @@ func requireVerdict(t *testing.T, g *gang.Gang, id types.UID, want gang.Arrival,
 // released returns a gang of which all members have been let go.
 func released(t *testing.T, minMember, members int) (*gang.Gang, []types.UID) {
 	t.Helper()
-	g := gang.New(preparingConfig)
-	g.SetGroup(gang.Spec{UID: "g", MinMember: minMember}, start)
-	var ids []types.UID
-	for i := range members {
-		id := types.UID('a' + rune(i))
-		ids = append(ids, id)
-		g.SetPod(id, gang.Pod{}, start)
-	}
+	g, ids := newGangOf(preparingConfig, minMember, members)
 	wait(t, g, after(10), ids...)
 	require.ElementsMatch(t, ids, g.Release(ids, after(10)))
 	return g, ids
@@ -83,8 +76,8 @@ func TestMemberIsLostAtTheBarrier(t *testing.T) {
 	}{
 		"stopped before the commit": {func(g *gang.Gang, id types.UID) { g.Unreserved(id, after(30)) }, gang.CauseNotPrepared, gang.Backoff},
 		"stopped during the commit": {func(g *gang.Gang, id types.UID) {
-			g.Arrive("b", after(30))
-			g.Commit([]types.UID{"a", "b"}, []types.UID{id}, after(30))
+			g.Arrive("m1", after(30))
+			g.Commit(uids(2), []types.UID{id}, after(30))
 		}, gang.CauseNotPrepared, gang.Backoff},
 		"deleted": {func(g *gang.Gang, id types.UID) { g.DeletePod(id, after(30)) }, gang.CauseMembersLeft, gang.Queued},
 		"never prepared": {func(g *gang.Gang, _ types.UID) {
@@ -124,14 +117,6 @@ func TestElasticGangLosesAMemberAtTheBarrier(t *testing.T) {
 	}
 	requireVerdict(t, g, ids[3], gang.ArrivalRefused, "")
 	require.Empty(t, g.Act(after(40)).Rollbacks)
-}
-
-// TestLateMemberPassesTheBarrierAlone: the quorum is past it.
-func TestLateMemberPassesTheBarrierAlone(t *testing.T) {
-	g, ids := released(t, 3, 4)
-	passBarrier(t, g, after(20), ids[:3]...)
-	g.Act(after(30_000)) // the deadline is the quorum's
-	passBarrier(t, g, after(30_000), ids[3])
 }
 
 // TestStrangerAtTheBarrier: nobody passes who was not let go.

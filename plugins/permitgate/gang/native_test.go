@@ -13,22 +13,15 @@ import (
 // native returns a native gang of pods a, b and c, which has all of them for its quorum.
 func native(t *testing.T) (*gang.Gang, time.Time) {
 	t.Helper()
-	now := time.Unix(1000, 0)
-	g := gang.New(gang.Config{
-		Native: true, Timeout: time.Minute, PrepareTimeout: 24 * time.Hour, RecoveryTimeout: 24 * time.Hour, InitialBackoff: time.Second, MaxBackoff: 4 * time.Second, Jitter: func() float64 { return 0 },
-	})
+	c := config
+	c.Native = true
+	g, now := gang.New(c), start
 	g.SetGroup(gang.Spec{UID: "group", MinMember: 3}, now)
 	for _, uid := range []types.UID{"a", "b", "c"} {
 		g.SetPod(uid, gang.Pod{}, now)
-		requireEnqueued(t, g, uid, now)
+		requireAdmits(t, g, uid, now)
 	}
 	return g, now
-}
-
-func requireEnqueued(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
-	t.Helper()
-	reason, detail, _ := g.Enqueue(uid, now)
-	require.Empty(t, reason, "pod %s may enter the queue: %s", uid, detail)
 }
 
 func requireKept(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
@@ -87,7 +80,7 @@ func TestPodThatIsKeptOutBeforeItIsAMember(t *testing.T) {
 	}
 	g.SetPod("d", gang.Pod{}, now)
 	require.Equal(t, []types.UID{"d"}, g.Act(now).Activate)
-	requireEnqueued(t, g, "d", now)
+	requireAdmits(t, g, "d", now)
 	require.Empty(t, g.Act(now.Add(time.Minute)).Activate, "once is enough")
 }
 
@@ -123,7 +116,7 @@ func TestNativeBindsThatFail(t *testing.T) {
 			g.Enqueue("c", now)
 			now = now.Add(10 * time.Millisecond)
 		}
-		requireEnqueued(t, g, "c", now)
+		requireAdmits(t, g, "c", now)
 		wait, reason, _ := g.Permit("c", "node", now)
 		require.False(t, wait, "it depends on no other member")
 		require.Empty(t, reason)
@@ -136,7 +129,7 @@ func TestNativeBindsThatFail(t *testing.T) {
 // TestAllNativeBindsFail: the gang backs off for longer and longer, as its next cycle may fail as soon.
 func TestAllNativeBindsFail(t *testing.T) {
 	g, now := native(t)
-	for _, backoff := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+	for _, backoff := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
 		beginBinds(t, g, now)
 		for _, uid := range []types.UID{"a", "b", "c"} {
 			require.NotEqual(t, gang.Backoff, g.Phase(), "the others may still be bound")

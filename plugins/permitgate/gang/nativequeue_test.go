@@ -54,7 +54,7 @@ func TestNativeGateOpensInTwoSteps(t *testing.T) {
 	now = first.Next
 	require.Equal(t, []types.UID{"a"}, g.Act(now).Activate)
 	for _, uid := range []types.UID{"a", "b", "c"} {
-		requireEnqueued(t, g, uid, now)
+		requireAdmits(t, g, uid, now)
 	}
 	require.Empty(t, g.Act(now.Add(time.Minute)).Activate)
 }

@@ -31,18 +31,6 @@ func stranded(g *gang.Gang, now time.Time) bool {
 	return g.Phase() != gang.Pending && g.PartlyBound(now)
 }
 
-func TestGangThatStaysBoundInPart(t *testing.T) {
-	g, _ := partlyBound(t)
-	require.False(t, stranded(g, after(59_999)))
-	require.True(t, stranded(g, after(60_000)))
-}
-
-func TestNextTimeIsThatOfTheRecovery(t *testing.T) {
-	g, _ := partlyBound(t)
-	require.Equal(t, gang.Queued, g.Phase(), "so that nothing else is to be done")
-	require.Equal(t, after(60_000), g.Act(after(1)).Next)
-}
-
 // TestGangThatIsNotStranded: nothing is evicted that could not become whole, or is about to.
 func TestGangThatIsNotStranded(t *testing.T) {
 	for name, f := range map[string]func(g *gang.Gang, ids []types.UID){

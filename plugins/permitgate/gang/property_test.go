@@ -20,13 +20,15 @@ import (
 // rapid's flags ask for more: -rapid.checks=1000 -rapid.steps=100 is 300,000 longer runs.
 func TestProtocol(t *testing.T) {
 	const tests, rounds = 5, protocolRuns / rapidChecks / 5
-	for i := range tests {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			for range rounds {
-				rapid.Check(t, protocol)
-			}
-		})
+	for name, native := range map[string]bool{"pods": false, "native gangs": true} {
+		for i := range tests {
+			t.Run(fmt.Sprintf("%s %d", name, i), func(t *testing.T) {
+				t.Parallel()
+				for range rounds {
+					rapid.Check(t, func(t *rapid.T) { protocol(t, native) })
+				}
+			})
+		}
 	}
 }
 
@@ -35,23 +37,8 @@ const (
 	rapidChecks  = 100 // of one rapid.Check, unless -rapid.checks says otherwise
 )
 
-func protocol(t *rapid.T) { protocolOf(t, false) }
-
-// TestNativeProtocol is TestProtocol for native gangs, whose members kube-scheduler places in cycles of the whole
-// group.
-func TestNativeProtocol(t *testing.T) {
-	const tests, rounds = 5, protocolRuns / rapidChecks / 5
-	for i := range tests {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			for range rounds {
-				rapid.Check(t, func(t *rapid.T) { protocolOf(t, true) })
-			}
-		})
-	}
-}
-
-func protocolOf(t *rapid.T, native bool) {
+// protocol is one run. Members of native gangs are placed by kube-scheduler in cycles of the whole group.
+func protocol(t *rapid.T, native bool) {
 	jitter := rapid.Float64Range(0, 0.99)
 	w := newWorld(t, rapid.IntRange(2, 12).Draw(t, "capacity"), func() float64 { return jitter.Draw(t, "jitter") })
 	w.config.Native = native

@@ -55,10 +55,7 @@ func TestScoutThatDoesNotCome(t *testing.T) {
 
 // TestFirstsGoFirst: one member of each template finds a node before the others are called.
 func TestFirstsGoFirst(t *testing.T) {
-	g, ids := newGang(4, 4)
-	require.True(t, g.Admit(start))
-	g.Act(start)
-	g.Enter(ids[0], start)
+	g, ids := scouting(t, 4, 4)
 	require.True(t, g.Gather(gang.Round{Members: ids, First: []types.UID{ids[0], ids[2]}}, start))
 	require.ElementsMatch(t, []types.UID{ids[0], ids[2]}, g.Act(start).Activate)
 	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "")
@@ -94,10 +91,7 @@ func TestFirstThatIsNoGuide(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, ids := newGang(3, 4)
-			require.True(t, g.Admit(start))
-			g.Act(start)
-			g.Enter(ids[0], start)
+			g, ids := scouting(t, 3, 4)
 			require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1]}, start))
 			g.Act(start)
 			now := happens(g, ids[0])
@@ -108,10 +102,7 @@ func TestFirstThatIsNoGuide(t *testing.T) {
 
 // TestMemberIsTriedAgain in the same round, after it has come back to the queue; and then fails.
 func TestMemberIsTriedAgain(t *testing.T) {
-	g, ids := newGang(2, 2)
-	require.True(t, g.Admit(start))
-	g.Act(start)
-	g.Enter(ids[0], start)
+	g, ids := scouting(t, 2, 2)
 	require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1]}, start))
 	require.False(t, g.Unschedulable(ids[0], true, "no device", "", start))
 	require.Empty(t, g.Act(start).Activate, "Activate would only mean the framework's backoff now")
@@ -135,10 +126,7 @@ func TestFailedMemberIsOutOfTheRound(t *testing.T) {
 
 // TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been released.
 func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
-	g, ids := newGang(2, 3)
-	require.True(t, g.Admit(start))
-	g.Act(start)
-	g.Enter(ids[0], start)
+	g, ids := scouting(t, 2, 3)
 	require.False(t, g.Gather(gang.Round{Members: ids[:1], First: ids[:1]}, start), "one of two")
 	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))
 	requireRefuses(t, g, ids[2], start, gang.ReasonSpare, "quorum")
@@ -154,10 +142,7 @@ func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 
 // TestQuorumIsRaisedInARound: it begins again, with the members that were not part of it, and without a backoff.
 func TestQuorumIsRaisedInARound(t *testing.T) {
-	g, ids := newGang(2, 3)
-	require.True(t, g.Admit(start))
-	g.Act(start)
-	g.Enter(ids[0], start)
+	g, ids := scouting(t, 2, 3)
 	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))
 	g.SetGroup(gang.Spec{UID: "g", MinMember: 3}, after(1))
 	require.Equal(t, gang.Queued, g.Phase())
