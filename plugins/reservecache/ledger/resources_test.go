@@ -23,75 +23,17 @@ func container(name string, requests v1.ResourceList) v1.Container {
 	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: requests}}
 }
 
+// TestPodRequests: containers add up, and resources that the scheduler does not account for are left out.
 func TestPodRequests(t *testing.T) {
-	sidecar := container("side", list("cpu", "100m", "memory", "100"))
-	sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
-	for name, tc := range map[string]struct {
-		pod  v1.Pod
-		want Resources
-	}{
-		"nothing asked": {
-			pod:  v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("c", nil)}}},
-			want: Resources{Pods: 1},
-		},
-		"containers add up": {
-			pod: v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{
-				container("c", list("cpu", "1", "memory", "10", "ephemeral-storage", "7", "example.com/gpu", "2")),
-				container("d", list("cpu", "500m", "hugepages-2Mi", "4Mi", "example.com/gpu", "1")),
-			}}},
-			want: Resources{MilliCPU: 1500, Memory: 10, EphemeralStorage: 7, Pods: 1, Scalar: map[v1.ResourceName]int64{"example.com/gpu": 3, "hugepages-2Mi": 4 << 20}},
-		},
-		"overhead": {
-			pod:  v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("c", list("cpu", "1"))}, Overhead: list("cpu", "50m", "memory", "20")}},
-			want: Resources{MilliCPU: 1050, Memory: 20, Pods: 1},
-		},
-		"the largest init container counts when it needs more than the containers": {
-			pod: v1.Pod{Spec: v1.PodSpec{
-				InitContainers: []v1.Container{container("i", list("cpu", "3")), container("j", list("memory", "5"))},
-				Containers:     []v1.Container{container("c", list("cpu", "1", "memory", "50"))},
-			}},
-			want: Resources{MilliCPU: 3000, Memory: 50, Pods: 1},
-		},
-		"a sidecar runs beside the containers and the later init containers": {
-			pod: v1.Pod{Spec: v1.PodSpec{
-				InitContainers: []v1.Container{sidecar, container("i", list("cpu", "3"))},
-				Containers:     []v1.Container{container("c", list("cpu", "1", "memory", "50"))},
-			}},
-			want: Resources{MilliCPU: 3100, Memory: 150, Pods: 1},
-		},
-		"pod-level requests replace those of the containers": {
-			pod: v1.Pod{Spec: v1.PodSpec{
-				Containers: []v1.Container{container("c", list("cpu", "1", "memory", "50"))},
-				Resources:  &v1.ResourceRequirements{Requests: list("cpu", "2")},
-			}},
-			want: Resources{MilliCPU: 2000, Memory: 50, Pods: 1},
-		},
-		"a resize that waits counts with what is larger": {
-			pod: v1.Pod{
-				Spec:   v1.PodSpec{Containers: []v1.Container{container("c", list("cpu", "1"))}},
-				Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2")}}},
-			},
-			want: Resources{MilliCPU: 2000, Pods: 1},
-		},
-		"a resize that can never be counts as if it had not been asked for": {
-			pod: v1.Pod{
-				Spec: v1.PodSpec{Containers: []v1.Container{container("c", list("cpu", "100"))}},
-				Status: v1.PodStatus{
-					ContainerStatuses: []v1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2")}},
-					Conditions:        []v1.PodCondition{{Type: v1.PodResizePending, Reason: v1.PodReasonInfeasible}},
-				},
-			},
-			want: Resources{MilliCPU: 2000, Pods: 1},
-		},
-		"names that the scheduler does not account for": {
-			pod:  v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("c", list("nonsense", "1", "requests.example.com/x", "1", "example.com/", "1", "attachable-volumes-x", "1", "kubernetes.io/y", "1"))}}},
-			want: Resources{Pods: 1, Scalar: map[v1.ResourceName]int64{"attachable-volumes-x": 1, "kubernetes.io/y": 1}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, podRequests(&tc.pod, DefaultOptions().Requests))
-		})
-	}
+	pod := v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{
+		container("c", list("cpu", "1", "memory", "10", "ephemeral-storage", "7", "example.com/gpu", "2", "nonsense", "1",
+			"requests.example.com/x", "1", "example.com/", "1", "attachable-volumes-x", "1", "kubernetes.io/y", "1")),
+		container("d", list("cpu", "500m", "hugepages-2Mi", "4Mi", "example.com/gpu", "1")),
+	}}}
+	require.Equal(t, Resources{
+		MilliCPU: 1500, Memory: 10, EphemeralStorage: 7, Pods: 1,
+		Scalar: map[v1.ResourceName]int64{"example.com/gpu": 3, "hugepages-2Mi": 4 << 20, "attachable-volumes-x": 1, "kubernetes.io/y": 1},
+	}, podRequests(&pod, DefaultOptions().Requests))
 }
 
 // TestPodRequestsAreUpstreams: whatever else than its one container says what a pod requests, it counts as upstream has it.
@@ -135,21 +77,6 @@ func TestPodRequestsAreUpstreams(t *testing.T) {
 			require.Equal(t, want, podRequests(&pod, options), "%s, %+v", name, options)
 		}
 	}
-}
-
-func TestResizeInPlaceMovesTheAccount(t *testing.T) {
-	l := New(DefaultOptions())
-	l.AddNode(makeNode("n1", "a"))
-	small := makePod("p", "n1", "1", "1Gi")
-	mustAdd(t, l, small, PodAdded)
-	grown := makePod("p", "n1", "4", "1Gi")
-	grown.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "1", "memory", "1Gi")}}
-	change, err := l.UpdatePod(small, grown)
-	require.NoError(t, err)
-	require.Equal(t, PodUpdated, change)
-	require.Equal(t, map[string]int64{"n1": 4000}, milliCPU(l))
-	require.Equal(t, PodRemoved, l.RemovePod("p"))
-	require.Equal(t, map[string]int64{"n1": 0}, milliCPU(l))
 }
 
 func TestResourcesEqual(t *testing.T) {
@@ -253,11 +180,4 @@ func TestGetPodTellsTheStory(t *testing.T) {
 	mustAdd(t, l, bound, PodConfirmed)
 	got, _ = l.GetPod("p")
 	require.Equal(t, PodStatus{Pod: bound, State: Added, Node: "n1", Requests: want.Requests}, got)
-}
-
-func TestOldestAssumed(t *testing.T) {
-	l := New(DefaultOptions())
-	require.NoError(t, l.AssumePod(makePod("late", "", "1", "1Gi"), "n1", t0.Add(time.Minute)))
-	require.NoError(t, l.AssumePod(makePod("early", "", "1", "1Gi"), "n1", t0))
-	require.Equal(t, t0, l.Stats().OldestAssumed)
 }

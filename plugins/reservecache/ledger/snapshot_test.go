@@ -62,32 +62,6 @@ func TestSnapshotOfAnotherLedgerIsReplaced(t *testing.T) {
 	require.Nil(t, s.Node("a1"))
 }
 
-func TestNodesComeZoneByZone(t *testing.T) {
-	l := New(DefaultOptions())
-	s := NewSnapshot()
-	order := func() []string {
-		l.UpdateSnapshot(s)
-		return nodeNames(s)
-	}
-	for _, n := range []struct{ name, zone string }{{"a1", "a"}, {"a2", "a"}, {"a3", "a"}, {"b1", "b"}, {"c1", "c"}, {"c2", "c"}, {"x", ""}} {
-		l.AddNode(makeNode(n.name, n.zone))
-	}
-	require.Equal(t, []string{"a1", "b1", "c1", "x", "a2", "c2", "a3"}, order())
-
-	// A relabelled node moves to the end of its new zone; an update in place moves nothing.
-	l.UpdateNode(makeNode("a1", "b"))
-	l.UpdateNode(makeNode("a2", "a"))
-	require.Equal(t, []string{"a2", "b1", "c1", "x", "a3", "a1", "c2"}, order())
-
-	// A zone that loses its last node loses its turn, and comes back last.
-	l.RemoveNode(makeNode("x", ""))
-	l.RemoveNode(makeNode("a2", "a"))
-	l.RemoveNode(makeNode("a3", "a"))
-	require.Equal(t, []string{"b1", "c1", "a1", "c2"}, order())
-	l.AddNode(makeNode("a2", "a"))
-	require.Equal(t, []string{"b1", "c1", "a2", "a1", "c2"}, order())
-}
-
 func TestAllocatableFollowsTheNode(t *testing.T) {
 	l := New(DefaultOptions())
 	s := NewSnapshot()

@@ -7,8 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // These are the ways of kube-scheduler's cache that the ledger does not copy; see doc.go. When one of them
@@ -76,20 +74,4 @@ func TestANodeThatIsFirstHeardOfByAnUpdateIsThere(t *testing.T) {
 	require.Empty(t, theirs)
 	require.Equal(t, []string{"n1"}, ours)
 	require.Equal(t, []*v1.Pod{pod}, p.kept.Nodes()[0].Pods)
-}
-
-// TestWhatWouldEndTheScheduler: the cache ends the process when an added pod turns up on another node. The
-// ledger believes the API server.
-func TestWhatWouldEndTheScheduler(t *testing.T) {
-	l := ledger.New(ledger.DefaultOptions())
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: v1.PodSpec{NodeName: "n1"}}
-	_, err := l.AddPod(pod)
-	require.NoError(t, err)
-	moved := pod.DeepCopy()
-	moved.Spec.NodeName = "n2"
-	change, err := l.UpdatePod(pod, moved)
-	require.NoError(t, err)
-	require.Equal(t, ledger.PodMoved, change)
-	got, _ := l.GetPod("p")
-	require.Equal(t, "n2", got.Node)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,63 +12,32 @@ import (
 	"pgregory.net/rapid"
 )
 
-// source gives small numbers. The property test draws them, the fuzzer supplies them as bytes, so that
-// both drive the same events.
-type source interface {
-	// below returns a number from 0 to n-1.
-	below(n int, label string) int
-	// more reports whether there is anything left.
-	more() bool
-}
-
-type fuzzSource []byte
-
-func (s *fuzzSource) more() bool { return len(*s) > 0 }
-
-func (s *fuzzSource) below(n int, _ string) int {
-	if len(*s) == 0 {
-		return 0
-	}
-	b := (*s)[0]
-	*s = (*s)[1:]
-	return int(b) % n
-}
-
-type rapidSource struct {
-	t    *rapid.T
-	left int
-}
-
-func (s *rapidSource) more() bool {
-	s.left--
-	return s.left >= 0
-}
-
-func (s *rapidSource) below(n int, label string) int { return rapid.IntRange(0, n-1).Draw(s.t, label) }
-
-// drive feeds events from a source to both sides until it is exhausted, and compares them after each.
-func drive(t require.TestingT, p *pair, s source) {
-	for s.more() {
-		uid := types.UID(fmt.Sprintf("p%d", s.below(5, "pod")))
-		node := fmt.Sprintf("n%d", s.below(5, "node"))
-		switch s.below(10, "event") {
+// drive feeds events to both sides, and compares them after each.
+func drive(t *rapid.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p := newPair(ctx)
+	for range rapid.IntRange(10, 150).Draw(t, "events") {
+		uid := types.UID(fmt.Sprintf("p%d", below(t, 5, "pod")))
+		node := fmt.Sprintf("n%d", below(t, 5, "node"))
+		switch below(t, 10, "event") {
 		case 0:
-			p.assume(t, podFrom(s, uid, node))
+			p.assume(t, drawPod(t, uid, node))
 		case 1:
 			p.forget(t, uid)
 		case 2, 3:
-			p.add(t, podFrom(s, uid, node))
+			p.add(t, drawPod(t, uid, node))
 		case 4:
 			// The usual case: what was assumed is confirmed, unchanged.
 			if assumed := p.assumed[uid]; assumed != nil {
 				p.add(t, assumed.DeepCopy())
 			}
 		case 5:
-			p.update(t, podFrom(s, uid, node))
+			p.update(t, drawPod(t, uid, node))
 		case 6:
 			p.remove(t, uid)
 		case 7:
-			p.setNode(nodeFrom(s, node))
+			p.setNode(drawNode(t, node))
 		case 8:
 			p.removeNode(t, node)
 		case 9:
@@ -82,68 +50,55 @@ func drive(t require.TestingT, p *pair, s source) {
 
 var resourceNames = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, "example.com/gpu", v1.ResourceHugePagesPrefix + "2Mi", "kubernetes.io/odd", "attachable-volumes-x", "unprefixed", v1.ResourcePods}
 
-func resourcesFrom(s source) v1.ResourceList {
+func drawResources(t *rapid.T) v1.ResourceList {
 	list := v1.ResourceList{}
-	for range s.below(3, "resources") {
-		list[resourceNames[s.below(len(resourceNames), "resource")]] = *resource.NewMilliQuantity(int64(s.below(6, "amount"))*500, resource.DecimalSI)
+	for range below(t, 3, "resources") {
+		list[resourceNames[below(t, len(resourceNames), "resource")]] = *resource.NewMilliQuantity(int64(below(t, 6, "amount"))*500, resource.DecimalSI)
 	}
 	return list
 }
 
-// podFrom makes a pod of any shape that changes what it requests.
-func podFrom(s source, uid types.UID, node string) *v1.Pod {
+// drawPod makes a pod of any shape that changes what it requests.
+func drawPod(t *rapid.T, uid types.UID, node string) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(uid), UID: uid},
-		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "c0", Resources: v1.ResourceRequirements{Requests: resourcesFrom(s)}}}},
+		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "c0", Resources: v1.ResourceRequirements{Requests: drawResources(t)}}}},
 	}
-	switch s.below(8, "shape") {
+	switch below(t, 8, "shape") {
 	case 0:
-		pod.Spec.Overhead = resourcesFrom(s)
+		pod.Spec.Overhead = drawResources(t)
 	case 1:
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "c1", Resources: v1.ResourceRequirements{Requests: resourcesFrom(s)}})
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "c1", Resources: v1.ResourceRequirements{Requests: drawResources(t)}})
 	case 2:
 		pod.Spec.InitContainers = []v1.Container{
-			{Name: "i0", Resources: v1.ResourceRequirements{Requests: resourcesFrom(s)}, RestartPolicy: new(v1.ContainerRestartPolicyAlways)},
-			{Name: "i1", Resources: v1.ResourceRequirements{Requests: resourcesFrom(s)}},
+			{Name: "i0", Resources: v1.ResourceRequirements{Requests: drawResources(t)}, RestartPolicy: new(v1.ContainerRestartPolicyAlways)},
+			{Name: "i1", Resources: v1.ResourceRequirements{Requests: drawResources(t)}},
 		}
 	case 3:
-		pod.Spec.Resources = &v1.ResourceRequirements{Requests: resourcesFrom(s)}
+		pod.Spec.Resources = &v1.ResourceRequirements{Requests: drawResources(t)}
 	case 4:
-		pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c0", AllocatedResources: resourcesFrom(s), Resources: &v1.ResourceRequirements{Requests: resourcesFrom(s)}}}
-		if s.below(2, "infeasible") == 0 {
+		pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c0", AllocatedResources: drawResources(t), Resources: &v1.ResourceRequirements{Requests: drawResources(t)}}}
+		if below(t, 2, "infeasible") == 0 {
 			pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Reason: v1.PodReasonInfeasible}}
 		}
 	case 5:
-		pod.Spec.Resources = &v1.ResourceRequirements{Requests: resourcesFrom(s)}
-		pod.Status.AllocatedResources = resourcesFrom(s)
-		pod.Status.Resources = &v1.ResourceRequirements{Requests: resourcesFrom(s)}
+		pod.Spec.Resources = &v1.ResourceRequirements{Requests: drawResources(t)}
+		pod.Status.AllocatedResources = drawResources(t)
+		pod.Status.Resources = &v1.ResourceRequirements{Requests: drawResources(t)}
 	}
 	return pod
 }
 
-func nodeFrom(s source, name string) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: v1.NodeStatus{Allocatable: resourcesFrom(s)}}
-	if zone := s.below(4, "zone"); zone > 0 {
+func drawNode(t *rapid.T, name string) *v1.Node {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: v1.NodeStatus{Allocatable: drawResources(t)}}
+	if zone := below(t, 4, "zone"); zone > 0 {
 		n.Labels = map[string]string{v1.LabelTopologyZone: fmt.Sprintf("z%d", zone)}
 	}
 	return n
 }
 
-// TestSameAsSchedulerCache is the differential test.
-func TestSameAsSchedulerCache(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		drive(r, newPair(ctx), &rapidSource{t: r, left: rapid.IntRange(10, 150).Draw(r, "events")})
-	})
-}
+// below draws a number from 0 to n-1.
+func below(t *rapid.T, n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
 
-// FuzzEvents decodes bytes into events, for a fuzzer that is guided by what code they reach.
-func FuzzEvents(f *testing.F) {
-	f.Add([]byte{0, 0, 7, 2, 0, 4, 1, 1, 0, 0, 0, 0, 1, 0, 2, 3, 4, 0, 0, 4, 0, 0, 9})
-	f.Add([]byte{1, 1, 7, 0, 0, 1, 1, 2, 0, 0, 7, 1, 1, 8, 1, 1, 7, 0, 2, 1, 1, 6})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s := fuzzSource(data)
-		drive(t, newPair(t.Context()), &s)
-	})
-}
+// TestSameAsSchedulerCache is the differential test.
+func TestSameAsSchedulerCache(t *testing.T) { rapid.Check(t, drive) }

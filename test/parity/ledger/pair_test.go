@@ -60,32 +60,30 @@ func (p *pair) known(uid types.UID) bool {
 	return p.assumed[uid] != nil || p.added[uid] != nil
 }
 
-// assume is Reserve; it reports whether the event can happen, as all of these do.
-func (p *pair) assume(t require.TestingT, pod *v1.Pod) bool {
+// assume is Reserve. It does nothing if the event cannot happen, as all of these.
+func (p *pair) assume(t require.TestingT, pod *v1.Pod) {
 	if p.known(pod.UID) {
-		return false
+		return
 	}
 	require.NoError(t, p.cache.AssumePod(p.logger, pod))
 	require.NoError(t, p.ledger.AssumePod(pod, pod.Spec.NodeName, time.Unix(0, 0)))
 	p.assumed[pod.UID] = pod
-	return true
 }
 
-func (p *pair) forget(t require.TestingT, uid types.UID) bool {
+func (p *pair) forget(t require.TestingT, uid types.UID) {
 	pod := p.assumed[uid]
 	if pod == nil {
-		return false
+		return
 	}
 	require.NoError(t, p.cache.ForgetPod(p.logger, pod))
 	require.True(t, p.ledger.ForgetPod(uid, pod.Spec.NodeName))
 	delete(p.assumed, uid)
-	return true
 }
 
 // add is the informer's Add, of an assumed pod wherever it is or of one that someone else bound.
-func (p *pair) add(t require.TestingT, pod *v1.Pod) bool {
+func (p *pair) add(t require.TestingT, pod *v1.Pod) {
 	if p.added[pod.UID] != nil {
-		return false
+		return
 	}
 	want := ledger.PodAdded
 	if assumed := p.assumed[pod.UID]; assumed != nil {
@@ -100,13 +98,12 @@ func (p *pair) add(t require.TestingT, pod *v1.Pod) bool {
 	require.Equal(t, want, got)
 	delete(p.assumed, pod.UID)
 	p.added[pod.UID] = pod
-	return true
 }
 
-func (p *pair) update(t require.TestingT, pod *v1.Pod) bool {
+func (p *pair) update(t require.TestingT, pod *v1.Pod) {
 	old := p.added[pod.UID]
 	if old == nil {
-		return false
+		return
 	}
 	pod.Spec.NodeName = old.Spec.NodeName
 	require.NoError(t, p.cache.UpdatePod(p.logger, old, pod))
@@ -114,22 +111,20 @@ func (p *pair) update(t require.TestingT, pod *v1.Pod) bool {
 	require.NoError(t, err)
 	require.Contains(t, []ledger.Change{ledger.PodUpdated, ledger.Unchanged}, got) // the sums tell which was right
 	p.added[pod.UID] = pod
-	return true
 }
 
-func (p *pair) remove(t require.TestingT, uid types.UID) bool {
+func (p *pair) remove(t require.TestingT, uid types.UID) {
 	switch {
 	case p.added[uid] != nil:
 		require.NoError(t, p.cache.RemovePod(p.logger, p.added[uid]))
 	case p.assumed[uid] != nil:
 		require.NoError(t, schedulertest.RemoveAssumedPod(p.cache, p.logger, p.assumed[uid]))
 	default:
-		return false
+		return
 	}
 	require.Equal(t, ledger.PodRemoved, p.ledger.RemovePod(uid))
 	delete(p.added, uid)
 	delete(p.assumed, uid)
-	return true
 }
 
 func (p *pair) setNode(n *v1.Node) {
@@ -146,16 +141,15 @@ func (p *pair) setNode(n *v1.Node) {
 	p.nodes[n.Name] = n
 }
 
-func (p *pair) removeNode(t require.TestingT, name string) bool {
+func (p *pair) removeNode(t require.TestingT, name string) {
 	n := p.nodes[name]
 	if n == nil {
-		return false
+		return
 	}
 	require.NoError(t, p.cache.RemoveNode(p.logger, n))
 	require.True(t, p.ledger.RemoveNode(n))
 	delete(p.nodes, name)
 	p.removed[name] = true
-	return true
 }
 
 // account is what both sides must agree on, of one node.
