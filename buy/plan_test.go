@@ -48,29 +48,6 @@ func run(t *testing.T, apart time.Duration, demands ...*Demand) []Buffer {
 	return buffers
 }
 
-// TestFallsToTheMostOfTheLastMinutes: what is asked for rises at once and falls after FallAfter, not to what is wanted
-// then but to the most that was wanted meanwhile.
-func TestFallsToTheMostOfTheLastMinutes(t *testing.T) {
-	of := func(n int32) *Demand { return demand(100, want("a", "1", n)) }
-	for _, tc := range []struct {
-		name    string
-		demands []*Demand
-		want    int32
-	}{
-		{"rises at once", []*Demand{of(2), of(5)}, 5},
-		{"stays for minutes", []*Demand{of(5), of(2), of(2), of(2), of(2), of(2)}, 5},
-		{"falls then", []*Demand{of(5), of(2), of(2), of(2), of(2), of(2), of(2)}, 2},
-		{"falls to the most since", []*Demand{of(9), of(2), of(4), of(2), of(2), of(2), of(2)}, 4},
-		{"begins anew when all is wanted", []*Demand{of(5), of(2), of(2), of(2), of(5), of(2), of(2), of(2)}, 5},
-		{"falls to nothing", []*Demand{of(5), of(0), of(0), of(0), of(0), of(0), of(0)}, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.want, asked(tc.demands[0], run(t, time.Minute, tc.demands...), "a", "1"))
-		})
-	}
-	require.Empty(t, run(t, FallAfter, of(5), of(0), of(0)), "a buffer for nothing is none")
-}
-
 // TestNeverMoreThanMax: under the bound the zones share what is newly asked for, what is asked for already stays, and a
 // lower bound holds at once.
 func TestNeverMoreThanMax(t *testing.T) {
@@ -143,38 +120,6 @@ func TestFrozen(t *testing.T) {
 	all.Frozen = "it is not known"
 	buffers, _ = all.Plan(buffers, start.Add(6*FallAfter))
 	require.Equal(t, []int32{1, 5}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")})
-}
-
-// TestUseLowersTheRequest: what owners come to use is not asked for beside them, at once, also in a lost zone and while
-// all is frozen; what they leave is asked for again.
-func TestUseLowersTheRequest(t *testing.T) {
-	of := func(used int64, change func(*Demand)) *Demand {
-		d := demand(9)
-		d.want("b", cpu("1"), nil, 5, used)
-		if change != nil {
-			change(d)
-		}
-		return d
-	}
-	lost := func(d *Demand) { d.Lost = []string{"b"} }
-	frozen := func(d *Demand) { d.Frozen = "zone a is lost" }
-	for _, tc := range []struct {
-		name    string
-		demands []*Demand
-		want    int32
-	}{
-		{"some", []*Demand{of(0, nil), of(2, nil)}, 3},
-		{"all", []*Demand{of(0, nil), of(5, nil)}, 0},
-		{"in a lost zone", []*Demand{of(0, nil), of(2, lost)}, 3},
-		{"while all is frozen", []*Demand{of(0, nil), of(5, frozen)}, 0},
-		{"and back while all is frozen, which does not rise", []*Demand{of(0, nil), of(5, frozen), of(1, frozen)}, 0},
-		{"and back", []*Demand{of(0, nil), of(5, frozen), of(1, nil)}, 4},
-		{"what is promised no more stays for minutes, less what is used", []*Demand{of(0, nil), demand(9, Want{Zone: "b", Requests: cpu("1"), Pods: 1, Used: 1})}, 4},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.want, asked(tc.demands[0], run(t, time.Second, tc.demands...), "b", "1"))
-		})
-	}
 }
 
 // TestOwnersThatWaitAreNotBoughtFor: what is unused since owners have gone is not bought again while as many wait to be
