@@ -37,6 +37,7 @@ func TestInfeasible(t *testing.T) {
 		{"a forbidden zone", compile(t, maxPerZone("50%"), withZones(weighted("a", 0))), 2, 6, "CapsBelowReplicas"},
 		{"maxPods", compile(t, withZones(capped("a", 1, 2), capped("b", 1, 2))), 2, 7, "CapsBelowReplicas"},
 		{"maxPods of one zone only", compile(t, withZones(capped("a", 1, 2))), 3, 7, ""},
+		{"unknown zone, few replicas", compile(t, withZones(weighted("typo", 1))), 3, 3, ""},
 		{"unknown zone", compile(t, withZones(weighted("typo", 1))), 3, 9, "SkewBelowReplicas"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -51,10 +51,7 @@ func measureEvents(b *testing.B, policies int) {
 		return newPod(fmt.Sprintf("pod-%d", i), []string{"a1", "b1", "c1"}[i%3], func(pod *v1.Pod) {
 			pod.Namespace = list[i%policies].Namespace
 			pod.Labels["app"] = list[i%policies].Name
-			pod.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "batch/v1", Kind: "Job", Name: fmt.Sprintf("job-%d",
-					i%owners), UID: types.UID(fmt.Sprintf("job-%d", i%owners)), Controller: ptr.To(true),
-			}}
+			pod.OwnerReferences = controller("batch/v1", "Job", fmt.Sprintf("job-%d", i%owners))
 		})
 	}
 	for i := range pods {
@@ -110,20 +107,14 @@ func BenchmarkStatus(b *testing.B) {
 		name := fmt.Sprintf("web-%d", i%deployments)
 		return func(pod *v1.Pod) {
 			pod.Labels["pod-template-hash"] = name
-			pod.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name,
-				UID: types.UID(name), Controller: ptr.To(true),
-			}}
+			pod.OwnerReferences = controller("apps/v1", "ReplicaSet", name)
 		}
 	}
 	for i := range deployments {
 		name := fmt.Sprintf("web-%d", i)
 		require.NoError(b, sets.Add(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "15"},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "Deployment", Name: name,
-				UID: types.UID("d-" + name), Controller: ptr.To(true),
-			}},
+			OwnerReferences: controller("apps/v1", "Deployment", "d-"+name),
 		}}))
 	}
 	for i := range pods {

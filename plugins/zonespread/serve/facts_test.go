@@ -108,9 +108,7 @@ func TestReplicasStayKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, crdtest.New(newPolicy("web", matchingReplicas)), newNodes("a1")...)
 		w.podSeen(newPod("1", "a1"), false)
-		w.Policies.mu.Lock()
-		w.cluster.pods = &hookedLister{w.cluster.pods, nil, func() { t.Error("the pods are collected again") }}
-		w.Policies.mu.Unlock()
+		w.onListed(func() { t.Error("the pods are collected again") })
 		w.source.Put(newPolicy("web", matchingReplicas, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = 2 }))
 		require.EqualValues(t, 2, w.Inputs(newPod("2", ""), w.For(newPod("2", "")))[0].Replicas)
 	})
@@ -426,6 +424,13 @@ func (l *hookedLister) List(selector labels.Selector) ([]*v1.Pod, error) {
 	return pods, err
 }
 
+// onListed has a function called each time that pods have been listed.
+func (w *world) onListed(do func()) {
+	w.Policies.mu.Lock()
+	defer w.Policies.mu.Unlock()
+	w.cluster.pods = &hookedLister{w.cluster.pods, nil, do}
+}
+
 // TestPodsAreCollectedTwiceAtOnce: the CustomResourceDefinition goes and comes back while pods are collected, and a pod
 // comes meanwhile. It counts, too.
 func TestPodsAreCollectedTwiceAtOnce(t *testing.T) {
@@ -444,9 +449,7 @@ func TestPodsAreCollectedTwiceAtOnce(t *testing.T) {
 			come("meanwhile")
 			w.source.Serve(p, true)
 		})
-		w.Policies.mu.Lock()
-		w.cluster.pods = &hookedLister{w.cluster.pods, nil, gap}
-		w.Policies.mu.Unlock()
+		w.onListed(gap)
 		w.source.Serve(p, false)
 		w.source.Serve(p, true)
 		w.settle()
@@ -510,16 +513,14 @@ func TestStatusIsCountedWithoutTheLock(t *testing.T) {
 		p := newPolicy("web")
 		w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
 		listed := 0
-		w.Policies.mu.Lock()
-		w.cluster.pods = &hookedLister{w.cluster.pods, nil, func() {
+		w.onListed(func() {
 			listed++
 			if !w.Policies.mu.TryLock() {
 				t.Error("the lock is held")
 				return
 			}
 			w.Policies.mu.Unlock()
-		}}
-		w.Policies.mu.Unlock()
+		})
 		w.exists(newPod("1", "a1"))
 		w.recount(w.clock.Now(), p.UID)
 		_, desired, ok := w.desiredStatus(p.UID)
@@ -541,9 +542,7 @@ func TestNewPoliciesAreCountedTogether(t *testing.T) {
 		w.lead()
 		w.exists(newPod("1", "a1"))
 		var listed atomic.Int64
-		w.Policies.mu.Lock()
-		w.cluster.pods = &hookedLister{w.cluster.pods, nil, func() { listed.Add(1) }}
-		w.Policies.mu.Unlock()
+		w.onListed(func() { listed.Add(1) })
 		for skew := range int32(3) {
 			policies := make([]*v1alpha1.ZoneSpreadPolicy, 50)
 			for i := range policies {

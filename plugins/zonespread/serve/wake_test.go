@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
@@ -60,23 +59,15 @@ func TestBackoffIsKept(t *testing.T) {
 func newSet(replicas int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "web-1", UID: "set", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(replicas)},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "Deployment", Name: "web",
-				UID: "web", Controller: ptr.To(true),
-			}},
+			Namespace: "shop", Name: "web-1", UID: "web-1", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(replicas)},
+			OwnerReferences: controller("apps/v1", "Deployment", "web"),
 		},
 		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
 }
 
 // owned makes a pod one of that ReplicaSet.
-func owned(pod *v1.Pod) {
-	pod.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set",
-		Controller: ptr.To(true),
-	}}
-}
+func owned(pod *v1.Pod) { pod.OwnerReferences = controller("apps/v1", "ReplicaSet", "web-1") }
 
 // TestWhoIsWoken: which changes wake a pod that a policy refused.
 func TestWhoIsWoken(t *testing.T) {
@@ -173,10 +164,7 @@ func TestUnknownOwner(t *testing.T) {
 		// One that never comes does not keep the pod for ever.
 		lost := newPod("lost", "", func(pod *v1.Pod) {
 			pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
-			pod.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost",
-				UID: "lost", Controller: ptr.To(true),
-			}}
+			pod.OwnerReferences = controller("apps/v1", "StatefulSet", "lost")
 		})
 		w.attempt(lost, true, nil)
 		w.pass(ownerLimit + time.Second)
@@ -246,11 +234,7 @@ func TestRunsWakeTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1", "c1")...)
 		of := func(owner string) func(*v1.Pod) {
-			return func(pod *v1.Pod) {
-				pod.OwnerReferences = []metav1.OwnerReference{{
-					APIVersion: "example.com/v1", Kind: "Workflow", Name: owner, UID: types.UID(owner), Controller: ptr.To(true),
-				}}
-			}
+			return func(pod *v1.Pod) { pod.OwnerReferences = controller("example.com/v1", "Workflow", owner) }
 		}
 		w.attempt(newPod("first", "", of("first")), true, fullC)
 		w.pass(time.Minute)
@@ -351,16 +335,16 @@ func TestScaledWhileAPodIsTried(t *testing.T) {
 	})
 }
 
-// TestPolicyCeasesWhileAPodIsTried: a pod that is refused by a policy that is deleted, broken or no longer served
-// meanwhile is tried again.
+// ceasing are the ways in which the policy web comes to apply no more.
+var ceasing = map[string]func(*world){
+	"deleted":    func(w *world) { w.source.Delete(newPolicy("web")) },
+	"broken":     func(w *world) { w.source.Put(newPolicy("web", selectsNothing)) },
+	"not served": func(w *world) { w.source.Serve(newPolicy("web"), false) },
+}
+
+// TestPolicyCeasesWhileAPodIsTried: a pod that is refused by it is tried again.
 func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
-	for name, cease := range map[string]func(*world){
-		"deleted": func(w *world) { w.source.Delete(newPolicy("web")) },
-		"broken": func(w *world) {
-			w.source.Put(newPolicy("web", selectsNothing))
-		},
-		"not served": func(w *world) { w.source.Serve(newPolicy("web"), false) },
-	} {
+	for name, cease := range ceasing {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
@@ -384,12 +368,7 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 // does not apply.
 func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
 	p := newPolicy("web", percent("40%"))
-	for name, cease := range map[string]func(*world){
-		"broken": func(w *world) {
-			w.source.Put(newPolicy("web", selectsNothing))
-		},
-		"not served": func(w *world) { w.source.Serve(p, false) },
-	} {
+	for name, cease := range ceasing {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)

@@ -194,6 +194,11 @@ func newNodes(names ...string) []runtime.Object {
 	return nodes
 }
 
+// controller is the reference to an object's controller.
+func controller(apiVersion, kind, name string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
+}
+
 // attempt has a pod tried: refused by its policy or not, and full by other plugins.
 func (w *world) attempt(pod *v1.Pod, refused bool, full []string) {
 	w.t.Helper()
