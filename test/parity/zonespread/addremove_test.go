@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -94,12 +93,7 @@ func TestAddPodRemovePodEqualRecount(t *testing.T) {
 		if len(cluster.nodes) == 0 {
 			continue
 		}
-		what := Recount{Pods: pods(t, cluster.pods)}
-		for _, line := range cluster.nodes {
-			what.Nodes = append(what.Nodes, node(t, line))
-		}
-		pair, err := NewPair(t.Context(), cache.NewSnapshot(what.Pods, what.Nodes), Options{})
-		require.NoError(t, err)
+		pair, what := setUp(t, Options{}, cluster.nodes, cluster.pods)
 		for podName, pod := range incomingPods() {
 			tr := newTrial(t, pair.Ours, pair.Lister, pod, what)
 			before := tr.codes(t)
@@ -138,12 +132,7 @@ func TestPreemptionEqualsInTree(t *testing.T) {
 		if clusterName == "terminating" {
 			continue
 		}
-		what := Recount{Pods: pods(t, cluster.pods)}
-		for _, line := range cluster.nodes {
-			what.Nodes = append(what.Nodes, node(t, line))
-		}
-		pair, err := NewPair(t.Context(), cache.NewSnapshot(what.Pods, what.Nodes), Options{})
-		require.NoError(t, err)
+		pair, what := setUp(t, Options{}, cluster.nodes, cluster.pods)
 		for podName, pod := range incomingPods() {
 			for _, n := range what.Nodes {
 				var victims []*v1.Pod

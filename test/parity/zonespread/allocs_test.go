@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/utils/ptr"
@@ -17,9 +16,7 @@ import (
 // TestFilterAllocatesNothing looks at nodes that fit, that are too skewed and that lack a key. Filter runs
 // on thousands of nodes for each pod. A refusal is one object, which the framework keeps.
 func TestFilterAllocatesNothing(t *testing.T) {
-	nodes := []*v1.Node{node(t, "fits zone=z2 host=fits"), node(t, "skewed zone=z1 host=skewed"), node(t, "keyless host=keyless")}
-	pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes), Options{})
-	require.NoError(t, err)
+	pair, _ := setUp(t, Options{}, []string{"fits zone=z2 host=fits", "skewed zone=z1 host=skewed", "keyless host=keyless"}, []string{"skewed foo x2"})
 	c, status, err := Start(t.Context(), pair.Ours, pair.Lister, incoming("foo", spread(1, "host", selects("bar")), spread(1, "zone", selects("foo"))))
 	require.NoError(t, err)
 	require.True(t, status.IsSuccess())
@@ -44,19 +41,9 @@ func requireOnlyRefusals(t *testing.T, node string, filter func() *fwk.Status) {
 // forbidden and of none.
 func TestFilterAllocatesNothingWithPolicies(t *testing.T) {
 	nodes := []*v1.Node{node(t, "fits zone=z2"), node(t, "skewed zone=z1"), node(t, "forbidden zone=z3"), node(t, "keyless")}
-	handle, err := NewHandle(t.Context(), cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes))
-	require.NoError(t, err)
-	source := ServePolicies(t.Context(), handle)
-	pair, err := NewPairOn(t.Context(), handle, Options{})
-	require.NoError(t, err)
+	pair, source := withPolicies(t, cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes))
+	source.Put(policyFor("web", v1alpha1.ZoneSpreadZone{Name: "z3", Weight: ptr.To[int32](0)}))
 	pod := incoming("foo")
-	source.Put(&v1alpha1.ZoneSpreadPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "web", UID: "web", Generation: 1},
-		Spec: v1alpha1.ZoneSpreadPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: pod.Labels},
-			Zones:       []v1alpha1.ZoneSpreadZone{{Name: "z3", Weight: ptr.To[int32](0)}},
-		},
-	})
 	c, status, err := Start(t.Context(), pair.Ours, pair.Lister, pod)
 	require.NoError(t, err)
 	require.True(t, status.IsSuccess())
@@ -77,9 +64,7 @@ func TestFilterAllocatesNothingWithPolicies(t *testing.T) {
 
 // TestRefusalsAreIndependent: the framework writes to the statuses that it gets, from many goroutines.
 func TestRefusalsAreIndependent(t *testing.T) {
-	nodes := []*v1.Node{node(t, "a zone=z1"), node(t, "b zone=z2")}
-	pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, []string{"a foo x2"}), nodes), Options{})
-	require.NoError(t, err)
+	pair, _ := setUp(t, Options{}, []string{"a zone=z1", "b zone=z2"}, []string{"a foo x2"})
 	c, _, err := Start(t.Context(), pair.Ours, pair.Lister, incoming("foo", spread(1, "zone", selects("foo"))))
 	require.NoError(t, err)
 	full := c.Nodes[0]

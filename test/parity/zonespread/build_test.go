@@ -7,9 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/crdtest"
 )
 
 const zone, host = v1.LabelTopologyZone, v1.LabelHostname
@@ -69,6 +76,37 @@ func pods(t testing.TB, lines []string) []*v1.Pod {
 		}
 	}
 	return all
+}
+
+// setUp returns both plugins on a cluster of nodes and pods, and the cluster for a recount.
+func setUp(t testing.TB, options Options, nodeLines, podLines []string) (*Pair, Recount) {
+	t.Helper()
+	what := Recount{Pods: pods(t, podLines)}
+	for _, line := range nodeLines {
+		what.Nodes = append(what.Nodes, node(t, line))
+	}
+	pair, err := NewPair(t.Context(), cache.NewSnapshot(what.Pods, what.Nodes), options)
+	require.NoError(t, err)
+	return pair, what
+}
+
+// withPolicies returns both plugins on a snapshot, and a source of policies.
+func withPolicies(t testing.TB, lister fwk.SharedLister, objects ...runtime.Object) (*Pair, *crdtest.Source) {
+	t.Helper()
+	handle, err := NewHandle(t.Context(), lister, objects...)
+	require.NoError(t, err)
+	source := ServePolicies(t.Context(), handle)
+	pair, err := NewPairOn(t.Context(), handle, Options{})
+	require.NoError(t, err)
+	return pair, source
+}
+
+// policyFor is a ZoneSpreadPolicy for the pods with the label foo.
+func policyFor(name string, zones ...v1alpha1.ZoneSpreadZone) *v1alpha1.ZoneSpreadPolicy {
+	return &v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Generation: 1},
+		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: *selects("foo"), Zones: zones},
+	}
 }
 
 // incoming reads labels "app=web ns:other" of the pod to schedule, which gets the constraints.

@@ -115,7 +115,7 @@ func TestCasesEqualInTree(t *testing.T) {
 		"some":    func(name string) bool { return name != "b" && name != "k" },
 	}
 	for clusterName, cluster := range clusters() {
-		pair, running, nodes := pairOn(t, cluster, Options{})
+		pair, what := setUp(t, Options{}, cluster.nodes, cluster.pods)
 		for podName, pod := range incomingPods() {
 			for candidateName, keep := range candidates {
 				name := clusterName + "/" + podName + "/" + candidateName
@@ -125,7 +125,7 @@ func TestCasesEqualInTree(t *testing.T) {
 				}
 				seen["graded score"] += want.graded()
 				if candidateName == "fitting" {
-					requireRecount(t, name, Recount{Nodes: nodes, Pods: running}, pod, want)
+					requireRecount(t, name, what, pod, want)
 				}
 			}
 		}
@@ -157,18 +157,6 @@ func requireRecount(t require.TestingT, name string, r Recount, pod *v1.Pod, wan
 		return
 	}
 	require.Empty(t, cmp.Diff(scores, r.Soft(pod, candidates)), "%s: recounted scores", name)
-}
-
-// pairOn returns both plugins on a cluster of clusters, with its pods and nodes.
-func pairOn(t *testing.T, cluster struct{ nodes, pods []string }, options Options) (pair *Pair, running []*v1.Pod, nodes []*v1.Node) {
-	t.Helper()
-	for _, line := range cluster.nodes {
-		nodes = append(nodes, node(t, line))
-	}
-	running = pods(t, cluster.pods)
-	pair, err := NewPair(t.Context(), cache.NewSnapshot(running, nodes), options)
-	require.NoError(t, err)
-	return pair, running, nodes
 }
 
 // requireSame runs a cycle of each plugin with a pod of its own, which may be one, and returns the outcome of both.

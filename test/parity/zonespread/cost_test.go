@@ -61,20 +61,15 @@ func TestAFullZoneCostsNoLookAtNodes(t *testing.T) {
 	objects = append(objects, incoming("foo")) // a run lasts as long as there are pods of its workload
 	snapshot := cache.NewSnapshot(pods(t, []string{"c foo"}), nodes)
 	lister := &countedNodes{SharedLister: snapshot, NodeInfoLister: snapshot.NodeInfos()}
-	handle, err := NewHandle(t.Context(), lister, objects...)
-	require.NoError(t, err)
-	source := ServePolicies(t.Context(), handle)
-	pair, err := NewPairOn(t.Context(), handle, Options{})
-	require.NoError(t, err)
+	pair, source := withPolicies(t, lister, objects...)
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: time.Now().Add(-d)} }
-	source.Put(&v1alpha1.ZoneSpreadPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: shop},
-		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"foo": ""}}},
-		Status: v1alpha1.ZoneSpreadPolicyStatus{Zones: []v1alpha1.ZoneStatus{{
-			Name: "z1", State: v1alpha1.ZoneFull,
-			Full: []v1alpha1.FullRun{{Workload: shop, Since: ago(10 * time.Minute), Last: ago(time.Second)}},
-		}}},
-	})
+	full := policyFor("web")
+	full.Status.Zones = []v1alpha1.ZoneStatus{{
+		Name: "z1", State: v1alpha1.ZoneFull,
+		Full: []v1alpha1.FullRun{{Workload: shop, Since: ago(10 * time.Minute), Last: ago(time.Second)}},
+	}}
+	source.Put(full)
+
 	// When: two pods are tried.
 	looks := make([]int, 2)
 	for i := range looks {

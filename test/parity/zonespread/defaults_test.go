@@ -39,17 +39,13 @@ func defaultObjects() []runtime.Object {
 // TestDefaultConstraintsEqualInTree compares pods that get their constraints from the arguments and
 // their selectors from the objects that they belong to.
 func TestDefaultConstraintsEqualInTree(t *testing.T) {
-	noSelector := func(c v1.TopologySpreadConstraint) v1.TopologySpreadConstraint {
-		c.LabelSelector = nil
-		return c
-	}
 	settings := map[string]Options{
 		"System":       {System: true},
 		"List, none":   {},
-		"List, hard":   {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "zone", nil)), noSelector(spread(2, "host", nil))}},
-		"List, soft":   {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "zone", nil, soft)), noSelector(spread(1, "host", nil, soft))}},
-		"List, mixed":  {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "host", nil)), noSelector(spread(3, "zone", nil, soft, taints(honor)))}},
-		"List, minDom": {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "zone", nil, minDomains(3), affinity(ignore)))}},
+		"List, hard":   {Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil), spread(2, "host", nil)}},
+		"List, soft":   {Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil, soft), spread(1, "host", nil, soft)}},
+		"List, mixed":  {Constraints: []v1.TopologySpreadConstraint{spread(1, "host", nil), spread(3, "zone", nil, soft, taints(honor))}},
+		"List, minDom": {Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil, minDomains(3), affinity(ignore))}},
 	}
 	pod := func(words string) *v1.Pod { return incoming(words) }
 	incomings := map[string]*v1.Pod{
@@ -75,7 +71,7 @@ func TestDefaultConstraintsEqualInTree(t *testing.T) {
 	for settingName, options := range settings {
 		options.Objects = defaultObjects()
 		for clusterName, cluster := range clusters() {
-			pair, _, _ := pairOn(t, cluster, options)
+			pair, _ := setUp(t, options, cluster.nodes, cluster.pods)
 			for podName, p := range incomings {
 				name := settingName + "/" + clusterName + "/" + podName
 				for _, keep := range []func(string) bool{nil, func(n string) bool { return n != "x" }} {
@@ -99,12 +95,9 @@ func TestShownConstraintsAreNotCounted(t *testing.T) {
 		"List, soft":  {Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil, soft)}},
 		"no defaults": {},
 	} {
-		for i := range options.Constraints {
-			options.Constraints[i].LabelSelector = nil
-		}
 		options.Objects = defaultObjects()
 		for clusterName, cluster := range clusters() {
-			pair, _, _ := pairOn(t, cluster, options)
+			pair, _ := setUp(t, options, cluster.nodes, cluster.pods)
 			for podName, plain := range map[string]*v1.Pod{
 				"alone":                          incoming("foo"),
 				"beside a hard constraint":       incoming("foo", spread(1, "zone", selects("foo"))),

@@ -5,30 +5,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
 // The tests of this file each show a case in which the in-tree plugin is wrong, and ZoneSpread right, by
 // a recount of the pods. When one fails because the in-tree plugin has become right, the defect is fixed
 // upstream: drop the case from here and from docs/zonespread.md.
 
-func setUp(t *testing.T, nodeLines, podLines []string) (*Pair, Recount) {
-	t.Helper()
-	what := Recount{Pods: pods(t, podLines)}
-	for _, line := range nodeLines {
-		what.Nodes = append(what.Nodes, node(t, line))
-	}
-	pair, err := NewPair(t.Context(), cache.NewSnapshot(what.Pods, what.Nodes), Options{})
-	require.NoError(t, err)
-	return pair, what
-}
-
 // TestDefectStaleMinimum: the in-tree plugin keeps two candidates for the minimum. When pods are added
 // in both of their domains, as when the effect of several nominated pods is tried out, a third domain
 // that now has the fewest pods is not found.
 func TestDefectStaleMinimum(t *testing.T) {
-	pair, what := setUp(t,
+	pair, what := setUp(t, Options{},
 		[]string{"a zone=z1", "b zone=z2", "c zone=z3"},
 		[]string{"a foo", "b foo", "c foo"})
 	pod := incoming("foo", spread(1, "zone", selects("foo")))
@@ -57,7 +44,7 @@ func TestDefectStaleMinimum(t *testing.T) {
 // TestDefectTerminatingVictim: a terminating pod does not count, yet the in-tree plugin subtracts it when
 // preemption tries its removal, so that the domain seems to have fewer pods than it has.
 func TestDefectTerminatingVictim(t *testing.T) {
-	pair, what := setUp(t,
+	pair, what := setUp(t, Options{},
 		[]string{"a zone=z1", "b zone=z2"},
 		[]string{"a foo x2", "a foo terminating", "b foo"})
 	pod := incoming("foo", spread(1, "zone", selects("foo")))
@@ -80,7 +67,7 @@ func TestDefectTerminatingVictim(t *testing.T) {
 // in-tree plugin agrees for the incoming pod, which it counts as matching itself, but counts no pod
 // that runs.
 func TestDefectEmptySelector(t *testing.T) {
-	pair, what := setUp(t,
+	pair, what := setUp(t, Options{},
 		[]string{"a zone=z1 host=a", "b zone=z2 host=b"},
 		[]string{"a foo x2", "a bar", "b bar", "b foo ns:other x5"})
 
@@ -102,21 +89,5 @@ func TestDefectEmptySelector(t *testing.T) {
 		theirs, err := Run(t.Context(), pair.InTree, pair.Lister, preferred, nil)
 		require.NoError(t, err)
 		require.Equal(t, theirs.Scores["a"], theirs.Scores["b"], "in-tree now counts for an empty selector")
-	}
-}
-
-// TestEmptySelectorEqualsRecount compares an empty selector with a recount on every cluster.
-func TestEmptySelectorEqualsRecount(t *testing.T) {
-	for clusterName, cluster := range clusters() {
-		pair, what := setUp(t, cluster.nodes, cluster.pods)
-		for podName, pod := range map[string]*v1.Pod{
-			"zone": incoming("foo", spread(1, "zone", selects())),
-			"host": incoming("", spread(2, "host", selects()), spread(1, "host", selects(), soft)),
-			"both": incoming("bar ns:ns1", spread(1, "zone", selects(), taints(honor)), spread(1, "zone", selects(), soft)),
-		} {
-			got, err := Run(t.Context(), pair.Ours, pair.Lister, pod, nil)
-			require.NoError(t, err)
-			requireRecount(t, clusterName+"/"+podName, what, pod, got)
-		}
 	}
 }

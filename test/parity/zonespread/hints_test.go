@@ -12,8 +12,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-
-	"zonewise.dev/apis/v1alpha1"
 )
 
 // hints returns the plugin's hint functions by the event's resource.
@@ -31,11 +29,7 @@ func hints(t *testing.T, p Plugin) map[fwk.EventResource]fwk.ClusterEventWithHin
 
 func hintPair(t *testing.T) *Pair {
 	t.Helper()
-	pair, err := NewPair(t.Context(), schedulercache.NewSnapshot(nil, nil), Options{
-		Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil)},
-		Objects:     defaultObjects(),
-	})
-	require.NoError(t, err)
+	pair, _ := setUp(t, Options{Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil)}, Objects: defaultObjects()}, nil, nil)
 	return pair
 }
 
@@ -163,15 +157,8 @@ func TestNodeHintsEqualInTree(t *testing.T) {
 // by no other change of its labels.
 func TestNodeHintsOfPolicies(t *testing.T) {
 	logger, _ := ktesting.NewTestContext(t)
-	handle, err := NewHandle(t.Context(), schedulercache.NewSnapshot(nil, nil))
-	require.NoError(t, err)
-	source := ServePolicies(t.Context(), handle)
-	pair, err := NewPairOn(t.Context(), handle, Options{})
-	require.NoError(t, err)
-	source.Put(&v1alpha1.ZoneSpreadPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
-		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: *selects("foo")},
-	})
+	pair, source := withPolicies(t, schedulercache.NewSnapshot(nil, nil))
+	source.Put(policyFor("web"))
 	hint := hints(t, pair.Ours)[fwk.Node].QueueingHintFn
 	plain, pinned := incoming("foo"), withNodeSelector(incoming("foo"), "disk", "ssd")
 	for _, test := range []struct {
@@ -207,17 +194,13 @@ func TestNodeHintsOfPolicies(t *testing.T) {
 
 // TestPodGroupCyclesCountOnce: all that a pod's constraints and policies ask for is counted in one look at all pods.
 func TestPodGroupCyclesCountOnce(t *testing.T) {
-	handle, err := NewHandle(t.Context(), schedulercache.NewSnapshot(pods(t, []string{"a foo x3"}), []*v1.Node{node(t, "a zone=z1"), node(t, "b zone=z2")}))
-	require.NoError(t, err)
-	source := ServePolicies(t.Context(), handle)
-	pair, err := NewPairOn(t.Context(), handle, Options{})
-	require.NoError(t, err)
+	pair, source := withPolicies(t, schedulercache.NewSnapshot(pods(t, []string{"a foo x3"}), []*v1.Node{node(t, "a zone=z1"), node(t, "b zone=z2")}))
 	for _, name := range []string{"one", "two"} {
-		source.Put(&v1alpha1.ZoneSpreadPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: *selects("foo"), QuorumSafe: true},
-		})
+		p := policyFor(name)
+		p.Spec.QuorumSafe = true
+		source.Put(p)
 	}
+
 	counted := func() float64 {
 		families, err := legacyregistry.DefaultGatherer.Gather()
 		require.NoError(t, err)

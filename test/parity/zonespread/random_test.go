@@ -60,11 +60,7 @@ func TestRandomClustersEqualInTree(t *testing.T) {
 					hard++
 				}
 			}
-			for _, score := range outcome.Scores {
-				if score > 0 && score < 100 {
-					graded++
-				}
-			}
+			graded += outcome.graded()
 			if len(fitting) > 0 && rapid.Bool().Draw(t, "assume") {
 				assumed := pod.DeepCopy()
 				assumed.Spec.NodeName = fitting[0]
