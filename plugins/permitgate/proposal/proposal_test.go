@@ -40,17 +40,6 @@ func TestWordsThatStay(t *testing.T) {
 	require.Equal(t, "short of cpu", few)
 }
 
-// TestUncountedResourcesArePossible: a resource that no filter counts on a node, such as one behind a device class, is
-// no reason to refuse.
-func TestUncountedResourcesArePossible(t *testing.T) {
-	c := &cluster{}
-	c.add(8, 10)
-	r := proposal.Make(request(c, 4, class("w", 4, newPod(1, asking(gpu, 2)))))
-	require.Equal(t, proposal.Proposed, r.Verdict)
-	c.free[0][gpu] = 7
-	require.Equal(t, proposal.Refused, proposal.Make(request(c, 4, class("w", 4, newPod(1, asking(gpu, 2))))).Verdict)
-}
-
 // TestMembersTakeZonesInTurn, in whatever order the nodes come.
 func TestMembersTakeZonesInTurn(t *testing.T) {
 	c := &cluster{}
