@@ -70,7 +70,7 @@ func drifted(nodes int) *clitest.Cluster {
 	zones := nodes / 3
 	for w := range nodes / 10 {
 		app := fmt.Sprintf("app-%03d", w)
-		add := c.Deployment(app, 300, "500m", "1Gi", spread(app, 1))
+		add := c.Deployment(app, 300, "500m", "1Gi", clitest.Spread(app))
 		for i := range 300 {
 			zone := i % 3
 			if i < 2 && zone != w%3 {

@@ -13,7 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -22,25 +21,6 @@ import (
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
-
-// threeZones returns a cluster of the zones a, b and c with one node of 8 CPUs each, named as its zone.
-func threeZones() *clitest.Cluster {
-	c := clitest.New()
-	for _, zone := range []string{"a", "b", "c"} {
-		c.Node(zone, zone, "8", "32Gi")
-	}
-	return c
-}
-
-// deploy adds a Deployment with pods on nodes.
-func deploy(c *clitest.Cluster, app, cpu string, change func(*v1.PodTemplateSpec), nodes ...string) []*v1.Pod {
-	add := c.Deployment(app, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // a few
-	var out []*v1.Pod
-	for _, node := range nodes {
-		out = append(out, add(node))
-	}
-	return out
-}
 
 func spread(app string, maxSkew int32) func(*v1.PodTemplateSpec) {
 	return func(t *v1.PodTemplateSpec) {
@@ -107,17 +87,17 @@ func TestPlan(t *testing.T) {
 	}{
 		{
 			name:    "nothing to do",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", spread("web", 1), "a", "a", "b", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "1", clitest.Spread("web"), "a", "a", "b", "c") },
 		},
 		{
 			name:    "a zone is back",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "1", clitest.Spread("web"), "a", "a", "a", "b", "b", "b") },
 			moves:   []string{"a c", "b c"},
 		},
 		{
 			name: "by a policy, with weights",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a", "a", "a", "b", "b", "b")
+				c.Running("web", "1", nil, "a", "a", "a", "b", "b", "b")
 				c.Policy("web", func(p *v1alpha1.ZoneSpreadPolicySpec) {
 					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "c", Weight: ptr.To[int32](4)}}
 				})
@@ -127,40 +107,40 @@ func TestPlan(t *testing.T) {
 		{
 			name: "two workloads",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "one", "1", spread("one", 1), "a", "a", "b")
-				deploy(c, "two", "1", spread("two", 1), "b", "b", "c")
+				c.Running("one", "1", clitest.Spread("one"), "a", "a", "b")
+				c.Running("two", "1", clitest.Spread("two"), "b", "b", "c")
 			},
 			moves: []string{"a c", "b a"},
 		},
 		{
 			name: "there is no room",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
-				deploy(c, "batch", "8", nil, "c")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
+				c.Running("batch", "8", nil, "c")
 			},
 			after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod topology spread constraints.",
 		},
 		{
 			name: "what has room moves, what has none stays",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "large", "4", spread("large", 1), "a", "a", "b")
-				deploy(c, "small", "1", spread("small", 1), "b", "b")
-				deploy(c, "batch", "5", nil, "c")
+				c.Running("large", "4", clitest.Spread("large"), "a", "a", "b")
+				c.Running("small", "1", clitest.Spread("small"), "b", "b")
+				c.Running("batch", "5", nil, "c")
 			},
 			moves: []string{"b c"}, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints, 2 Insufficient cpu.",
 		},
 		{
 			name: "no pod is preempted for a move",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", both(spread("web", 1), priority(10)), "a", "a", "b")
-				deploy(c, "batch", "8", nil, "c")
+				c.Running("web", "2", both(clitest.Spread("web"), priority(10)), "a", "a", "b")
+				c.Running("batch", "8", nil, "c")
 			},
 			after: 1, refused: "a pod would be preempted",
 		},
 		{
 			name: "a budget allows no disruption",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
 				c.Budget("web", 3)
 			},
 			after: 1, stay: map[string]int{"is covered by a PodDisruptionBudget that allows no eviction now": 2},
@@ -168,7 +148,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "two budgets, which the Eviction API does not support",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
 				c.Budget("web", 2)
 				second := snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0].DeepCopy()
 				second.Name = "web-too"
@@ -179,7 +159,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a budget allows one at a time",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "a", "a", "b")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "a", "a", "a", "b")
 				c.Budget("web", 5)
 			},
 			moves: []string{"a c", "a b|c", "a c"},
@@ -187,7 +167,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "pods that ask not to be disrupted",
 			cluster: func(c *clitest.Cluster) {
-				pods := deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b")
+				pods := c.Running("web", "1", clitest.Spread("web"), "a", "a", "a", "b")
 				pods[0].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
 				pods[1].Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 			},
@@ -197,7 +177,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "pods without a controller",
 			cluster: func(c *clitest.Cluster) {
-				for _, pod := range deploy(c, "web", "1", spread("web", 1), "a", "a", "b") {
+				for _, pod := range c.Running("web", "1", clitest.Spread("web"), "a", "a", "b") {
 					pod.OwnerReferences = nil
 				}
 			},
@@ -206,7 +186,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "members of gangs",
 			cluster: func(c *clitest.Cluster) {
-				for _, pod := range deploy(c, "web", "1", spread("web", 1), "a", "a", "b") {
+				for _, pod := range c.Running("web", "1", clitest.Spread("web"), "a", "a", "b") {
 					pod.Labels[schedulingv1alpha1.PodGroupLabel] = "gang"
 				}
 				c.Gang("gang", 3)
@@ -216,16 +196,16 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a volume that is tied to a zone",
 			cluster: func(c *clitest.Cluster) {
-				pods := deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
-				pods[0].Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-				c.Add(zonalVolume("data", "a")...)
+				pods := c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
+				pods[0].Spec.Volumes = clitest.Claiming("data")
+				c.ZonalVolume("data", "a")
 			},
 			moves: []string{"a c"}, stay: map[string]int{"has a volume that is tied to nodes": 1},
 		},
 		{
 			name: "a rollout",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
 				startRollout(c, "web")
 			},
 			after: 1, stay: map[string]int{"takes part in a rollout of Deployment shop/web": 2},
@@ -233,7 +213,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "the emptiest zone is cordoned",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
 				for _, obj := range c.Objects() {
 					if node, ok := obj.(*v1.Node); ok && node.Name == "c" {
 						node.Spec.Unschedulable = true
@@ -245,10 +225,10 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a policy that asks for no nodes, and a Deployment that can be in one zone",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "one", "1", func(t *v1.PodTemplateSpec) {
+				c.Running("one", "1", func(t *v1.PodTemplateSpec) {
 					t.Labels["tier"], t.Spec.NodeSelector = "front", map[string]string{v1.LabelTopologyZone: "a"}
 				}, "a")
-				deploy(c, "two", "1", func(t *v1.PodTemplateSpec) { t.Labels["tier"] = "front" }, "a", "b", "b", "b")
+				c.Running("two", "1", func(t *v1.PodTemplateSpec) { t.Labels["tier"] = "front" }, "a", "b", "b", "b")
 				c.Policy("front", func(p *v1alpha1.ZoneSpreadPolicySpec) {
 					p.PodSelector.MatchLabels = map[string]string{"tier": "front"}
 					p.NodeAffinityPolicy = v1alpha1.Ignore
@@ -259,10 +239,10 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a node without a zone is no way out",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", both(spread("web", 1), func(t *v1.PodTemplateSpec) {
+				c.Running("web", "1", both(clitest.Spread("web"), func(t *v1.PodTemplateSpec) {
 					t.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = v1.ScheduleAnyway
 				}), "a", "a", "b")
-				deploy(c, "batch", "8", nil, "c")
+				c.Running("batch", "8", nil, "c")
 				c.Node("d", "", "8", "32Gi")
 				c.Pod("other", "b", clitest.Plain("7", "1Gi"), nil)
 				snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Unschedulable = true
@@ -272,7 +252,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a constraint that is a wish",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", both(spread("web", 1), func(t *v1.PodTemplateSpec) {
+				c.Running("web", "1", both(clitest.Spread("web"), func(t *v1.PodTemplateSpec) {
 					t.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = v1.ScheduleAnyway
 				}), "a", "a", "a", "b")
 			},
@@ -281,14 +261,14 @@ func TestPlan(t *testing.T) {
 		{
 			name: "room that is held for others is not taken",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", spread("web", 1), "a", "a", "b")
+				c.Running("web", "2", clitest.Spread("web"), "a", "a", "b")
 				c.Reservation("spare", "shop", "7", 100, map[string]int64{"c": 1})
 			},
 			after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) had room only in what is held for ZoneReservation spare, 2 node(s) didn't match pod topology spread constraints.",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := threeZones()
+			c := clitest.Zones("a", "b", "c")
 			tc.cluster(c)
 			s := rest(t, c)
 			p := plan(t, s)
@@ -319,10 +299,10 @@ func TestPlan(t *testing.T) {
 // TestBrokenCertificate: a plan says which ZoneSurvival would not hold any more with its moves.
 func TestBrokenCertificate(t *testing.T) {
 	for _, cpu := range []string{"2", "3"} {
-		c := threeZones()
-		deploy(c, "db", "6", nil, "a")
-		deploy(c, "web", cpu, spread("web", 1), "b", "b") // one of them goes to c, where 6 CPUs are still free, or 5
-		deploy(c, "other", "1", nil, "a")
+		c := clitest.Zones("a", "b", "c")
+		c.Running("db", "6", nil, "a")
+		c.Running("web", cpu, clitest.Spread("web"), "b", "b") // one of them goes to c, where 6 CPUs are still free, or 5
+		c.Running("other", "1", nil, "a")
 		survival := &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services", Generation: 1}}
 		survival.Spec.Workloads = []v1alpha1.SurvivalWorkload{{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}}
 		survival.Spec.Survive.ZoneNames = []string{"a"}
@@ -337,9 +317,9 @@ func TestBrokenCertificate(t *testing.T) {
 // TestSelects: a plan is about the rules that selected pods carry, moves no other pod, and knows those that its caller
 // wants to stay.
 func TestSelects(t *testing.T) {
-	c := threeZones()
+	c := clitest.Zones("a", "b", "c")
 	for _, app := range []string{"web", "api", "db"} {
-		deploy(c, app, "1", spread(app, 1), "a", "a")
+		c.Running(app, "1", clitest.Spread(app), "a", "a")
 	}
 	s := rest(t, c)
 	all := plan(t, s)
@@ -376,23 +356,23 @@ func TestSelects(t *testing.T) {
 // TestUnreadySibling: of a workload of which a pod is not ready or waits, no pod is moved: neither one that is ready,
 // since two would be away then, nor that which is starting.
 func TestUnreadySibling(t *testing.T) {
-	c := threeZones()
-	deployed := deploy(c, "web", "1", spread("web", 1), "a", "a", "a")
+	c := clitest.Zones("a", "b", "c")
+	deployed := c.Running("web", "1", clitest.Spread("web"), "a", "a", "a")
 	deployed[1].Status.Conditions = nil
 	p := plan(t, rest(t, c))
 	require.Empty(t, p.Moves)
 	require.Equal(t, map[string]int{"is of a workload with a pod that is not ready": 3}, p.Before.Stay)
 
-	c = threeZones()
-	deploy(c, "web", "1", spread("web", 1), "a", "a", "")[2].Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
+	c = clitest.Zones("a", "b", "c")
+	c.Running("web", "1", clitest.Spread("web"), "a", "a", "")[2].Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
 	p = plan(t, rest(t, c))
 	require.Empty(t, p.Moves)
 	require.Equal(t, map[string]int{"is of a workload with a pod that is not ready": 2}, p.Before.Stay)
 
 	// Of a StatefulSet there is no other pod until the one that is being deleted has ended, and of any kind none beyond
 	// a quota.
-	c = threeZones()
-	deployed = deploy(c, "db", "1", spread("db", 1), "a", "a", "a")
+	c = clitest.Zones("a", "b", "c")
+	deployed = c.Running("db", "1", clitest.Spread("db"), "a", "a", "a")
 	for _, pod := range deployed {
 		pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].UID = "StatefulSet", "db"
 	}
@@ -406,8 +386,8 @@ func TestUnreadySibling(t *testing.T) {
 	standing := rebalance.StandingOf(s, rebalance.Options{})
 	require.Equal(t, "is of a workload with fewer pods than it wants", standing.WhyStays(deployed[1]))
 
-	c = threeZones()
-	deploy(c, "web", "1", spread("web", 1), "a", "a")
+	c = clitest.Zones("a", "b", "c")
+	c.Running("web", "1", clitest.Spread("web"), "a", "a")
 	*snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Spec.Replicas = 3
 	p = plan(t, rest(t, c))
 	require.Empty(t, p.Moves)
@@ -417,15 +397,15 @@ func TestUnreadySibling(t *testing.T) {
 // TestSelectedPodsShareARule: where pods that are not selected carry the rule too, it is those that are selected that
 // move.
 func TestSelectedPodsShareARule(t *testing.T) {
-	c := threeZones()
+	c := clitest.Zones("a", "b", "c")
 	tier := func(t *v1.PodTemplateSpec) {
 		t.Labels["tier"] = "front"
 		constraint := clitest.ZoneSpread("", 1)
 		constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "front"}}
 		t.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
 	}
-	deploy(c, "web", "1", tier, "a", "a")
-	deploy(c, "api", "1", tier, "a", "a")
+	c.Running("web", "1", tier, "a", "a")
+	c.Running("api", "1", tier, "a", "a")
 	s := rest(t, c)
 	require.Len(t, plan(t, s).Moves, 2)
 	p, err := rebalance.Make(t.Context(), s, rebalance.Options{Selects: func(pod *v1.Pod) bool { return pod.Labels["app"] == "api" }})
@@ -435,21 +415,6 @@ func TestSelectedPodsShareARule(t *testing.T) {
 		require.Equal(t, "Deployment shop/api", m.Workload)
 	}
 	require.Equal(t, map[string]int{"is not selected": 2}, p.Before.Stay)
-}
-
-// zonalVolume is a claim with a volume that only the nodes of a zone can have.
-func zonalVolume(name, zone string) []client.Object {
-	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "pv"}}
-	volume.Spec.ClaimRef = &v1.ObjectReference{Namespace: clitest.Namespace, Name: name, UID: "pvc"}
-	volume.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-		MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
-	}}}}
-	volume.Status.Phase = v1.VolumeBound
-	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: clitest.Namespace, Name: name, UID: "pvc", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
-	}}
-	claim.Spec.VolumeName, claim.Status.Phase = name, v1.ClaimBound
-	return []client.Object{volume, claim}
 }
 
 // startRollout adds a second ReplicaSet with a pod to come to a Deployment.
@@ -466,12 +431,12 @@ func startRollout(c *clitest.Cluster, app string) {
 // TestZoneThatHasLostItsNodes: no pod is moved into a zone of which most nodes are not usable.
 func TestZoneThatHasLostItsNodes(t *testing.T) {
 	for lost, moves := range map[int]int{5: 2, 6: 0} {
-		c := threeZones()
+		c := clitest.Zones("a", "b", "c")
 		for i := range 9 {
 			node := c.Node(fmt.Sprint("c", i), "c", "8", "32Gi")
 			node.Spec.Unschedulable = i < lost
 		}
-		deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b")
+		c.Running("web", "1", clitest.Spread("web"), "a", "a", "a", "b", "b", "b")
 		p := plan(t, rest(t, c))
 		require.Len(t, p.Moves, moves, "%d of 10 nodes", lost)
 		if moves == 0 {
@@ -483,12 +448,12 @@ func TestZoneThatHasLostItsNodes(t *testing.T) {
 // TestFirstIsOneBatch: a search for the controller ends with the first batch, of no more moves than may be made, and
 // tries last what was refused a moment ago.
 func TestFirstIsOneBatch(t *testing.T) {
-	c := threeZones()
+	c := clitest.Zones("a", "b", "c")
 	for i := range 3 {
 		c.Node(fmt.Sprint("b", i), "b", "8", "32Gi")
 	}
 	for _, app := range []string{"one", "two", "three"} {
-		deploy(c, app, "1", spread(app, 1), "a", "a", "a")
+		c.Running(app, "1", clitest.Spread(app), "a", "a", "a")
 	}
 	for _, atOnce := range []int{1, 2, 3} {
 		p, err := rebalance.First(t.Context(), rest(t, c), rebalance.Options{AtOnce: atOnce})

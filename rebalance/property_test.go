@@ -36,7 +36,7 @@ func drift(r *rand.Rand) *clitest.Cluster {
 		if policy {
 			change = nil
 		}
-		pods := deploy(c, app, cpu, both(change, priority(int32(r.IntN(2)*10))), on...) //nolint:gosec // small
+		pods := c.Running(app, cpu, both(change, priority(int32(r.IntN(2)*10))), on...) //nolint:gosec // small
 		if policy {
 			c.Policy(app, func(p *v1alpha1.ZoneSpreadPolicySpec) {
 				if r.IntN(2) == 0 {

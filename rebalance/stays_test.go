@@ -41,8 +41,8 @@ func TestStays(t *testing.T) {
 		}, "takes part in a rollout of Rollout shop/web"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := threeZones()
-			tc.change(c, deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b"))
+			c := clitest.Zones("a", "b", "c")
+			tc.change(c, c.Running("web", "1", clitest.Spread("web"), "a", "a", "a", "b", "b", "b"))
 			snapshot.Trim(c.Pods()[0]) // what decides is kept by the controller
 			p := plan(t, rest(t, c))
 			if tc.why == "" {
@@ -54,8 +54,8 @@ func TestStays(t *testing.T) {
 		})
 	}
 	t.Run("an emptyDir that may be lost", func(t *testing.T) {
-		c := threeZones()
-		volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})(c, deploy(c, "web", "1", spread("web", 1), "a", "a", "b"))
+		c := clitest.Zones("a", "b", "c")
+		volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})(c, c.Running("web", "1", clitest.Spread("web"), "a", "a", "b"))
 		p, err := rebalance.Make(t.Context(), rest(t, c), rebalance.Options{EvictLocalStorage: true})
 		require.NoError(t, err)
 		require.Len(t, p.Moves, 1)
@@ -84,8 +84,8 @@ func doNotDisrupt(value string) func(*clitest.Cluster, []*v1.Pod) {
 
 // TestJustReady: a pod is moved once it has been ready for a minute, in a search on the cluster as it is.
 func TestJustReady(t *testing.T) {
-	c := threeZones()
-	pods := deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+	c := clitest.Zones("a", "b", "c")
+	pods := c.Running("web", "1", clitest.Spread("web"), "a", "a", "b")
 	for _, pod := range pods {
 		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clitest.Now.Add(-time.Second))
 	}
@@ -109,11 +109,11 @@ func TestAgeOfTheReading(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := threeZones()
-			for _, pod := range deploy(c, "web", "1", spread("web", 1), "a", "a", "b") {
+			c := clitest.Zones("a", "b", "c")
+			for _, pod := range c.Running("web", "1", clitest.Spread("web"), "a", "a", "b") {
 				change(pod)
 			}
-			deploy(c, "huge", "100", nil, "") // waits
+			c.Running("huge", "100", nil, "") // waits
 			copied, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
 			require.NoError(t, err)
 			search, err := rebalance.SearchIn(t.Context(), copied, rebalance.Options{ReadyFor: rebalance.DefaultReadyFor})
@@ -133,9 +133,9 @@ func TestAgeOfTheReading(t *testing.T) {
 // cost.
 func TestOnlyReplica(t *testing.T) {
 	for _, covered := range []bool{false, true} {
-		c := threeZones()
+		c := clitest.Zones("a", "b", "c")
 		for i, node := range []string{"a", "a", "a", "b", "b", "b"} {
-			deploy(c, string("uvwxyz"[i]), "1", func(p *v1.PodTemplateSpec) {
+			c.Running(string("uvwxyz"[i]), "1", func(p *v1.PodTemplateSpec) {
 				p.Labels["team"] = "x"
 				constraint := clitest.ZoneSpread("", 1)
 				constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
@@ -163,9 +163,9 @@ func TestTheNodeThatIsGoing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := threeZones()
+			c := clitest.Zones("a", "b", "c")
 			change(c.Node("a2", "a", "8", "32Gi"))
-			deploy(c, "web", "1", spread("web", 1), "a", "a", "a2", "b", "b", "b")
+			c.Running("web", "1", clitest.Spread("web"), "a", "a", "a2", "b", "b", "b")
 			p := plan(t, rest(t, c))
 			require.Equal(t, "web-1-3", p.Moves[0].Name)
 		})

@@ -49,7 +49,7 @@ func large(nodes int) (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 				t.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
 			}
 		}
-		deploy(c, app, "500m", spread, on...)
+		c.Running(app, "500m", spread, on...)
 		if i < apps/10 {
 			asked.Spec.Workloads = append(asked.Spec.Workloads, protecting(app).Spec.Workloads...)
 		}
@@ -84,7 +84,7 @@ func readLarge(b *testing.B) (objects, later []client.Object, asked *v1alpha1.Zo
 	for i := range 150 {
 		on = append(on, fmt.Sprintf("node-%04d", i*7%*certifyNodes))
 	}
-	deploy(c, "new", "500m", nil, on...)
+	c.Running("new", "500m", nil, on...)
 	for _, obj := range decoded(b, c.Objects()) {
 		if strings.HasPrefix(obj.GetName(), "new") {
 			later = append(later, obj)

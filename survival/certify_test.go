@@ -6,15 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -35,28 +31,9 @@ func protecting(apps ...string) *v1alpha1.ZoneSurvival {
 	return s
 }
 
-// zones returns a cluster of the zones a, b and c with one node of 8 CPUs each, named as its zone.
-func zones() *clitest.Cluster {
-	c := clitest.New()
-	for _, zone := range []string{"a", "b", "c"} {
-		c.Node(zone, zone, "8", "32Gi")
-	}
-	return c
-}
-
-// deploy adds a Deployment with pods on nodes; "" waits.
-func deploy(c *clitest.Cluster, app, cpu string, change func(*v1.PodTemplateSpec), nodes ...string) {
-	add := c.Deployment(app, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // a few
-	for _, node := range nodes {
-		add(node)
-	}
-}
-
-// owned adds the pod web with a controller of that kind and name.
-func owned(c *clitest.Cluster, node, apiVersion, kind string) {
-	c.Pod("web", node, clitest.Plain("1", "1Gi"), map[string]string{"app": "web"}).OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: apiVersion, Kind: kind, Name: "web", UID: "web", Controller: ptr.To(true)},
-	}
+// owned adds a pod of the app web on node b, with a controller of its name.
+func owned(c *clitest.Cluster, name, apiVersion, kind string) {
+	clitest.Owned(c.Pod(name, "b", clitest.Plain("1", "1Gi"), map[string]string{"app": "web"}), apiVersion, kind, name)
 }
 
 func priority(value int32) func(*v1.PodTemplateSpec) {
@@ -95,14 +72,14 @@ func TestCertify(t *testing.T) {
 	}{
 		{
 			name:    "there is room in the other zones",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "a", "b", "c") },
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced,
 			message: "without any one of the zones a, b, c, all 4 pods run again; at most 2 are displaced, without zone a",
 			waiting: map[string]int64{"a": 0, "b": 0, "c": 0},
 		},
 		{
 			name:    "there is none",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "4", nil, "a", "b", "b", "c", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "4", nil, "a", "b", "b", "c", "c") },
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait,
 			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 Insufficient cpu",
 			waiting: map[string]int64{"a": 1, "b": 1, "c": 1},
@@ -110,24 +87,24 @@ func TestCertify(t *testing.T) {
 		{
 			name: "batch work of a lower priority gives way",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "4", priority(100), "a", "b", "c")
-				deploy(c, "batch", "4", nil, "a", "b", "c")
+				c.Running("web", "4", priority(100), "a", "b", "c")
+				c.Running("batch", "4", nil, "a", "b", "c")
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0, "b": 0, "c": 0},
 		},
 		{
 			name: "batch work of the same priority does not",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "4", nil, "a", "b", "c")
-				deploy(c, "batch", "4", nil, "a", "b", "c")
+				c.Running("web", "4", nil, "a", "b", "c")
+				c.Running("batch", "4", nil, "a", "b", "c")
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1, "b": 1, "c": 1},
 		},
 		{
 			name: "a pod in another zone is evicted for one that is not protected",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "8", nil, "b")
-				deploy(c, "other", "8", priority(100), "a", "c")
+				c.Running("web", "8", nil, "b")
+				c.Running("other", "8", priority(100), "a", "c")
 			},
 			asked:  func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
@@ -136,17 +113,17 @@ func TestCertify(t *testing.T) {
 		{
 			name: "pods that are not protected take the room first",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "4", nil, "a")
-				deploy(c, "other", "4", nil, "a", "b", "c", "c")
+				c.Running("web", "4", nil, "a")
+				c.Running("other", "4", nil, "a", "b", "c", "c")
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
 		},
 		{
 			name: "small pods scatter the room for a large one",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "6", nil, "a")
-				deploy(c, "api", "1", nil, "a", "a")
-				deploy(c, "other", "1500m", nil, "b", "c")
+				c.Running("web", "6", nil, "a")
+				c.Running("api", "1", nil, "a", "a")
+				c.Running("other", "1500m", nil, "b", "c")
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				*s = *protecting("web", "api")
@@ -157,10 +134,8 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a volume stays in the lost zone",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
-					p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-				}, "a")
-				c.Add(volume("a")...)
+				c.Running("web", "1", func(p *v1.PodTemplateSpec) { p.Spec.Volumes = clitest.Claiming("data") }, "a")
+				c.ZonalVolume("data", "a")
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
 			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity",
@@ -177,36 +152,34 @@ func TestCertify(t *testing.T) {
 			name: "a Job fails with its pod",
 			cluster: func(c *clitest.Cluster) {
 				c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "web", UID: "web"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0)}})
-				owned(c, "b", "batch/v1", "Job")
+				owned(c, "web", "batch/v1", "Job")
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
 			message: "without zone b, 1 of 1 displaced pods would wait, first shop/web: its Job web fails: 1 of its pods have failed (backoffLimit 0)",
 		},
 		{
 			name:    "nobody is known to replace a custom resource's pod",
-			cluster: func(c *clitest.Cluster) { owned(c, "b", "argoproj.io/v1alpha1", "Workflow") },
+			cluster: func(c *clitest.Cluster) { owned(c, "web", "argoproj.io/v1alpha1", "Workflow") },
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
 			message: "without zone b, 1 of 1 displaced pods would wait, first shop/web: no controller is known to replace it: its owner is Workflow.argoproj.io web",
 		},
 		{
 			name:    "a controller that the caller knows",
-			cluster: func(c *clitest.Cluster) { owned(c, "b", "ray.io/v1", "RayCluster") },
+			cluster: func(c *clitest.Cluster) { owned(c, "web", "ray.io/v1", "RayCluster") },
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"b": 0},
 			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone b; it is taken for granted that RayCluster.ray.io replace their pods",
 		},
 		{
 			name:    "a StatefulSet's pod waits for the end of its node",
-			cluster: func(c *clitest.Cluster) { owned(c, "b", "apps/v1", "StatefulSet") },
+			cluster: func(c *clitest.Cluster) { owned(c, "web", "apps/v1", "StatefulSet") },
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"b": 0},
 			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone b; those of StatefulSets once the lost nodes are deleted",
 		},
 		{
 			name: "a pod of a DaemonSet belongs to its node",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a")
-				c.Pod("agent", "b", clitest.Plain("1", "1Gi"), map[string]string{"app": "web"}).OwnerReferences = []metav1.OwnerReference{
-					{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)},
-				}
+				c.Running("web", "1", nil, "a")
+				owned(c, "agent", "apps/v1", "DaemonSet")
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
 			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone a",
@@ -214,9 +187,7 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a constraint counts the nodes of the lost zone while they exist",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
-					p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
-				}, "a", "a", "b", "b", "c", "c")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b", "b", "c", "c")
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 2, "b": 2, "c": 2},
 			message: "while the nodes of zone a still exist, 2 of 2 displaced pods would wait, first shop/web-1-1: 0/3 nodes are available: " +
@@ -225,7 +196,7 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a constraint that honors taints",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+				c.Running("web", "1", func(p *v1.PodTemplateSpec) {
 					constraint := clitest.ZoneSpread("web", 1)
 					constraint.NodeTaintsPolicy = ptr.To(v1.NodeInclusionPolicyHonor)
 					p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
@@ -236,7 +207,7 @@ func TestCertify(t *testing.T) {
 		{
 			name: "pods that are to be in one zone wait for the end of those that terminate in another",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+				c.Running("web", "1", func(p *v1.PodTemplateSpec) {
 					p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
 						TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 					}}}}
@@ -248,7 +219,7 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a pod that tolerates the taint stays on its dead node",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+				c.Running("web", "1", func(p *v1.PodTemplateSpec) {
 					p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 				}, "a")
 			},
@@ -259,7 +230,7 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a zone is down already",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "3", nil, "a", "b", "b")
+				c.Running("web", "3", nil, "a", "b", "b")
 				snapshot.List[*v1.Node](c.Snapshot)[1].Status.Conditions[0].Status = v1.ConditionUnknown
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1, "b": 0, "c": 1},
@@ -268,10 +239,10 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a pod that waits evicts a protected pod before any loss",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "5", nil, "a")
-				deploy(c, "api", "1", priority(200), "b", "c")
-				deploy(c, "other", "6", priority(200), "b", "c")
-				deploy(c, "urgent", "8", priority(100), "")
+				c.Running("web", "5", nil, "a")
+				c.Running("api", "1", priority(200), "b", "c")
+				c.Running("other", "6", priority(200), "b", "c")
+				c.Running("urgent", "8", priority(100), "")
 			},
 			asked:  func(s *v1alpha1.ZoneSurvival) { *s = *protecting("web", "api") },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1, "b": 1, "c": 1},
@@ -279,8 +250,8 @@ func TestCertify(t *testing.T) {
 		{
 			name: "a pod that waits already breaks nothing",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a")
-				deploy(c, "api", "16", nil, "")
+				c.Running("web", "1", nil, "a")
+				c.Running("api", "16", nil, "")
 			},
 			asked:  func(s *v1alpha1.ZoneSurvival) { *s = *protecting("web", "api") },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
@@ -288,14 +259,14 @@ func TestCertify(t *testing.T) {
 		{
 			name: "other pods that wait break nothing",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a")
-				deploy(c, "other", "16", nil, "")
+				c.Running("web", "1", nil, "a")
+				c.Running("other", "16", nil, "")
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
 		},
 		{
 			name:    "only the named zones are lost",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "4", nil, "a", "a", "b", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "4", nil, "a", "a", "b", "c") },
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"c", "b"}}
 			},
@@ -305,7 +276,7 @@ func TestCertify(t *testing.T) {
 		},
 		{
 			name:    "a named zone has no node",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "1", nil, "a") },
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a", "z"}}
 			},
@@ -313,13 +284,13 @@ func TestCertify(t *testing.T) {
 		},
 		{
 			name:    "no pod runs",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "16", nil, "") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "16", nil, "") },
 			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonNoPods, message: "spec.workloads select no pod that runs; 1 wait",
 		},
 		{
 			name: "another scheduler has to place the pod",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a")
+				c.Running("web", "1", nil, "a")
 				c.Pods()[0].Spec.SchedulerName = "mine"
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
@@ -328,13 +299,13 @@ func TestCertify(t *testing.T) {
 		{
 			name: "pods of another scheduler take the room",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "8", nil, "a")
-				deploy(c, "full", "8", nil, "b")
-				deploy(c, "batch", "8", nil, "c")
+				c.Running("web", "8", nil, "a")
+				c.Running("full", "8", nil, "b")
+				c.Running("batch", "8", nil, "c")
 				c.Node("a2", "a", "8", "32Gi")
 				c.Node("b2", "b", "8", "32Gi").Spec.Unschedulable = true
 				c.Node("c2", "c", "8", "32Gi")
-				deploy(c, "other", "8", nil, "a2")
+				c.Running("other", "8", nil, "a2")
 				c.Pods()[3].Spec.SchedulerName = "volcano"
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
@@ -342,7 +313,7 @@ func TestCertify(t *testing.T) {
 		},
 		{
 			name:    "a selector is invalid",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "1", nil, "a") },
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 			},
@@ -350,13 +321,13 @@ func TestCertify(t *testing.T) {
 		},
 		{
 			name:    "something could not be read",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "1", nil, "a") },
 			missing: []string{"the controller may not list services"},
 			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonSnapshotIncomplete, message: "the controller may not list services",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, asked := zones(), protecting("web")
+			c, asked := clitest.Zones("a", "b", "c"), protecting("web")
 			tc.cluster(c)
 			if tc.asked != nil {
 				tc.asked(asked)
@@ -383,32 +354,11 @@ func TestCertify(t *testing.T) {
 	}
 }
 
-// volume is a claim named data with its volume, which only nodes of one zone reach.
-func volume(zone string) []client.Object {
-	return []client.Object{
-		&v1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "data", UID: "data", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
-			Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "data", StorageClassName: ptr.To("")},
-			Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
-		},
-		&v1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "data"},
-			Spec: v1.PersistentVolumeSpec{
-				ClaimRef: &v1.ObjectReference{Namespace: clitest.Namespace, Name: "data", UID: "data"},
-				NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-					MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
-				}}}},
-			},
-			Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
-		},
-	}
-}
-
 // TestMargin: the margin is the least that is free after the loss, on nodes that may take pods.
 func TestMargin(t *testing.T) {
-	c := zones()
+	c := clitest.Zones("a", "b", "c")
 	c.Node("a2", "a", "8", "32Gi").Spec.Unschedulable = true
-	deploy(c, "web", "2", nil, "a", "b", "b", "c")
+	c.Running("web", "2", nil, "a", "b", "b", "c")
 	is := certify(t, c, protecting("web"), survival.Options{})
 	require.Equal(t, v1alpha1.SurvivalSnapshot{Nodes: 4, Pods: 4, Hash: survival.Fingerprint(c.Objects())}, is.Snapshot)
 	require.Len(t, is.Losses, 3)
@@ -422,102 +372,15 @@ func TestMargin(t *testing.T) {
 
 // TestHistory: the transition time of the condition stays while the answer does.
 func TestHistory(t *testing.T) {
-	c, asked := zones(), protecting("web")
-	deploy(c, "web", "1", nil, "a")
+	c, asked := clitest.Zones("a", "b", "c"), protecting("web")
+	c.Running("web", "1", nil, "a")
 	before := metav1.NewTime(clitest.Now.Add(-time.Hour))
 	asked.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, LastTransitionTime: before}}
 	is := certify(t, c, asked, survival.Options{})
 	require.Equal(t, before, is.Conditions[0].LastTransitionTime)
 	require.Equal(t, int64(3), is.Conditions[0].ObservedGeneration)
-	deploy(c, "other", "8", nil, "b", "c")
+	c.Running("other", "8", nil, "b", "c")
 	is = certify(t, c, asked, survival.Options{})
 	require.Equal(t, metav1.ConditionFalse, is.Conditions[0].Status)
 	require.Equal(t, clitest.Now, is.Conditions[0].LastTransitionTime.Time)
-}
-
-// TestFingerprint: what decides where pods go changes it, and nothing else does.
-func TestFingerprint(t *testing.T) {
-	build := func(change func(c *clitest.Cluster)) string {
-		c := zones()
-		deploy(c, "web", "1", nil, "a", "b", "")
-		c.Budget("web", 1)
-		c.Reservation("held", "web", "1", 0, map[string]int64{"c": 2})
-		c.Policy("web", nil)
-		c.Add(protecting("web"))
-		c.Gang("train", 1)
-		c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "job", UID: "job"}})
-		change(c)
-		return survival.Fingerprint(c.Objects())
-	}
-	was := build(func(*clitest.Cluster) {})
-	for name, change := range map[string]func(c *clitest.Cluster){
-		"a pod is ready": func(c *clitest.Cluster) {
-			c.Pods()[2].Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}
-		},
-		"an object is written":  func(c *clitest.Cluster) { c.Pods()[0].ResourceVersion = "7" },
-		"an answer is written":  func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Status.Pods = 2 },
-		"a ZoneSurvival's spec": func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Generation = 4 },
-		"a node's heartbeat": func(c *clitest.Cluster) {
-			snapshot.List[*v1.Node](c.Snapshot)[0].Status.Conditions[0].LastHeartbeatTime = metav1.Now()
-		},
-		"a reservation's heartbeat": func(c *clitest.Cluster) {
-			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.LastUpdateTime = metav1.NowMicro()
-		},
-		"what an autoscaler is asked for": func(c *clitest.Cluster) {
-			status := &snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status
-			status.Buy = &v1alpha1.BuyStatus{Asked: 2}
-			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying})
-		},
-		"how pods of a policy leave": func(c *clitest.Cluster) {
-			status := &snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Status
-			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionScaleDownOrdered})
-		},
-	} {
-		require.Equal(t, was, build(change), name)
-	}
-	seen := map[string]string{was: "nothing"}
-	for name, change := range map[string]func(c *clitest.Cluster){
-		"a pod is bound":     func(c *clitest.Cluster) { c.Pods()[2].Spec.NodeName = "c" },
-		"a pod terminates":   func(c *clitest.Cluster) { c.Pods()[0].DeletionTimestamp = ptr.To(metav1.Now()) },
-		"a pod has ended":    func(c *clitest.Cluster) { c.Pods()[0].Status.Phase = v1.PodSucceeded },
-		"a pod's labels":     func(c *clitest.Cluster) { c.Pods()[0].Labels["tier"] = "x" },
-		"a pod's spec":       func(c *clitest.Cluster) { c.Pods()[0].Generation = 2 },
-		"a node is cordoned": func(c *clitest.Cluster) { snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Unschedulable = true },
-		"a node is tainted": func(c *clitest.Cluster) {
-			snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
-		},
-		"a node grows": func(c *clitest.Cluster) {
-			snapshot.List[*v1.Node](c.Snapshot)[0].Status.Allocatable["cpu"] = resource.MustParse("9")
-		},
-		"a reservation is filled": func(c *clitest.Cluster) {
-			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.Slots.Held = 1
-		},
-		"a node declares a feature": func(c *clitest.Cluster) {
-			snapshot.List[*v1.Node](c.Snapshot)[0].Status.DeclaredFeatures = []string{"new"}
-		},
-		"a pod is resized": func(c *clitest.Cluster) {
-			pod := c.Pods()[0]
-			pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue})
-			pod.Status.ContainerStatuses = []v1.ContainerStatus{{
-				Name: pod.Spec.Containers[0].Name, Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}},
-			}}
-		},
-		"pods of a Job have failed": func(c *clitest.Cluster) { snapshot.List[*batchv1.Job](c.Snapshot)[0].Status.Failed = 1 },
-		"a Job is over": func(c *clitest.Cluster) {
-			snapshot.List[*batchv1.Job](c.Snapshot)[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}
-		},
-		"an annotation of a PodGroup": func(c *clitest.Cluster) {
-			snapshot.List[*schedulingv1alpha1.PodGroup](c.Snapshot)[0].Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
-		},
-		"replicas that a controller notes": func(c *clitest.Cluster) {
-			snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "9"}
-		},
-		"another node":           func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") },
-		"a policy":               func(c *clitest.Cluster) { c.Policy("api", nil) },
-		"a Deployment is scaled": func(c *clitest.Cluster) { snapshot.List[*appsv1.Deployment](c.Snapshot)[0].Generation = 2 },
-	} {
-		is := build(change)
-		require.NotContains(t, seen, is, "%s, as %s", name, seen[is])
-		seen[is] = name
-	}
 }

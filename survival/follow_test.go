@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
@@ -65,20 +69,20 @@ func named(name string, s *v1alpha1.ZoneSurvival) *v1alpha1.ZoneSurvival {
 
 // TestFollow: an answer follows a workload that comes, grows, moves and goes. The nodes a, b and c have 8 CPUs.
 func TestFollow(t *testing.T) {
-	c := zones()
-	deploy(c, "web", "3", nil, "a", "b", "c")
+	c := clitest.Zones("a", "b", "c")
+	c.Running("web", "3", nil, "a", "b", "c")
 	f, first := newFollower(t, c, named("zones", protecting("web")), named("nodes", againstNodes(protecting("web"))))
 	require.Equal(t, v1alpha1.ReasonAllPlaced, first[0].Conditions[0].Reason)
 	require.Equal(t, first[0].ComputedAt, first[0].ReplayedAt)
 
 	// A pod comes to the node to which the copy has moved web's; that is moved again.
-	deploy(c, "api", "5", nil, "b")
+	c.Running("api", "5", nil, "b")
 	is := f.follow(c.Objects())
 	require.Equal(t, metav1.ConditionTrue, is[0].Conditions[0].Status, is[0].Conditions[0].Message)
 	require.Empty(t, is[1], "the loss of nodes is replayed in full only")
 
 	small := c.Objects()
-	deploy(c, "batch", "3", nil, "a", "c")
+	c.Running("batch", "3", nil, "a", "c")
 	with := c.Objects()
 	is = f.follow(with)
 	require.Equal(t, metav1.ConditionFalse, is[0].Conditions[0].Status)
@@ -95,71 +99,116 @@ func TestFollow(t *testing.T) {
 	require.Nil(t, f.follow(small), "an answer that is False waits for the next full round")
 }
 
-// TestWhatCannotBeFollowed: pods and their controllers can, and what changes no answer; after anything else all losses
-// are replayed.
-func TestWhatCannotBeFollowed(t *testing.T) {
-	build := func(change func(c *clitest.Cluster)) []client.Object {
-		c := zones()
-		deploy(c, "web", "1", nil, "a", "b", "")
+// firstOf returns the first object of a kind.
+func firstOf[T client.Object](c *clitest.Cluster) T { return snapshot.List[T](c.Snapshot)[0] }
+
+// TestWhatChangesComeTo: what decides where pods go changes the fingerprint, each thing in its own way, and nothing else
+// does. An answer follows changes of pods and their controllers, and those that change no answer; after anything else all
+// losses are replayed.
+func TestWhatChangesComeTo(t *testing.T) {
+	build := func(change func(c *clitest.Cluster)) *clitest.Cluster {
+		c := clitest.Zones("a", "b", "c")
+		c.Running("web", "1", nil, "a", "b", "")
 		c.Budget("web", 1)
-		c.Policy("web", nil)
 		c.Reservation("held", "web", "1", 0, map[string]int64{"c": 2})
+		c.Policy("web", nil)
+		c.Add(protecting("web"))
+		c.Gang("train", 1)
+		c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "job", UID: "job"}})
 		change(c)
-		return c.Objects()
+		return c
 	}
+	nothing := func(*clitest.Cluster) {}
+	before := build(nothing)
+	was := survival.Fingerprint(before.Objects())
+	seen := map[string]string{was: "nothing"}
 	for name, tc := range map[string]struct {
-		change func(c *clitest.Cluster)
-		want   bool
+		change            func(c *clitest.Cluster)
+		decides, followed bool
 	}{
-		"nothing":            {func(*clitest.Cluster) {}, true},
-		"a pod is bound":     {func(c *clitest.Cluster) { c.Pods()[2].Spec.NodeName = "c" }, true},
-		"a pod terminates":   {func(c *clitest.Cluster) { c.Pods()[0].DeletionTimestamp = &metav1.Time{Time: clitest.Now} }, true},
-		"a pod has ended":    {func(c *clitest.Cluster) { c.Pods()[0].Status.Phase = v1.PodSucceeded }, true},
-		"a pod's labels":     {func(c *clitest.Cluster) { c.Pods()[0].Labels["tier"] = "x" }, true},
-		"another Deployment": {func(c *clitest.Cluster) { deploy(c, "new", "1", nil, "a", "") }, true},
-		"a heartbeat": {func(c *clitest.Cluster) {
-			snapshot.List[*v1.Node](c.Snapshot)[0].Status.Conditions[0].LastHeartbeatTime = metav1.Now()
-		}, true},
-		"a policy counts": {func(c *clitest.Cluster) {
-			snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Status.Pods = 2
-		}, true},
-		"a policy changes": {func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Generation = 7 }, false},
-		"a node is cordoned": {func(c *clitest.Cluster) {
-			snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Unschedulable = true
-		}, false},
-		"another node": {func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") }, false},
-		"a reservation is filled": {func(c *clitest.Cluster) {
-			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.Slots.Held = 1
-		}, false},
-		"a claim": {func(c *clitest.Cluster) { c.Add(volume("a")...) }, false},
+		"a pod is ready": {func(c *clitest.Cluster) {
+			c.Pods()[2].Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}
+		}, false, true},
+		"an object is written":  {func(c *clitest.Cluster) { c.Pods()[0].ResourceVersion = "7" }, false, true},
+		"an answer is written":  {func(c *clitest.Cluster) { firstOf[*v1alpha1.ZoneSurvival](c).Status.Pods = 2 }, false, true},
+		"a ZoneSurvival's spec": {func(c *clitest.Cluster) { firstOf[*v1alpha1.ZoneSurvival](c).Generation = 4 }, false, true},
+		"a node's heartbeat": {func(c *clitest.Cluster) {
+			firstOf[*v1.Node](c).Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+		}, false, true},
+		"a reservation's heartbeat": {func(c *clitest.Cluster) {
+			firstOf[*v1alpha1.ZoneReservation](c).Status.LastUpdateTime = metav1.NowMicro()
+		}, false, true},
+		"what an autoscaler is asked for": {func(c *clitest.Cluster) {
+			status := &firstOf[*v1alpha1.ZoneReservation](c).Status
+			status.Buy = &v1alpha1.BuyStatus{Asked: 2}
+			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying})
+		}, false, true},
+		"how pods of a policy leave": {func(c *clitest.Cluster) {
+			status := &firstOf[*v1alpha1.ZoneSpreadPolicy](c).Status
+			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionScaleDownOrdered})
+		}, false, true},
+		"a pod is bound":   {func(c *clitest.Cluster) { c.Pods()[2].Spec.NodeName = "c" }, true, true},
+		"a pod terminates": {func(c *clitest.Cluster) { c.Pods()[0].DeletionTimestamp = &metav1.Time{Time: clitest.Now} }, true, true},
+		"a pod has ended":  {func(c *clitest.Cluster) { c.Pods()[0].Status.Phase = v1.PodSucceeded }, true, true},
+		"a pod's labels":   {func(c *clitest.Cluster) { c.Pods()[0].Labels["tier"] = "x" }, true, true},
+		"a pod's spec":     {func(c *clitest.Cluster) { c.Pods()[0].Generation = 2 }, true, true},
+		"a pod is resized": {func(c *clitest.Cluster) {
+			pod := c.Pods()[0]
+			pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue})
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{{
+				Name: pod.Spec.Containers[0].Name, Resources: &v1.ResourceRequirements{Requests: clitest.Requests("3", "1Gi")},
+			}}
+		}, true, true},
+		"another Deployment":        {func(c *clitest.Cluster) { c.Running("new", "1", nil, "a", "") }, true, true},
+		"a Deployment is scaled":    {func(c *clitest.Cluster) { firstOf[*appsv1.Deployment](c).Generation = 2 }, true, true},
+		"pods of a Job have failed": {func(c *clitest.Cluster) { firstOf[*batchv1.Job](c).Status.Failed = 1 }, true, true},
+		"a Job is over": {func(c *clitest.Cluster) {
+			firstOf[*batchv1.Job](c).Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}
+		}, true, true},
+		"replicas that a controller notes": {func(c *clitest.Cluster) {
+			firstOf[*appsv1.ReplicaSet](c).Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "9"}
+		}, true, true},
+		"a policy counts":    {func(c *clitest.Cluster) { firstOf[*v1alpha1.ZoneSpreadPolicy](c).Status.Pods = 2 }, true, true},
+		"a policy changes":   {func(c *clitest.Cluster) { firstOf[*v1alpha1.ZoneSpreadPolicy](c).Generation = 7 }, true, false},
+		"another policy":     {func(c *clitest.Cluster) { c.Policy("api", nil) }, true, false},
+		"a node is cordoned": {func(c *clitest.Cluster) { firstOf[*v1.Node](c).Spec.Unschedulable = true }, true, false},
+		"a node is tainted": {func(c *clitest.Cluster) {
+			firstOf[*v1.Node](c).Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
+		}, true, false},
+		"a node grows": {func(c *clitest.Cluster) {
+			firstOf[*v1.Node](c).Status.Allocatable["cpu"] = resource.MustParse("9")
+		}, true, false},
+		"a node declares a feature": {func(c *clitest.Cluster) {
+			firstOf[*v1.Node](c).Status.DeclaredFeatures = []string{"new"}
+		}, true, false},
+		"another node":            {func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") }, true, false},
+		"a reservation is filled": {func(c *clitest.Cluster) { firstOf[*v1alpha1.ZoneReservation](c).Status.Slots.Held = 1 }, true, false},
+		"a claim":                 {func(c *clitest.Cluster) { c.ZonalVolume("data", "a") }, true, false},
+		"an annotation of a PodGroup": {func(c *clitest.Cluster) {
+			firstOf[*schedulingv1alpha1.PodGroup](c).Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
+		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, _ := newFollower(t, &clitest.Cluster{Snapshot: func() *snapshot.Snapshot {
-				s := snapshot.New(clitest.Now)
-				s.Add(build(func(*clitest.Cluster) {})...)
-				return s
-			}()}, protecting("web"))
-			require.Equal(t, tc.want, f.follow(build(tc.change)) != nil)
+			after := build(tc.change).Objects()
+			is := survival.Fingerprint(after)
+			require.Equal(t, tc.decides, is != was)
+			if tc.decides {
+				require.NotContains(t, seen, is, "as %s", seen[is])
+				seen[is] = name
+			}
+			f, _ := newFollower(t, before, protecting("web"))
+			require.Equal(t, tc.followed, f.follow(after) != nil)
 		})
 	}
-	t.Run("another spec", func(t *testing.T) {
-		objects := build(func(*clitest.Cluster) {})
-		c := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
-		c.Add(objects...)
-		f, _ := newFollower(t, c, protecting("web"))
-		edited := protecting("web")
-		edited.Generation++
-		f.asked = []*v1alpha1.ZoneSurvival{edited}
-		require.Nil(t, f.follow(objects))
-	})
-	t.Run("another object of that name", func(t *testing.T) {
-		objects := build(func(*clitest.Cluster) {})
-		c := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
-		c.Add(objects...)
-		f, _ := newFollower(t, c, named("services", protecting("web")))
-		f.asked = []*v1alpha1.ZoneSurvival{protecting("web")}
-		require.Nil(t, f.follow(objects))
-	})
+	edited := protecting("web")
+	edited.Generation++
+	for name, asked := range map[string]*v1alpha1.ZoneSurvival{"another spec": edited, "another object of that name": protecting("web")} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := newFollower(t, before, named("services", protecting("web")))
+			f.asked = []*v1alpha1.ZoneSurvival{asked}
+			require.Nil(t, f.follow(before.Objects()))
+		})
+	}
 }
 
 // TestFollowedAnswers follows random clusters through random changes of their pods. The counts are those of a

@@ -34,19 +34,19 @@ func TestHold(t *testing.T) {
 	}{
 		{
 			name:    "one slot for all losses",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "b") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "b") },
 			want:    map[string]map[string]int32{"web 2": {"a": 1, "b": 1, "c": 1}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name:    "a share in each zone",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "b", "c", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "a", "b", "b", "c", "c") },
 			want:    map[string]map[string]int32{"web 2": {"a": 3, "b": 3, "c": 3}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name: "each workload has slots of its own size",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "2", nil, "a", "b")
-				deploy(c, "api", "3", nil, "a", "a")
+				c.Running("web", "2", nil, "a", "b")
+				c.Running("api", "3", nil, "a", "a")
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Workloads = protecting("web", "api").Spec.Workloads },
 			want: map[string]map[string]int32{
@@ -56,19 +56,19 @@ func TestHold(t *testing.T) {
 		},
 		{
 			name:    "pods that are all in one zone, which alone may be lost",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "a", "a") },
 			asked:   onlyA,
 			want:    map[string]map[string]int32{"web 2": {"b": 2, "c": 1}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name:    "no pod runs",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "") },
 			reason:  v1alpha1.ReasonRoomHeld,
 		},
 		{
 			name: "weights of a policy divide the slots",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a", "a", "a", "a", "b", "b", "c", "c")
+				c.Running("web", "1", nil, "a", "a", "a", "a", "b", "b", "c", "c")
 				c.Policy("web", func(p *v1alpha1.ZoneSpreadPolicySpec) {
 					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a", Weight: ptr.To[int32](2)}}
 				})
@@ -78,7 +78,7 @@ func TestHold(t *testing.T) {
 		{
 			name: "a zone that a policy forbids has no slots",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", nil, "a", "b")
+				c.Running("web", "1", nil, "a", "b")
 				c.Policy("web", func(p *v1alpha1.ZoneSpreadPolicySpec) {
 					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "c", Weight: ptr.To[int32](0)}}
 				})
@@ -92,7 +92,7 @@ func TestHold(t *testing.T) {
 					node := c.Node(node+"2", node, "8", "32Gi")
 					node.Labels["pool"] = "web"
 				}
-				deploy(c, "web", "1", func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"pool": "web"} }, "a2", "b2")
+				c.Running("web", "1", func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"pool": "web"} }, "a2", "b2")
 			},
 			want: map[string]map[string]int32{"web 1": {"a": 2, "b": 2}}, reason: v1alpha1.ReasonFilling,
 		},
@@ -105,23 +105,23 @@ func TestHold(t *testing.T) {
 						n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
 					}
 				}
-				deploy(c, "web", "1", nil, "b", "b", "b", "c", "c", "c")
+				c.Running("web", "1", nil, "b", "b", "b", "c", "c", "c")
 			},
 			want: map[string]map[string]int32{"web 1": {"a": 3, "b": 3, "c": 3}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name: "nothing is held for pods whose volumes no other zone has",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", withVolume("disk"), "a")
-				zonalVolume(c, "disk", "a")
+				c.Running("web", "1", func(t *v1.PodTemplateSpec) { t.Spec.Volumes = clitest.Claiming("disk") }, "a")
+				c.ZonalVolume("disk", "a")
 			},
 			reason: v1alpha1.ReasonRoomHeld, contains: "1 pod of Deployment/web in namespace shop, which may run in no other zone",
 		},
 		{
 			name: "pods of an older reservation have their own room",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "4", nil, "a")
-				deploy(c, "api", "1", nil, "a")
+				c.Running("web", "4", nil, "a")
+				c.Running("api", "1", nil, "a")
 				c.Reservation("slots", "web", "4", 0, map[string]int64{"c": 1})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) {
@@ -132,7 +132,7 @@ func TestHold(t *testing.T) {
 		},
 		{
 			name:    "no more than a fraction is held",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "a") },
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.MaxHeldFraction = resource.NewMilliQuantity(100, resource.DecimalSI)
 				onlyA(s)
@@ -141,14 +141,14 @@ func TestHold(t *testing.T) {
 		},
 		{
 			name:    "any node: as many as the node with most pods has, on no node more than that with its pods",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "a", "b", "c") },
 			asked:   func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To[int32](1)} },
 			want:    map[string]map[string]int32{"web 2 at most 2": {"a": 2, "b": 2, "c": 2}}, reason: v1alpha1.ReasonFilling,
 		},
 		{
 			name: "pods that may not share a node",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(t *v1.PodTemplateSpec) {
+				c.Running("web", "1", func(t *v1.PodTemplateSpec) {
 					t.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
 						{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 					}}}
@@ -158,7 +158,7 @@ func TestHold(t *testing.T) {
 		},
 		{
 			name:    "something could not be read",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a") },
 			options: survival.HoldOptions{Missing: []string{"the controller may not list services"}},
 			reason:  v1alpha1.ReasonSnapshotIncomplete,
 		},
@@ -172,7 +172,7 @@ func TestHold(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, asked := zones(), holding("web")
+			c, asked := clitest.Zones("a", "b", "c"), holding("web")
 			tc.cluster(c)
 			if tc.asked != nil {
 				tc.asked(asked)
@@ -211,8 +211,8 @@ func slotsOf(reservations []*v1alpha1.ZoneReservation) map[string]map[string]int
 // TestHeldRoomFollowsTheWorkload: what is there stays while pods come and go, is written again when the workload is
 // another size, and is deleted when nothing is to be held.
 func TestHeldRoomFollowsTheWorkload(t *testing.T) {
-	c, asked := zones(), holding("web")
-	deploy(c, "web", "1", nil, "a", "a", "b", "b", "c", "c")
+	c, asked := clitest.Zones("a", "b", "c"), holding("web")
+	c.Running("web", "1", nil, "a", "a", "b", "b", "c", "c")
 	room := hold(c, asked)
 	require.Len(t, room.Changed, 1)
 	adopt(c, room.Changed[0])
@@ -223,18 +223,18 @@ func TestHeldRoomFollowsTheWorkload(t *testing.T) {
 	}
 	requireUnchanged(t, hold(c, asked), "slots stay while fewer pods run than the Deployment wants")
 
-	moved := zones()
-	deploy(moved, "web", "1", nil, "b", "b", "b", "c", "c", "c")
+	moved := clitest.Zones("a", "b", "c")
+	moved.Running("web", "1", nil, "b", "b", "b", "c", "c", "c")
 	adopt(moved, room.Changed[0])
 	requireUnchanged(t, hold(moved, asked), "the same pods in other zones need the same slots")
 
-	smaller := zones()
-	deploy(smaller, "web", "1", nil, "b", "c")
+	smaller := clitest.Zones("a", "b", "c")
+	smaller.Running("web", "1", nil, "b", "c")
 	adopt(smaller, room.Changed[0])
 	again := hold(smaller, asked)
 	require.Equal(t, map[string]map[string]int32{"web 1": {"a": 1, "b": 1, "c": 1}}, slotsOf(again.Changed))
 
-	gone := zones()
+	gone := clitest.Zones("a", "b", "c")
 	adopt(gone, room.Changed[0])
 	require.Len(t, hold(gone, asked).Unwanted, 1, "the workload is gone")
 	asked.Spec.Hold = false
@@ -256,7 +256,7 @@ func TestHeldZoneReturns(t *testing.T) {
 	}
 	asked := holding("web")
 	before := in("web", "a", "b", "c")
-	deploy(before, "web", "1", inPool("web"), "a", "a", "b", "c")
+	before.Running("web", "1", inPool("web"), "a", "a", "b", "c")
 	room := hold(before, asked)
 	require.Equal(t, map[string]map[string]int32{"web 1": {"a": 2, "b": 2, "c": 2}}, slotsOf(room.Changed))
 	reservation := room.Changed[0]
@@ -283,7 +283,7 @@ func TestHeldZoneReturns(t *testing.T) {
 			if tc.returned != nil {
 				tc.returned(c)
 			}
-			deploy(c, "web", "1", inPool(pool), "a", "a", "b", "b")
+			c.Running("web", "1", inPool(pool), "a", "a", "b", "b")
 			adopt(c, reservation)
 			var status v1alpha1.ZoneSurvivalStatus
 			room := survival.Hold(c.Objects(), asked, survival.HoldOptions{Zones: tc.counts}, &status)
@@ -295,8 +295,8 @@ func TestHeldZoneReturns(t *testing.T) {
 
 // TestHeldSaysWhatIsMissing: the status follows what the scheduler says of the reservations.
 func TestHeldSaysWhatIsMissing(t *testing.T) {
-	c, asked := zones(), holding("web")
-	deploy(c, "web", "2", nil, "a", "a", "b", "b")
+	c, asked := clitest.Zones("a", "b", "c"), holding("web")
+	c.Running("web", "2", nil, "a", "a", "b", "b")
 	r := hold(c, asked).Changed[0]
 	says := func(observed int64, zones ...v1alpha1.ReservationZoneStatus) (v1alpha1.ZoneSurvivalStatus, *metav1.Condition) {
 		has := r.DeepCopy()
@@ -337,8 +337,8 @@ func TestHeldSaysWhatIsMissing(t *testing.T) {
 
 // TestForeignReservation: one of that name that belongs to something else is left alone.
 func TestForeignReservation(t *testing.T) {
-	c, asked := zones(), holding("web")
-	deploy(c, "web", "2", nil, "a", "b")
+	c, asked := clitest.Zones("a", "b", "c"), holding("web")
+	c.Running("web", "2", nil, "a", "b")
 	foreign := hold(c, asked).Changed[0].DeepCopy()
 	foreign.OwnerReferences, foreign.Spec.Owners[0].PodSelector.MatchLabels = nil, map[string]string{"app": "other"}
 	c.Add(foreign)
@@ -352,9 +352,9 @@ func TestReservationNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, survivalName := range []string{"services", strings.Repeat("x", 250) + "aa", strings.Repeat("x", 250) + "ab"} {
 		for _, app := range []string{"web", "web.v2", strings.Repeat("y", 200)} {
-			c, asked := zones(), holding("web")
+			c, asked := clitest.Zones("a", "b", "c"), holding("web")
 			asked.Name = survivalName
-			deploy(c, app, "2", func(t *v1.PodTemplateSpec) { t.Labels["app"] = "web" }, "a", "b")
+			c.Running(app, "2", func(t *v1.PodTemplateSpec) { t.Labels["app"] = "web" }, "a", "b")
 			name := hold(c, asked).Changed[0].Name
 			require.LessOrEqual(t, len(name), 253)
 			require.False(t, seen[name], "%s twice", name)
@@ -369,23 +369,4 @@ func zonesWith(c *clitest.Cluster, r *v1alpha1.ZoneReservation) *clitest.Cluster
 	out.Add(c.Objects()...)
 	adopt(out, r)
 	return out
-}
-
-func withVolume(claim string) func(*v1.PodTemplateSpec) {
-	return func(t *v1.PodTemplateSpec) {
-		t.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
-	}
-}
-
-// zonalVolume adds a claim whose volume is in one zone.
-func zonalVolume(c *clitest.Cluster, name, zone string) {
-	c.Add(&v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: name},
-		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: name},
-	}, &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
-		}}}}},
-	})
 }

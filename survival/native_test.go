@@ -26,7 +26,7 @@ func TestNativeGangsInCertificates(t *testing.T) {
 		{"there is room for one of two", []string{"a", "a", "b", "b", "c"}, metav1.ConditionFalse, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := zones()
+			c := clitest.Zones("a", "b", "c")
 			c.NativeGang("train", int32(len(tc.nodes)), "4", tc.nodes...) //nolint:gosec // a few
 			status := certify(t, c, protecting("train"), survival.Options{})
 			require.Equal(t, tc.want, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSurvives).Status)
@@ -41,7 +41,7 @@ func TestNativeGangsInCertificates(t *testing.T) {
 
 // TestFingerprintOfANativeGang: an annotation of its PodGroup, which no generation counts, changes it.
 func TestFingerprintOfANativeGang(t *testing.T) {
-	c := zones()
+	c := clitest.Zones("a", "b", "c")
 	group := c.NativeGang("native", 1, "1", "a")
 	before := survival.Fingerprint(c.Objects())
 	group.Annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}

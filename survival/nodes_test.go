@@ -35,13 +35,13 @@ func TestCertifyNodes(t *testing.T) {
 	}{
 		{
 			name:    "any one node",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a", "a", "b", "c") },
 			status:  metav1.ConditionTrue, worst: "a: 0 of 2",
 			message: "without any one of the 3 nodes that have pods, all 4 pods run again; at most 2 are displaced, without node a",
 		},
 		{
 			name:    "a node without pods is no loss",
-			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
+			cluster: func(c *clitest.Cluster) { c.Running("web", "2", nil, "a") },
 			status:  metav1.ConditionTrue, worst: "a: 0 of 1",
 			message: "without any one of the 1 nodes that have pods, all 1 pods run again; at most 1 are displaced, without node a",
 		},
@@ -49,8 +49,8 @@ func TestCertifyNodes(t *testing.T) {
 			name: "one of the nodes",
 			cluster: func(c *clitest.Cluster) {
 				c.Node("small", "a", "4", "32Gi")
-				deploy(c, "web", "5", nil, "a")
-				deploy(c, "other", "4", nil, "b", "c")
+				c.Running("web", "5", nil, "a")
+				c.Running("other", "4", nil, "b", "c")
 			},
 			status: metav1.ConditionFalse, worst: "a: 1 of 1",
 			message: "without node a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/3 nodes are available: 3 Insufficient cpu",
@@ -58,16 +58,14 @@ func TestCertifyNodes(t *testing.T) {
 		{
 			name: "the node's object stays, and a constraint counts it",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
-					p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{clitest.ZoneSpread("web", 1)}
-				}, "a", "a", "b", "b", "c", "c")
+				c.Running("web", "1", clitest.Spread("web"), "a", "a", "b", "b", "c", "c")
 			},
 			status: metav1.ConditionFalse, worst: "a: 2 of 2",
 			message: "while the object of node a still exists, 2 of 2 displaced pods would wait, first shop/web-1-1: ",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := zones()
+			c := clitest.Zones("a", "b", "c")
 			tc.cluster(c)
 			is := certify(t, c, againstNodes(protecting("web")), survival.Options{})
 			require.Equal(t, tc.status, is.Conditions[0].Status, is.Conditions[0].Message)
@@ -93,7 +91,7 @@ func TestManyNodes(t *testing.T) {
 			on = append(on, name)
 		}
 	}
-	deploy(c, "web", "1", nil, on...)
+	c.Running("web", "1", nil, on...)
 	is := certify(t, c, againstNodes(protecting("web")), survival.Options{Replays: 1})
 	require.Equal(t, int64(14), is.Replayed)
 	require.Len(t, is.Losses, 10)
@@ -107,8 +105,8 @@ func TestManyNodes(t *testing.T) {
 // TestHeldRoomForNodes: room that is held for the loss of any one node is enough when other pods have taken all other
 // room.
 func TestHeldRoomForNodes(t *testing.T) {
-	c := zones()
-	deploy(c, "web", "2", priority(10), "a", "a", "b", "c")
+	c := clitest.Zones("a", "b", "c")
+	c.Running("web", "2", priority(10), "a", "a", "b", "c")
 	asked := againstNodes(holding("web"))
 	c = placed(t, c, hold(c, asked).Changed)
 	requireUnchanged(t, hold(c, asked), "asked again, the slots are the same")

@@ -106,7 +106,7 @@ func spread(c *clitest.Cluster, seed uint64) {
 	for _, zone := range []string{"a", "b", "c"} {
 		on = append(on, zone+"0")
 	}
-	deploy(c, "front", "0", func(t *v1.PodTemplateSpec) { t.Labels["app"], t.Spec.Priority = "web", ptr.To[int32](10) }, on...)
+	c.Running("front", "0", func(t *v1.PodTemplateSpec) { t.Labels["app"], t.Spec.Priority = "web", ptr.To[int32](10) }, on...)
 	for _, pod := range c.Pods() {
 		if pod.Labels["app"] == "web" {
 			pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{constraint}
@@ -140,7 +140,7 @@ func random(r *rand.Rand) *clitest.Cluster {
 				on = append(on, node)
 			}
 		}
-		deploy(c, app, fmt.Sprint(cpu), priority(low), on...)
+		c.Running(app, fmt.Sprint(cpu), priority(low), on...)
 	}
 	return c
 }

@@ -110,6 +110,39 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 	}
 }
 
+// Zones is a cluster of zones with one node of 8 CPUs each, named as its zone.
+func Zones(names ...string) *Cluster {
+	c := New()
+	for _, zone := range names {
+		c.Node(zone, zone, "8", "32Gi")
+	}
+	return c
+}
+
+// ZonalVolume adds a claim with its volume, which only nodes of one zone reach.
+func (c *Cluster) ZonalVolume(claim, zone string) {
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.inNamespace(), Name: claim, UID: types.UID(claim)}
+	volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+	}}}}
+	c.Add(volume, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.inNamespace(), Name: claim, UID: types.UID(claim),
+			Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+		},
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: claim, StorageClassName: ptr.To("")},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	})
+}
+
+// Claiming is the volume of a claim, for a pod's spec.
+func Claiming(claim string) []corev1.Volume {
+	return []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}}
+}
+
 // Running adds a Deployment with a pod on each of the nodes, which asks for CPUs and 1Gi of memory.
 func (c *Cluster) Running(name, cpu string, change func(*corev1.PodTemplateSpec), nodes ...string) []*corev1.Pod {
 	add := c.Deployment(name, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // small
