@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -128,38 +127,6 @@ func TestSurvivalController(t *testing.T) {
 	var lease coordinationv1.Lease
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: controller.LeaseName}, &lease))
 	require.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
-}
-
-// TestSurvivalFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another
-// ZoneSurvival asks for the loss of nodes.
-func TestSurvivalFollows(t *testing.T) {
-	w := newWorld(t)
-	w.run("web", "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
-	spec := v1alpha1.ZoneSurvivalSpec{Workloads: []v1alpha1.SurvivalWorkload{{
-		Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-	}}, Survive: v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)}}
-	nodes := spec.DeepCopy()
-	nodes.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To[int32](1)}
-	w.Make(t, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: spec},
-		&v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Spec: *nodes})
-	// All that follows is read at once: a second look between the rounds has no CPU either.
-	defer w.startController("--cpu-fraction=0.001", "--settle-time=5s")()
-	is := w.waitReason(v1alpha1.ReasonAllPlaced)
-	require.Equal(t, is.Status.ComputedAt, is.Status.ReplayedAt)
-	first := is.Status.ReplayedAt
-
-	w.run("batch", "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
-	is = w.waitReason(v1alpha1.ReasonPodsWait)
-	require.Equal(t, first, is.Status.ReplayedAt, "it was not replayed in full")
-	require.True(t, first.Before(&is.Status.ComputedAt))
-	require.Equal(t, int64(2), is.Status.Losses[0].Waiting)
-
-	var other v1alpha1.ZoneSurvival
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "nodes"}, &other))
-	require.Equal(t, []any{int64(3), first, first}, []any{other.Status.Replayed, other.Status.ReplayedAt, other.Status.ComputedAt})
-	require.Equal(t, "node-a", other.Status.Losses[0].Node)
-	require.Equal(t, v1alpha1.ReasonClusterChanged, meta.FindStatusCondition(other.Status.Conditions, v1alpha1.ConditionSurvives).Reason)
-	w.waitMetric(`zonewise_survival_waiting_pods{lost_zone="",zonesurvival="nodes"} 0`)
 }
 
 // TestSurvivalRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest

@@ -42,7 +42,7 @@ func TestBudgetsAreApart(t *testing.T) {
 }
 
 // TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none, and one without an
-// answer has no series.
+// answer has no series. Losses of nodes have one together.
 func TestMetrics(t *testing.T) {
 	status := func(survives metav1.ConditionStatus) v1alpha1.ZoneSurvivalStatus {
 		return v1alpha1.ZoneSurvivalStatus{
@@ -60,6 +60,7 @@ func TestMetrics(t *testing.T) {
 	holds.Conditions = append(holds.Conditions, metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse})
 	holds.Held = v1.ResourceList{"cpu": resource.MustParse("2500m"), "memory": resource.MustParse("1Ki")}
 	holds.Missing = []v1alpha1.SurvivalMissing{{Zone: "b", Pods: 1}, {Zone: "b", Pods: 2}}
+	holds.Losses = append(holds.Losses, v1alpha1.SurvivalLoss{Node: "n1", Waiting: 1}, v1alpha1.SurvivalLoss{Node: "n2", Waiting: 3})
 	c.answers["5"] = &answer{name: "holds", shown: holds}
 	collector.Export(t.Context(), c)
 	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
@@ -81,5 +82,12 @@ zonewise_survival_held{resource="memory",zonesurvival="holds"} 1024
 # TYPE zonewise_survival_missing_pods gauge
 zonewise_survival_missing_pods{zone="a",zonesurvival="holds"} 0
 zonewise_survival_missing_pods{zone="b",zonesurvival="holds"} 3
-`), "zonewise_survival_survives", "zonewise_survival_computed_timestamp_seconds", "zonewise_survival_held", "zonewise_survival_missing_pods"))
+# HELP zonewise_survival_waiting_pods [ALPHA] Protected pods of a ZoneSurvival that would wait after the loss of a zone; an empty zone stands for the worst loss of nodes.
+# TYPE zonewise_survival_waiting_pods gauge
+zonewise_survival_waiting_pods{lost_zone="",zonesurvival="holds"} 3
+zonewise_survival_waiting_pods{lost_zone="a",zonesurvival="holds"} 2
+zonewise_survival_waiting_pods{lost_zone="a",zonesurvival="no"} 2
+zonewise_survival_waiting_pods{lost_zone="a",zonesurvival="open"} 2
+zonewise_survival_waiting_pods{lost_zone="a",zonesurvival="yes"} 2
+`), "zonewise_survival_survives", "zonewise_survival_computed_timestamp_seconds", "zonewise_survival_held", "zonewise_survival_missing_pods", "zonewise_survival_waiting_pods"))
 }
