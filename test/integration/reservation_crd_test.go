@@ -1,13 +1,11 @@
 package integration
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -22,7 +20,6 @@ func TestZoneReservationCRD(t *testing.T) {
 	t.Run("accepted", func(t *testing.T) { testReservationAccepted(t, w) })
 	t.Run("rejected", func(t *testing.T) { testReservationRejected(t, w) })
 	t.Run("status subresource", func(t *testing.T) { testReservationStatus(t, w) })
-	t.Run("columns", func(t *testing.T) { testReservationColumns(t, w) })
 }
 
 const (
@@ -157,21 +154,4 @@ func testReservationStatus(t *testing.T, w *world) {
 	require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	require.Equal(t, ptr.To[int32](7), got.Spec.Priority)
 	require.EqualValues(t, 2, got.Status.Slots.Held, "a write of the object leaves the status alone")
-}
-
-// testReservationColumns: what kubectl get prints.
-func testReservationColumns(t *testing.T, w *world) {
-	options, err := crdOptions(reservationCRD)
-	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, w.cp.client.Get(context.Background(), client.ObjectKeyFromObject(options.CRDs[0]), crd))
-	var columns []string
-	for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
-		if column.Priority == 0 {
-			columns = append(columns, column.Name)
-		}
-	}
-	require.Equal(t, []string{"Mode", "Desired", "Held", "Used", "Ready", "Age"}, columns)
-	require.Equal(t, apiextensionsv1.ClusterScoped, crd.Spec.Scope)
-	require.Equal(t, []string{"zrsv"}, crd.Spec.Names.ShortNames)
 }
