@@ -69,16 +69,6 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-func TestProfilesShareOneLedger(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	second, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{}`)}, &handle{profile: "batch", factory: f.handle.factory})
-	require.NoError(t, err)
-
-	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
-	require.True(t, second.(*ReserveCache).running.ledger.IsAssumedPod("p"))
-	require.Same(t, f.shared.Ledger(), second.(*ReserveCache).running.ledger)
-}
-
 func TestProfilesMustAgreeOnArgs(t *testing.T) {
 	f := newFixture(t, nil)
 	_, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"handlerSyncTimeout":"1s"}`)}, &handle{profile: "batch", factory: f.handle.factory})

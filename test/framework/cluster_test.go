@@ -68,11 +68,17 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	inBubble(t, test)
 }
 
+// runInBubble runs a test by a name as bubble does.
+func runInBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, test) })
+}
+
 // inBubbles runs a test for each case, by its name, as bubble does.
 func inBubbles[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tt T)) {
 	t.Helper()
 	for name, tt := range cases {
-		t.Run(name, func(t *testing.T) { bubble(t, func(t *testing.T) { test(t, tt) }) })
+		runInBubble(t, name, func(t *testing.T) { test(t, tt) })
 	}
 }
 

@@ -167,29 +167,27 @@ func TestGangOfOwnersPreempts(t *testing.T) {
 	nodes := map[string][]int{"one node": {4}, "another node": {2, 2}} // CPUs; the first node has the slots
 	for name, change := range reservationKinds {
 		for where, cpus := range nodes {
-			t.Run(name+" on "+where, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					c := newGangCluster(t, cpus[0])
-					c.profile = allPlugins
-					c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s"}`))
-					c.reserve("r", "train", 2, change)
-					for i, cpu := range cpus[1:] {
-						c.addNode(fmt.Sprint("node-", i+1), cpu)
-					}
-					batch := []string{"batch-0", "batch-1"}
-					c.create(member("", batch[0]), member("", batch[1]))
-					c.requireBound(batch...)
+			runInBubble(t, name+" on "+where, func(t *testing.T) {
+				c := newGangCluster(t, cpus[0])
+				c.profile = allPlugins
+				c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s"}`))
+				c.reserve("r", "train", 2, change)
+				for i, cpu := range cpus[1:] {
+					c.addNode(fmt.Sprint("node-", i+1), cpu)
+				}
+				batch := []string{"batch-0", "batch-1"}
+				c.create(member("", batch[0]), member("", batch[1]))
+				c.requireBound(batch...)
 
-					gang := c.createGang("g", 3, labelled("app", "train"), ranked(100))
-					if name == "required" {
-						c.pass(3 * time.Minute)
-						c.requireUnbound(gang...)
-						require.Len(t, c.boundAmong(batch...), 2, "no pod is evicted for a gang that stays without room")
-						return
-					}
-					c.requireBound(gang...)
-					require.Len(t, c.boundAmong(batch...), 1, "one member has no slot")
-				})
+				gang := c.createGang("g", 3, labelled("app", "train"), ranked(100))
+				if name == "required" {
+					c.pass(3 * time.Minute)
+					c.requireUnbound(gang...)
+					require.Len(t, c.boundAmong(batch...), 2, "no pod is evicted for a gang that stays without room")
+					return
+				}
+				c.requireBound(gang...)
+				require.Len(t, c.boundAmong(batch...), 1, "one member has no slot")
 			})
 		}
 	}
@@ -208,32 +206,30 @@ func TestGangUsesItsReservation(t *testing.T) {
 	kinds := maps.Clone(reservationKinds)
 	kinds["one slot on each node"] = func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](1) }
 	for name, change := range kinds {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newGangCluster(t, 2, 2, 2, 2)
-				c.profile = allPlugins
-				c.start(withArgs(slowBackoff))
-				c.reserve("r", "train", 4, change)
-				c.requireBound(c.createPlain("other", 4)...)
+		runInBubble(t, name, func(t *testing.T) {
+			c := newGangCluster(t, 2, 2, 2, 2)
+			c.profile = allPlugins
+			c.start(withArgs(slowBackoff))
+			c.reserve("r", "train", 4, change)
+			c.requireBound(c.createPlain("other", 4)...)
 
-				strangers := c.createGang("strangers", 4)
-				c.requireEvent("PodGroup strangers GangRolledBack", "needs 4, at most 0 fit: 4 nodes")
-				large := c.createGang("large", 5, labelled("app", "train"))
-				c.requireEvent("PodGroup large GangRolledBack", "needs 5, at most 4 fit")
-				c.requireUnbound(append(large, strangers...)...)
-				for _, pod := range append(large, strangers...) {
-					require.Zero(t, c.mishap.times(pod), "%s takes nothing that its gang cannot use", pod)
-				}
+			strangers := c.createGang("strangers", 4)
+			c.requireEvent("PodGroup strangers GangRolledBack", "needs 4, at most 0 fit: 4 nodes")
+			large := c.createGang("large", 5, labelled("app", "train"))
+			c.requireEvent("PodGroup large GangRolledBack", "needs 5, at most 4 fit")
+			c.requireUnbound(append(large, strangers...)...)
+			for _, pod := range append(large, strangers...) {
+				require.Zero(t, c.mishap.times(pod), "%s takes nothing that its gang cannot use", pod)
+			}
 
-				c.requireBound(c.createGang("g", 4, labelled("app", "train"))...)
-				require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""), "it is proposed and gathered at once")
-				if name == "guarantee" || name == "required" {
-					c.requireSlots("r", 4, 4)
-				} else {
-					c.requireSlots("r", 0, 0)
-				}
-				c.requireUnbound(append(large, strangers...)...)
-			})
+			c.requireBound(c.createGang("g", 4, labelled("app", "train"))...)
+			require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""), "it is proposed and gathered at once")
+			if name == "guarantee" || name == "required" {
+				c.requireSlots("r", 4, 4)
+			} else {
+				c.requireSlots("r", 0, 0)
+			}
+			c.requireUnbound(append(large, strangers...)...)
 		})
 	}
 }

@@ -27,12 +27,10 @@ type api struct {
 // inBothAPIs runs a test for gangs of each API.
 func inBothAPIs(t *testing.T, test func(t *testing.T, a *api)) {
 	t.Helper()
-	t.Run("PodGroup CRD", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			test(t, &api{(*cluster).createGang, func(c *cluster, name string) bool {
-				return c.recorder.count("PodGroup "+name+" GangRolledBack", "") > 0
-			}})
-		})
+	runInBubble(t, "PodGroup CRD", func(t *testing.T) {
+		test(t, &api{(*cluster).createGang, func(c *cluster, name string) bool {
+			return c.recorder.count("PodGroup "+name+" GangRolledBack", "") > 0
+		}})
 	})
 	nativeBubble(t, "native", func(t *testing.T) {
 		test(t, &api{(*cluster).createNativeGang, func(c *cluster, name string) bool {

@@ -150,35 +150,29 @@ func asking(name v1.ResourceName) change {
 // TestResourcesThatTheFiltersDoNotCount: a resource that no node lists may come from devices (DRAExtendedResource), and
 // one that the profile ignores from anywhere. The proposal does not call a gang short of it.
 func TestResourcesThatTheFiltersDoNotCount(t *testing.T) {
-	t.Run("ignoredResources", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c := newGangCluster(t, 3)
-			c.edit = func(p *config.KubeSchedulerProfile) {
-				for i := range p.PluginConfig {
-					if args, ok := p.PluginConfig[i].Args.(*config.NodeResourcesFitArgs); ok {
-						args.IgnoredResources = []string{gpu}
-					}
+	runInBubble(t, "ignoredResources", func(t *testing.T) {
+		c := newGangCluster(t, 3)
+		c.edit = func(p *config.KubeSchedulerProfile) {
+			for i := range p.PluginConfig {
+				if args, ok := p.PluginConfig[i].Args.(*config.NodeResourcesFitArgs); ok {
+					args.IgnoredResources = []string{gpu}
 				}
 			}
-			c.start(withArgs(slowBackoff))
-			c.requireBound(c.createGang("g", 3, asking(gpu))...)
-		})
+		}
+		c.start(withArgs(slowBackoff))
+		c.requireBound(c.createGang("g", 3, asking(gpu))...)
 	})
-	t.Run("counted", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c := startGangCluster(t, slowBackoff, 3)
-			c.createGang("g", 2, asking(gpu))
-			c.requireEvent("PodGroup g GangRolledBack", "short of "+gpu)
-			c.requireUnbound("g-0", "g-1")
-		})
+	runInBubble(t, "counted", func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.createGang("g", 2, asking(gpu))
+		c.requireEvent("PodGroup g GangRolledBack", "short of "+gpu)
+		c.requireUnbound("g-0", "g-1")
 	})
-	t.Run("served by devices", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c := newGangCluster(t, 8, 8)
-			c.addDevices(2, gpu, "node-0", "node-1")
-			c.start(withArgs(slowBackoff))
-			c.requireBound(c.createGang("g", 4, asking(gpu))...)
-		})
+	runInBubble(t, "served by devices", func(t *testing.T) {
+		c := newGangCluster(t, 8, 8)
+		c.addDevices(2, gpu, "node-0", "node-1")
+		c.start(withArgs(slowBackoff))
+		c.requireBound(c.createGang("g", 4, asking(gpu))...)
 	})
 }
 

@@ -65,14 +65,12 @@ func TestInvalidTimeout(t *testing.T) {
 		-5:   "must be at least 1: the scheduler's default is used",
 		1000: "must be at most 900: the maximum is used",
 	} {
-		t.Run(fmt.Sprint(seconds), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, slowBackoff, 3)
-				c.groups.set("g", 1, seconds)
-				c.create(member("g", "g-0"))
-				c.requireBound("g-0")
-				c.requireEvent("PodGroup g InvalidScheduleTimeout", fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, %s", seconds, words))
-			})
+		runInBubble(t, fmt.Sprint(seconds), func(t *testing.T) {
+			c := startGangCluster(t, slowBackoff, 3)
+			c.groups.set("g", 1, seconds)
+			c.create(member("g", "g-0"))
+			c.requireBound("g-0")
+			c.requireEvent("PodGroup g InvalidScheduleTimeout", fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, %s", seconds, words))
 		})
 	}
 }

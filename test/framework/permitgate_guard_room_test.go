@@ -108,25 +108,6 @@ func TestStarvingNativeGangKeepsNodes(t *testing.T) {
 	})
 }
 
-// TestNativeGangThatLostAMemberKeepsNodes at once: another pod of its priority does not take the room that comes back.
-func TestNativeGangThatLostAMemberKeepsNodes(t *testing.T) {
-	nativeBubble(t, "Guard", func(t *testing.T) {
-		c := newGangCluster(t, 1, 1)
-		c.start(withArgs(guarded))
-		c.requireBound(c.createNativeGang("g", 2)...)
-		c.delete("g-1")
-		c.create(member("", "thief"))
-		c.requireBound("thief")
-		c.create(nativeMember("g", "g-2"))
-		c.requireUnbound("g-2")
-		c.requireEvent("PodGroup g GangKeepsNodes", "lacks members of its quorum")
-		c.create(member("", "other"))
-		c.delete("thief")
-		c.requireBound("g-2")
-		c.requireUnbound("other")
-	})
-}
-
 // TestGangsOfBothAPIsKeepNodesInTurn: one at a time, the oldest first, and a gang keeps nothing from its own members,
 // but from those of the gang of the other API that has its name.
 func TestGangsOfBothAPIsKeepNodesInTurn(t *testing.T) {

@@ -21,25 +21,21 @@ func (c *cluster) setResources(name string, minMember int32, cpu string) {
 // TestMinResourcesOfTheMembers: KubeRay and Kubeflow Trainer write the sum of the members' requests into each PodGroup.
 // Such a gang preempts, and keeps nodes, like any other.
 func TestMinResourcesOfTheMembers(t *testing.T) {
-	t.Run("preempts", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 2)
-			c.bind("node-0", low("low-0"), low("low-1"))
-			c.quiet()
-			c.setResources("urgent", 2, "2")
-			c.requireBound(c.createMembers("urgent", 2, ranked(100))...)
-		})
+	runInBubble(t, "preempts", func(t *testing.T) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 2)
+		c.bind("node-0", low("low-0"), low("low-1"))
+		c.quiet()
+		c.setResources("urgent", 2, "2")
+		c.requireBound(c.createMembers("urgent", 2, ranked(100))...)
 	})
-	t.Run("keeps nodes", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c := startGangCluster(t, `{"bindRehearsal": "Never", "starvationAfter": "20s"}`, 1, 1)
-			c.bind("node-0", member("", "small-0"))
-			c.bind("node-1", member("", "small-1"))
-			c.quiet()
-			c.setResources("g", 2, "2")
-			c.createMembers("g", 2)
-			c.eventually("it keeps nodes", func() bool { return c.recorder.count("PodGroup g GangKeepsNodes", "") == 1 })
-		})
+	runInBubble(t, "keeps nodes", func(t *testing.T) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never", "starvationAfter": "20s"}`, 1, 1)
+		c.bind("node-0", member("", "small-0"))
+		c.bind("node-1", member("", "small-1"))
+		c.quiet()
+		c.setResources("g", 2, "2")
+		c.createMembers("g", 2)
+		c.eventually("it keeps nodes", func() bool { return c.recorder.count("PodGroup g GangKeepsNodes", "") == 1 })
 	})
 }
 

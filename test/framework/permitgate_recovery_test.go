@@ -123,26 +123,24 @@ func TestNominationsOfAnEarlierScheduler(t *testing.T) {
 // TestOwnerChoosesHowMembersAreReplaced: a running gang has lost two of three, and there is room for one.
 func TestOwnerChoosesHowMembersAreReplaced(t *testing.T) {
 	for value, bound := range map[string]int{"": 0, podgroup.ReplacementsTogether: 0, podgroup.ReplacementsOneByOne: 1, "one-by-one": 0} {
-		t.Run(value, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := startGangCluster(t, `{"initialBackoff": "1s", "starvationAfter": "24h"}`, 1, 1, 1)
-				if value != "" {
-					c.groups.annotate("g", map[string]string{podgroup.ReplacementsAnnotation: value})
-				}
-				c.requireBound(c.createGang("g", 3)...)
-				node := c.nodeOf("g-2")
-				c.delete("g-1", "g-2")
-				c.bind(node, member("", "other").Priority(100))
-				c.create(member("g", "g-3"), member("g", "g-4"))
-				c.pass(5 * time.Second)
-				require.Len(t, c.boundAmong("g-3", "g-4"), bound)
-				if value == "one-by-one" {
-					c.requireEvent("PodGroup g InvalidReplacements", `must be Together or OneByOne`)
-				}
-				c.delete("other")
-				c.pass(5 * time.Second)
-				c.requireBound("g-3", "g-4")
-			})
+		runInBubble(t, value, func(t *testing.T) {
+			c := startGangCluster(t, `{"initialBackoff": "1s", "starvationAfter": "24h"}`, 1, 1, 1)
+			if value != "" {
+				c.groups.annotate("g", map[string]string{podgroup.ReplacementsAnnotation: value})
+			}
+			c.requireBound(c.createGang("g", 3)...)
+			node := c.nodeOf("g-2")
+			c.delete("g-1", "g-2")
+			c.bind(node, member("", "other").Priority(100))
+			c.create(member("g", "g-3"), member("g", "g-4"))
+			c.pass(5 * time.Second)
+			require.Len(t, c.boundAmong("g-3", "g-4"), bound)
+			if value == "one-by-one" {
+				c.requireEvent("PodGroup g InvalidReplacements", `must be Together or OneByOne`)
+			}
+			c.delete("other")
+			c.pass(5 * time.Second)
+			c.requireBound("g-3", "g-4")
 		})
 	}
 }

@@ -334,23 +334,6 @@ func (c *cluster) createPackedUrgent(size int, annotation string) []string {
 	return c.createMembers("urgent", size, train, ranked(100))
 }
 
-// TestPackedGangPreemptsInTheCheapestDomain, which need not be the smallest.
-func TestPackedGangPreemptsInTheCheapestDomain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, preempting)
-		c.zonalNodes("a-0", "a-1", "b-0", "b-1", "b-2")
-		for _, node := range []string{"a-0", "a-1", "b-1", "b-2"} {
-			c.bind(node, low("low-"+node))
-		}
-		c.quiet()
-		names := c.createPackedUrgent(2, podgroup.RequiredTopologyAnnotation)
-		c.requireBound(names...)
-		require.Equal(t, map[string]int{"b": 2}, c.zonesOf(names...))
-		c.requireLeft([]string{"low-a-0", "low-a-1"}, nil)
-		require.NotEqual(t, c.exists("low-b-1"), c.exists("low-b-2"), "one of the two")
-	})
-}
-
 // TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other
 // gang goes.
 func TestGangThatIsGoneIsCheap(t *testing.T) {

@@ -174,32 +174,30 @@ func TestANewNodeIsTheReservations(t *testing.T) {
 					return release
 				},
 			} {
-				t.Run(arrival+", "+lacking+", the pod "+where, func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						c := newCluster(t, allPlugins)
-						c.maxBackoff = 1
-						c.start()
-						c.smallNode("a1", "a", "3", setReady(true))
-						r := reservation("r", "web", 0, spec)
-						r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("3")
-						c.reservations.apply(r)
-						c.soonEqual(int64(1), func() any { return c.slotsOn("r")["a1"] })
-						add := func() { c.smallNode("c1", "c", "4", node.at) }
-						come := add
-						if node.then != nil {
-							add()
-							come = func() { c.editNode("c1", node.then) }
-						}
-						release := wait(c)
-						come()
-						release()
-						c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
-						c.pass(soonest)
-						require.Empty(t, c.nodeOf("large"))
+				runInBubble(t, arrival+", "+lacking+", the pod "+where, func(t *testing.T) {
+					c := newCluster(t, allPlugins)
+					c.maxBackoff = 1
+					c.start()
+					c.smallNode("a1", "a", "3", setReady(true))
+					r := reservation("r", "web", 0, spec)
+					r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("3")
+					c.reservations.apply(r)
+					c.soonEqual(int64(1), func() any { return c.slotsOn("r")["a1"] })
+					add := func() { c.smallNode("c1", "c", "4", node.at) }
+					come := add
+					if node.then != nil {
+						add()
+						come = func() { c.editNode("c1", node.then) }
+					}
+					release := wait(c)
+					come()
+					release()
+					c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+					c.pass(soonest)
+					require.Empty(t, c.nodeOf("large"))
 
-						c.reservations.delete("r")
-						require.Equal(t, "c1", c.waitNode("large"))
-					})
+					c.reservations.delete("r")
+					require.Equal(t, "c1", c.waitNode("large"))
 				})
 			}
 		}

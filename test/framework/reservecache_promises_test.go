@@ -137,21 +137,6 @@ func (c *cluster) nativeGang(name string, minCount int32, pods int) {
 	}
 }
 
-// TestAnOwnerThatHasGrown takes up as many slots as it asks for.
-func TestAnOwnerThatHasGrown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("n1", "a", "4", nil)
-		c.reservations.apply(reservation("r", "web", 4, required))
-		c.requireSlots("r", 4, 0)
-		c.pod("double", "web", "1500m", nil)
-		require.Equal(t, "n1", c.waitNode("double"))
-		c.requireSlots("r", 4, 2)
-		c.delete("double")
-		c.requireSlots("r", 4, 0)
-	})
-}
-
 // TestOwnersThatMayNowRunAreWoken: a change of a reservation after which its owners may run wakes those that wait.
 func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
 	required := func(change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservation {

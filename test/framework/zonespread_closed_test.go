@@ -28,40 +28,38 @@ func TestClosedZone(t *testing.T) {
 		"dead":     {setReady(false), setReady(true)},
 	} {
 		for _, declared := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, declared=%v", name, declared), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					c := newSpreadCluster(t)
-					c.addNodes("16", "a1", "b1", "c1", "c2")
-					edits := []func(*v1alpha1.ZoneSpreadPolicySpec){failover(2*time.Minute, time.Hour)}
-					if declared {
-						edits = append(edits, declaring("a", "b", "c"))
-					}
-					c.policies.Put(newPolicy(edits...))
-					c.start()
-					c.createPods(newPods(3, "web", "100m")...)
-					c.waitZones("", map[string]int{"a": 1, "b": 1, "c": 1})
+			runInBubble(t, fmt.Sprintf("%s, declared=%v", name, declared), func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("16", "a1", "b1", "c1", "c2")
+				edits := []func(*v1alpha1.ZoneSpreadPolicySpec){failover(2*time.Minute, time.Hour)}
+				if declared {
+					edits = append(edits, declaring("a", "b", "c"))
+				}
+				c.policies.Put(newPolicy(edits...))
+				c.start()
+				c.createPods(newPods(3, "web", "100m")...)
+				c.waitZones("", map[string]int{"a": 1, "b": 1, "c": 1})
 
-					c.editNode("c1", way.close)
-					c.editNode("c2", way.close)
-					c.eventually("that is noted at once", func() bool {
-						return slices.ContainsFunc(c.status().Zones, func(z v1alpha1.ZoneStatus) bool { return z.Name == "c" && z.Since != nil })
-					})
-					since := c.clock.Now()
-					c.createPods(newPods(5, "more", "100m")...)
-					c.pass(100 * time.Second)
-					require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone("more"), "the others wait for it")
-					c.waitBound("more", 5)
-					require.InDelta(t, 2*time.Minute, c.clock.Since(since), float64(25*time.Second))
-					require.Equal(t, map[string]int{"a": 4, "b": 3, "c": 1}, sorted(c.byZone("")))
-
-					c.pass(time.Minute)
-					c.editNode("c1", way.open)
-					c.editNode("c2", way.open)
-					c.eventually("it recovers", func() bool { return c.stateOf("c") == v1alpha1.ZoneRecovering })
-					c.createPods(newPods(3, "back", "100m")...)
-					c.waitZones("back", map[string]int{"c": 3})
-					c.eventually("it has caught up", func() bool { return c.stateOf("c") == v1alpha1.ZoneAvailable })
+				c.editNode("c1", way.close)
+				c.editNode("c2", way.close)
+				c.eventually("that is noted at once", func() bool {
+					return slices.ContainsFunc(c.status().Zones, func(z v1alpha1.ZoneStatus) bool { return z.Name == "c" && z.Since != nil })
 				})
+				since := c.clock.Now()
+				c.createPods(newPods(5, "more", "100m")...)
+				c.pass(100 * time.Second)
+				require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone("more"), "the others wait for it")
+				c.waitBound("more", 5)
+				require.InDelta(t, 2*time.Minute, c.clock.Since(since), float64(25*time.Second))
+				require.Equal(t, map[string]int{"a": 4, "b": 3, "c": 1}, sorted(c.byZone("")))
+
+				c.pass(time.Minute)
+				c.editNode("c1", way.open)
+				c.editNode("c2", way.open)
+				c.eventually("it recovers", func() bool { return c.stateOf("c") == v1alpha1.ZoneRecovering })
+				c.createPods(newPods(3, "back", "100m")...)
+				c.waitZones("back", map[string]int{"c": 3})
+				c.eventually("it has caught up", func() bool { return c.stateOf("c") == v1alpha1.ZoneAvailable })
 			})
 		}
 	}

@@ -76,60 +76,58 @@ func prefersZone(zone string) func(*v1.Pod) {
 func TestRestart(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		for _, kind := range []string{"full", "full for other reasons", "closed", "recovering"} {
-			t.Run(fmt.Sprintf("%s, %v", kind, restarts), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					c := newSpreadCluster(t)
-					c.addNodes("64", "a1", "b1", "c1")
-					c.policies.Put(newPolicy(failover(5*time.Minute, 5*time.Minute)))
+			runInBubble(t, fmt.Sprintf("%s, %v", kind, restarts), func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("64", "a1", "b1", "c1")
+				c.policies.Put(newPolicy(failover(5*time.Minute, 5*time.Minute)))
+				c.start()
+				c.createPods(newPods(3, "web", "1")...)
+				c.waitBound("web", 3)
+				port := func(*v1.Pod) {}
+				cordon := func(is bool) {
+					c.editNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = is })
+				}
+				switch kind {
+				case "full":
+					c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("1") })
+				case "full for other reasons":
+					c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable["example.com/licence"] = resource.MustParse("0") })
+					port = func(pod *v1.Pod) {
+						pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}
+						pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+					}
+					c.createPods(newPod("blocker", "1", build.Label("app", "blocker"), port, build.Bound("c1")))
+					c.addNodes("64", "a2", "a3", "a4", "b2", "b3", "b4")
+				case "closed", "recovering":
+					cordon(true)
+				}
+				start := c.clock.Now()
+				c.createPods(newPods(6, "more", "1", port)...)
+				c.pass(2 * time.Minute)
+				if restarts {
+					c.stop()
 					c.start()
-					c.createPods(newPods(3, "web", "1")...)
-					c.waitBound("web", 3)
-					port := func(*v1.Pod) {}
-					cordon := func(is bool) {
-						c.editNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = is })
-					}
-					switch kind {
-					case "full":
-						c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("1") })
-					case "full for other reasons":
-						c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable["example.com/licence"] = resource.MustParse("0") })
-						port = func(pod *v1.Pod) {
-							pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}
-							pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
-						}
-						c.createPods(newPod("blocker", "1", build.Label("app", "blocker"), port, build.Bound("c1")))
-						c.addNodes("64", "a2", "a3", "a4", "b2", "b3", "b4")
-					case "closed", "recovering":
-						cordon(true)
-					}
-					start := c.clock.Now()
-					c.createPods(newPods(6, "more", "1", port)...)
-					c.pass(2 * time.Minute)
+				}
+				c.pass(2*time.Minute + 40*time.Second)
+				require.Less(t, len(c.bound("more")), 6)
+				if kind == "recovering" {
+					c.pass(5 * time.Minute)
+					cordon(false)
+					c.eventually("it recovers", func() bool { return c.stateOf("c") == v1alpha1.ZoneRecovering })
+					c.pass(20 * time.Second)
 					if restarts {
 						c.stop()
 						c.start()
 					}
-					c.pass(2*time.Minute + 40*time.Second)
-					require.Less(t, len(c.bound("more")), 6)
-					if kind == "recovering" {
-						c.pass(5 * time.Minute)
-						cordon(false)
-						c.eventually("it recovers", func() bool { return c.stateOf("c") == v1alpha1.ZoneRecovering })
-						c.pass(20 * time.Second)
-						if restarts {
-							c.stop()
-							c.start()
-						}
-						// It does not hold the others back, though it cannot take a pod.
-						c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("1") })
-						c.settle()
-						c.createPods(newPods(4, "late", "1")...)
-						c.eventuallyWithin(10*time.Second, "nothing waits", func() bool { return len(c.bound("late")) == 4 })
-						return
-					}
-					c.eventuallyWithin(time.Minute, "they go elsewhere", func() bool { return len(c.bound("more")) == 6 })
-					require.InDelta(t, 5*time.Minute, c.clock.Since(start), float64(40*time.Second))
-				})
+					// It does not hold the others back, though it cannot take a pod.
+					c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("1") })
+					c.settle()
+					c.createPods(newPods(4, "late", "1")...)
+					c.eventuallyWithin(10*time.Second, "nothing waits", func() bool { return len(c.bound("late")) == 4 })
+					return
+				}
+				c.eventuallyWithin(time.Minute, "they go elsewhere", func() bool { return len(c.bound("more")) == 6 })
+				require.InDelta(t, 5*time.Minute, c.clock.Since(start), float64(40*time.Second))
 			})
 		}
 	}

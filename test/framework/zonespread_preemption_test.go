@@ -51,37 +51,35 @@ func TestTerminatingPodsMakeRoom(t *testing.T) {
 		"skew": declaring("a", "b", "missing"),
 	} {
 		for _, how := range []string{"terminates", "was not seen to terminate", "was terminating"} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					c := newSpreadCluster(t)
-					c.addNodes("64", "a1", "b1")
-					c.policies.Put(newPolicy(edit, ofReplicas(6)))
-					placed := map[string]int{"cap": 4, "cap, all revisions": 4, "skew": 2}[name]
-					c.start()
-					c.createPods(newPods(placed, "web", "1", build.Label("pod-template-hash", "1"))...)
-					c.waitBound("web", placed)
-					waiting := newPods(2, "waiting", "1", build.Label("pod-template-hash", "1"))
-					c.createPods(waiting...)
-					c.eventually("both were tried", func() bool { return c.triedTimes("waiting-0") > 0 && c.triedTimes("waiting-1") > 0 })
-					c.pass(15 * time.Second)
-					require.Empty(t, c.bound("waiting"))
-					switch how {
-					case "terminates":
-						c.server.Graceful.Store(true)
-						c.delete("web-0")
-					case "was not seen to terminate":
-						c.finish("web-0")
-					case "was terminating":
-						// The scheduler starts when the pod terminates already; room is what is wanted, on one node.
-						c.server.Graceful.Store(true)
-						c.delete("web-0")
-						c.eventually("one goes on", func() bool { return len(c.bound("waiting")) == 1 })
-						c.finish("web-0")
-					}
-					c.eventuallyWithin(15*time.Second, "one goes on", func() bool { return len(c.bound("waiting")) == 1 })
-					c.pass(15 * time.Second)
-					require.Len(t, c.bound("waiting"), 1, "%v", c.byZone(""))
-				})
+			runInBubble(t, name+", "+how, func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("64", "a1", "b1")
+				c.policies.Put(newPolicy(edit, ofReplicas(6)))
+				placed := map[string]int{"cap": 4, "cap, all revisions": 4, "skew": 2}[name]
+				c.start()
+				c.createPods(newPods(placed, "web", "1", build.Label("pod-template-hash", "1"))...)
+				c.waitBound("web", placed)
+				waiting := newPods(2, "waiting", "1", build.Label("pod-template-hash", "1"))
+				c.createPods(waiting...)
+				c.eventually("both were tried", func() bool { return c.triedTimes("waiting-0") > 0 && c.triedTimes("waiting-1") > 0 })
+				c.pass(15 * time.Second)
+				require.Empty(t, c.bound("waiting"))
+				switch how {
+				case "terminates":
+					c.server.Graceful.Store(true)
+					c.delete("web-0")
+				case "was not seen to terminate":
+					c.finish("web-0")
+				case "was terminating":
+					// The scheduler starts when the pod terminates already; room is what is wanted, on one node.
+					c.server.Graceful.Store(true)
+					c.delete("web-0")
+					c.eventually("one goes on", func() bool { return len(c.bound("waiting")) == 1 })
+					c.finish("web-0")
+				}
+				c.eventuallyWithin(15*time.Second, "one goes on", func() bool { return len(c.bound("waiting")) == 1 })
+				c.pass(15 * time.Second)
+				require.Len(t, c.bound("waiting"), 1, "%v", c.byZone(""))
 			})
 		}
 	}
@@ -98,23 +96,21 @@ var (
 // others, and while bound ones go, too.
 func TestAttemptsAreFew(t *testing.T) {
 	for name, rest := range map[string]string{"no zone has room": "4", "one zone is refused": "400"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				attempts := map[string][2]int64{}
-				for name, edit := range map[string]func(*v1alpha1.ZoneSpreadPolicySpec){
-					"in-tree": nil, "policy": matching, "policy with caps": func(s *v1alpha1.ZoneSpreadPolicySpec) {
-						matching(s)
-						maxPerZone("40%", 1)(s)
-					},
-				} {
-					attempts[name] = attemptsBesideStarved(t, rest, edit)
-				}
-				t.Logf("attempts in 30 s of %d waiting pods, with %d more each second, and in 30 s in which bound ones go, too: %v", *starved, *coming, attempts)
-				for phase, inTree := range attempts["in-tree"] {
-					require.LessOrEqual(t, attempts["policy"][phase], inTree*3/2)
-					require.LessOrEqual(t, attempts["policy with caps"][phase], inTree*3/2)
-				}
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			attempts := map[string][2]int64{}
+			for name, edit := range map[string]func(*v1alpha1.ZoneSpreadPolicySpec){
+				"in-tree": nil, "policy": matching, "policy with caps": func(s *v1alpha1.ZoneSpreadPolicySpec) {
+					matching(s)
+					maxPerZone("40%", 1)(s)
+				},
+			} {
+				attempts[name] = attemptsBesideStarved(t, rest, edit)
+			}
+			t.Logf("attempts in 30 s of %d waiting pods, with %d more each second, and in 30 s in which bound ones go, too: %v", *starved, *coming, attempts)
+			for phase, inTree := range attempts["in-tree"] {
+				require.LessOrEqual(t, attempts["policy"][phase], inTree*3/2)
+				require.LessOrEqual(t, attempts["policy with caps"][phase], inTree*3/2)
+			}
 		})
 	}
 }

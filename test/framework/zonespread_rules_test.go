@@ -7,13 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/test/build"
 )
 
 // zoneA declares zone a and leaves the others open.
@@ -53,37 +50,6 @@ func refusal(pod *v1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// waitCondition waits until a condition of the policy is as wanted; an empty reason stands for any.
-func (c *cluster) waitCondition(kind string, status metav1.ConditionStatus, reason string) {
-	c.t.Helper()
-	c.eventually(kind+" "+string(status)+" "+reason, func() bool {
-		condition := meta.FindStatusCondition(c.status().Conditions, kind)
-		return condition != nil && condition.Status == status && (reason == "" || condition.Reason == reason)
-	})
-}
-
-// TestDeclaredZone: pods wait for a declared zone that has no node yet, rather than crowd the others. The status names
-// it, and other pods are not affected.
-func TestDeclaredZone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "b1")
-		c.policies.Put(newPolicy(declaring("z")))
-		c.start()
-		c.createPods(newPods(6, "web", "100m")...)
-		c.waitZones("", map[string]int{"a": 1, "b": 1})
-		c.waitCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonZonesWithoutNodes)
-		c.createPods(newPods(3, "other", "100m", build.Label("app", "other"))...)
-		c.waitBound("other", 3)
-		c.pass(time.Minute)
-		require.Len(t, c.bound("web"), 2)
-
-		c.addNodes("16", "z1")
-		c.waitZones("web", map[string]int{"a": 2, "b": 2, "z": 2})
-		c.waitCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
-	})
 }
 
 // TestSeveralPolicies: a pod that two policies select goes where both let it go, and its condition says what either of
