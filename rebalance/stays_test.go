@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/rebalance"
@@ -27,6 +28,26 @@ func TestStays(t *testing.T) {
 		{"an emptyDir", volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}), "has an emptyDir volume"},
 		{"an emptyDir in memory", volume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}), ""},
 		{"a hostPath", volume(v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}), "has a hostPath volume"},
+		{"no controller", each(func(pod *v1.Pod) { pod.OwnerReferences = nil }), "is not replaced: no controller replaces it"},
+		{"a gang", func(c *clitest.Cluster, pods []*v1.Pod) {
+			each(func(pod *v1.Pod) { pod.Labels[schedulingv1alpha1.PodGroupLabel] = "gang" })(c, pods)
+			c.Gang("gang", 6)
+		}, "is a member of a gang"},
+		{"a pod that is not ready", func(_ *clitest.Cluster, pods []*v1.Pod) {
+			pods[1].Status.Conditions = nil
+		}, "is of a workload with a pod that is not ready"},
+		{"a pod that does not come", func(c *clitest.Cluster, _ []*v1.Pod) {
+			*snapshot.List[*appsv1.ReplicaSet](c.Snapshot)[0].Spec.Replicas = 7
+		}, "is of a workload with fewer pods than it wants"},
+		{"a budget", func(c *clitest.Cluster, _ []*v1.Pod) {
+			c.Budget("web", 6)
+		}, "is covered by a PodDisruptionBudget that allows no eviction now"},
+		{"two budgets", func(c *clitest.Cluster, _ []*v1.Pod) {
+			second := c.Budget("web", 5).DeepCopy()
+			second.Name = "web-too"
+			c.Add(second)
+		}, "is covered by more than one PodDisruptionBudget, which the Eviction API does not support"},
+		{"a rollout", func(c *clitest.Cluster, _ []*v1.Pod) { startRollout(c, "web") }, "takes part in a rollout of Deployment shop/web"},
 		{"a system-critical workload", each(func(pod *v1.Pod) { pod.Spec.Priority = ptr.To[int32](2_000_000_000) }), "is system-critical"},
 		{"a LeaderWorkerSet", each(func(pod *v1.Pod) { pod.Labels["leaderworkerset.sigs.k8s.io/name"] = "web" }), "is of a LeaderWorkerSet, which restarts a group as a whole"},
 		{"it asks for a day", doNotDisrupt("24h"), "has the annotation karpenter.sh/do-not-disrupt"},

@@ -119,10 +119,3 @@ func TestACycleProvesLeadership(t *testing.T) {
 	l.Cycle()
 	require.Empty(t, l.Lease(), "a scheduler whose election is not observed")
 }
-
-func TestOneLeaderForAllPlugins(t *testing.T) {
-	h := newHandle()
-	shared := Of(t.Context(), h)
-	require.Same(t, shared, Of(t.Context(), h))
-	require.NotSame(t, shared, Of(t.Context(), newHandle()), "another scheduler of the process")
-}

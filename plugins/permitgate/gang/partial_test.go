@@ -38,11 +38,6 @@ func TestGangThatIsNotStranded(t *testing.T) {
 			g.SetPod(ids[1], gang.Pod{Bound: true}, after(30_000))
 			g.SetPod(ids[2], gang.Pod{Bound: true}, after(30_000))
 		},
-		"too few live": func(g *gang.Gang, ids []types.UID) { g.DeletePod(ids[2], after(30_000)) },
-		"the bound member is gone": func(g *gang.Gang, ids []types.UID) {
-			g.DeletePod(ids[0], after(30_000))
-			g.SetPod("new", gang.Pod{}, after(30_000))
-		},
 		"the PodGroup is gone":        func(g *gang.Gang, _ []types.UID) { g.DeleteGroup(after(30_000)) },
 		"the quorum has been lowered": func(g *gang.Gang, _ []types.UID) { g.SetGroup(gang.Spec{UID: "g", MinMember: 1}, after(30_000)) },
 		"the rest is on its way": func(g *gang.Gang, ids []types.UID) {

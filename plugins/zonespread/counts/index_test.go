@@ -245,33 +245,6 @@ func TestTablesMayBeReadDuringUpdates(t *testing.T) {
 	readers.Wait()
 }
 
-// TestValueNamedTwice: the API server takes `in (web, web)`; a pod must not count twice for it, neither one
-// that is there before the selector nor one that comes after it.
-func TestValueNamedTwice(t *testing.T) {
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "web", "db"}},
-	}})
-	require.NoError(t, err)
-	pod := func(labels map[string]string) fakePod {
-		return fakePod{&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Labels: labels}}}
-	}
-	w := &world{nodes: []*fakeNode{{
-		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
-		pods: []fakePod{pod(map[string]string{"app": "web"})},
-	}}}
-	ix := NewIndex(DefaultLimits())
-	count := func() int {
-		w.bump(w.nodes[0])
-		update(ix, w.snapshot())
-		return ix.Count([]Query{{Namespace: "shop", Selector: selector, TopologyKey: PerNode}}, nil)[0].Count("n")
-	}
-	require.Equal(t, 1, count())
-	w.nodes[0].pods = append(w.nodes[0].pods, pod(map[string]string{"app": "web", "new": "shape"}))
-	require.Equal(t, 2, count())
-	w.nodes[0].pods = nil
-	require.Equal(t, 0, count())
-}
-
 // TestSelectorsAreEvicted shows the three reasons for which a selector is dropped.
 func TestSelectorsAreEvicted(t *testing.T) {
 	ask := func(ix *Index, selector string) {

@@ -58,17 +58,6 @@ func TestViewEqualsMap(t *testing.T) {
 	})
 }
 
-func TestTableWithoutDomains(t *testing.T) {
-	table := newTable("zone", map[string]int32{}, nil, nil)
-	require.Equal(t, 0, table.Domains())
-	require.Equal(t, math.MaxInt32, table.Minimum())
-	require.Equal(t, 0, table.Count("a"))
-	view := NewView(table)
-	view.Add("a", 1)
-	require.Equal(t, 1, view.Minimum())
-	require.Equal(t, 1, view.Domains())
-}
-
 func TestFits(t *testing.T) {
 	tests := []struct {
 		name     string
