@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 )
 
 // ownedBy gives a pod its controller.
@@ -71,7 +72,7 @@ func TestWhoReplacesAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{node("node-a", "a", "8"), node("node-b", "b", "8")}
 			for i := range 2 {
-				objects = append(objects, pod(fmt.Sprintf("pod-%d", i), "owner", "1", test.pod, func(p *v1.Pod) { p.Spec.NodeName = "node-a" }))
+				objects = append(objects, pod(fmt.Sprintf("pod-%d", i), "owner", "1", test.pod, build.Bound("node-a")))
 			}
 			if test.over != nil {
 				objects = append(objects, test.over)
@@ -97,7 +98,7 @@ func TestWhoReplacesAPod(t *testing.T) {
 func TestALossTakenBackIsForgotten(t *testing.T) {
 	objects := []client.Object{node("node-a", "a", "8"), node("node-b", "b", "8"), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "owner", UID: "owner"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](1)},
-	}, pod("pod", "owner", "1", ownedBy("batch/v1", "Job"), func(p *v1.Pod) { p.Spec.NodeName = "node-a" })}
+	}, pod("pod", "owner", "1", ownedBy("batch/v1", "Job"), build.Bound("node-a"))}
 	s := run(t, objects, sim.Options{})
 	s.Mark()
 	for range 3 {

@@ -23,6 +23,7 @@ import (
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/sim"
 	"zonewise.dev/sim/kinds"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/featuregates"
 )
 
@@ -161,7 +162,7 @@ func TestMembersWithoutANativeGroup(t *testing.T) {
 
 // TestNativeGangsOfOtherSchedulers: a plain kube-scheduler places them without PermitGate.
 func TestNativeGangsOfOtherSchedulers(t *testing.T) {
-	elsewhere := func(p *v1.Pod) { p.Spec.SchedulerName = "other" }
+	elsewhere := build.Scheduler("other")
 	s := run(t, slices.Concat(twoZones(), nativeGang("small", 4, elsewhere), nativeGang("large", 20, elsewhere)), sim.Options{})
 	require.Zero(t, zonesOf(s, "small")[""])
 	require.Equal(t, map[string]int{"": 20}, zonesOf(s, "large"))

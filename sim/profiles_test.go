@@ -16,16 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 )
 
 // TestPodsOfOtherSchedulersTakeRoom: of two displaced pods only one finds room. The first to be replaced gets it,
 // whoever schedules it.
 func TestPodsOfOtherSchedulersTakeRoom(t *testing.T) {
-	elsewhere := func(p *v1.Pod) { p.Spec.SchedulerName = "elsewhere" }
-	on := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 	objects := []client.Object{
 		node("node-a", "a", "4"), node("node-b", "b", "2"),
-		pod("batch", "batch", "2", elsewhere, on("node-a")), pod("web", "web", "2", on("node-a")),
+		pod("batch", "batch", "2", build.Scheduler("elsewhere"), build.Bound("node-a")), pod("web", "web", "2", build.Bound("node-a")),
 	}
 	for first, placed := range map[string]int{"batch": 0, "web": 1} {
 		s := run(t, objects, sim.Options{Rank: func(p *v1.Pod) []int64 {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 )
 
 // TestRewind: a loss is taken back, node by node, and each has the same effect as on a new copy.
@@ -42,8 +43,7 @@ func TestRewind(t *testing.T) {
 
 // TestRewindOfABind: a pod that waited and has been bound since waits again, and is bound again when there is room.
 func TestRewindOfABind(t *testing.T) {
-	onNode := func(p *v1.Pod) { p.Spec.NodeName = "node-a" }
-	s := run(t, []client.Object{node("node-a", "a", "2"), pod("first", "first", "2", onNode), pod("second", "second", "2")}, sim.Options{})
+	s := run(t, []client.Object{node("node-a", "a", "2"), pod("first", "first", "2", build.Bound("node-a")), pod("second", "second", "2")}, sim.Options{})
 	s.Mark()
 	for range 2 {
 		first, _ := sim.Get[*v1.Pod](s, "shop", "first")

@@ -104,11 +104,10 @@ func TestAStateOutlivesItsCopy(t *testing.T) {
 
 // TestHint: a pod that replaces another one is put where the hint says, if the filters admit that.
 func TestHint(t *testing.T) {
-	on := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 	for hint, want := range map[string]string{"small": "small", "large": "large", "full": "large", "gone": "large", "": "large"} {
 		s := run(t, []client.Object{
 			node("lost", "a", "4"), node("small", "b", "4"), node("large", "b", "64"), node("full", "b", "2"),
-			pod("web", "web", "2", on("lost")), pod("other", "other", "2", on("full")), pod("third", "other", "1", on("small")),
+			pod("web", "web", "2", build.Bound("lost")), pod("other", "other", "2", build.Bound("full")), pod("third", "other", "1", build.Bound("small")),
 		}, sim.Options{Hint: func(replaced *v1.Pod) string {
 			require.Equal(t, "web", replaced.Name)
 			return hint
@@ -199,8 +198,7 @@ func TestTheSeedDecidesAmongEqualVictims(t *testing.T) {
 	for name, preemptor := range map[string][]client.Object{
 		"for a pod": {pod("urgent", "urgent", "1", urgent)},
 		"for a gang": {
-			&schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "gang"}, Spec: schedulingv1alpha1.PodGroupSpec{MinMember: 1}},
-			pod("urgent", "urgent", "1", urgent, build.Member("gang")),
+			gang("gang", 1), pod("urgent", "urgent", "1", urgent, build.Member("gang")),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -327,9 +325,4 @@ func TestCopiesHaveTheKindsThatPluginsLookAt(t *testing.T) {
 
 func gang(name string, members int32) *schedulingv1alpha1.PodGroup {
 	return &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: schedulingv1alpha1.PodGroupSpec{MinMember: members}}
-}
-
-// member puts a pod into a gang.
-func member(group string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Labels[schedulingv1alpha1.PodGroupLabel] = group }
 }

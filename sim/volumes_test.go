@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 )
 
 const storageDriver = "csi.example.com"
@@ -220,7 +221,7 @@ func TestStorageIsUsedUp(t *testing.T) {
 func TestAGangDoesNotTakeMoreStorageThanThereIs(t *testing.T) {
 	objects := append(local("25Gi", "node-a"), storageClass("local"), node("node-a", "a", "8"), gang("train", 3))
 	for i := range 3 {
-		objects = append(objects, pod(fmt.Sprintf("train-%d", i), "train", "1", member("train"), withClaim(fmt.Sprintf("data-%d", i))))
+		objects = append(objects, pod(fmt.Sprintf("train-%d", i), "train", "1", build.Member("train"), withClaim(fmt.Sprintf("data-%d", i))))
 	}
 	s := run(t, objects[:len(objects)-3], sim.Options{})
 	for i := range 3 {
