@@ -60,7 +60,7 @@ func (s *store) hasNativeGroups() bool {
 	return false
 }
 
-// retryGroups has groups that were placed in vain tried again if anything has happened since. In a cluster they are
+// retryGroups has groups that found no place tried again if anything has happened since. In a cluster they are
 // tried whenever their backoff is over, and no event ends it.
 func (s *Sim) retryGroups(members []*v1.Pod) (retried bool) {
 	s.mu.Lock()

@@ -190,8 +190,8 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 	return ctx.Err()
 }
 
-// waitBeforeCycle waits until the process is idle, for half as long each time in a row that it was in vain: while the
-// garbage collector runs, the process never is.
+// waitBeforeCycle waits until the process is idle, for half as long each time in a row that it was not: while the
+// garbage collector runs, it never is.
 func (s *Sim) waitBeforeCycle() {
 	if waitUntilIdle(restLimit >> min(s.failedWaits, 4)) {
 		s.failedWaits = 0

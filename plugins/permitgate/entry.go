@@ -31,7 +31,7 @@ type gangEntry struct {
 	lostNodes map[string]struct{}
 	// awaitedUntil is until when other gangs leave room for members that the PodGroup asks for and that do not exist.
 	awaitedUntil time.Time
-	claimless    int // how many wait for a claim that does not exist
+	lackClaims   int // how many wait for a claim that does not exist
 	nominated    int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
@@ -187,7 +187,7 @@ func (e *gangEntry) countPod(m *member, n int) {
 	}
 	e.unbound += n
 	if m.absent != (claimRef{}) {
-		e.claimless += n
+		e.lackClaims += n
 	}
 	if m.pod.Status.NominatedNodeName != "" {
 		e.nominated += n

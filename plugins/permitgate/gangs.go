@@ -150,7 +150,7 @@ func (g *gangs) lacking(claim claimRef) (ids []gangID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for id, e := range g.byID {
-		if e.claimless > 0 && e.lacks(claim) {
+		if e.lackClaims > 0 && e.lacks(claim) {
 			ids = append(ids, id)
 		}
 	}
@@ -219,7 +219,8 @@ func (g *gangs) countRefusedLocked() (n int) {
 	return n
 }
 
-// restLocked has gangs of a priority and of lower ones wait for their turn after a look in vain at one that took a time.
+// restLocked has gangs of a priority and of lower ones wait for their turn after a look at one that took a time, and
+// it still does not fit.
 func (g *gangs) restLocked(e *gangEntry, took time.Duration, now time.Time) {
 	g.queue.rest(e.lowestPriority(), took, now)
 }

@@ -12,8 +12,8 @@ const (
 	// admitLimit is for how long a gang that is admitted excludes others. Other plugins or a long queue may delay its
 	// scout.
 	admitLimit = 250 * time.Millisecond
-	// lookShare is how many times as long as looks at gangs that were in vain no other follows for freed room, so that
-	// they take a tenth of the scheduler's time. A look costs lookCost at least, for what the rest of the cycle takes;
+	// lookShare is for how many times as long as looks at gangs that still do not fit no other follows for freed room,
+	// so that they take a tenth of the scheduler's time. A look costs lookCost at least, for what the rest of the cycle takes;
 	// lookAtMost bounds what follows one.
 	lookShare  = 10
 	lookCost   = time.Millisecond
@@ -80,7 +80,8 @@ func (q *gangQueue) remove(id gangID) {
 	}
 }
 
-// rest has gangs of a priority and of lower ones wait for their turn after a look in vain that took a time.
+// rest has gangs of a priority and of lower ones wait for their turn after a look that took a time, and the
+// gang still does not fit.
 func (q *gangQueue) rest(priority int32, took time.Duration, now time.Time) {
 	maps.DeleteFunc(q.rests, func(_ int32, end time.Time) bool { return !now.Before(end) })
 	from := q.rests[priority]

@@ -36,7 +36,7 @@ func evictPauseAfter(failures int) time.Duration {
 	return min(evictPause<<min(failures, 10), evictPauseAtMost)
 }
 
-// searchPause is how long a gang does not search for victims after so many searches in vain.
+// searchPause is how long a gang does not search for victims after so many searches that found none.
 func searchPause(took time.Duration, failed int) time.Duration {
 	return max(searchShare*took, min(searchShare*took<<min(failed-1, 10), searchAtMost))
 }
@@ -118,7 +118,7 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 }
 
 // stand reports whether nodes that a search has found may still take pods. The event of one that is cordoned or gone may
-// have come before kube-scheduler has seen that, and a gang that waits for pods to leave it would wait in vain.
+// have come before kube-scheduler has seen that, and a gang that waits for pods to leave it would wait for nothing.
 func (v *victimSearch) stand(nodes map[types.UID]string) bool {
 	infos := v.handle.SnapshotSharedLister().NodeInfos()
 	for _, name := range nodes {

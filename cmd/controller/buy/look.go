@@ -213,8 +213,8 @@ func (c *Controller) applyBuffer(
 	return nil
 }
 
-// applyTemplate makes a PodTemplate what is wanted. One whose pods somebody else has changed is made anew: what another
-// manager has added would stay.
+// applyTemplate makes a PodTemplate what is wanted. One whose pods somebody else has changed is replaced by a new
+// one: what another manager has added would stay.
 func (c *Controller) applyTemplate(ctx context.Context, wanted, present *v1.PodTemplate) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {

@@ -106,7 +106,7 @@ func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 				msgs = append(msgs, message{g.Group.Reference(), c.Reason, c.Text})
 			}
 		}
-		if g.Phase != gang.Releasing && t.noteIfNew(reasonPartlyBound, kind) { // after a release in vain it is as before
+		if g.Phase != gang.Releasing && t.noteIfNew(reasonPartlyBound, kind) { // after a release that fails it is as before
 			msgs = append(msgs, message{g.Group.Reference(), reasonPartlyBound, partly})
 		}
 	}
