@@ -103,6 +103,14 @@ var faults = map[string]World{
 		Stick{"fill", 0},
 		Run{Workload{Name: "gang", Kind: NativeGang, Replicas: 2, CPU: 1, Priority: 1}},
 	}},
+	// The device of the other member stayed allocated, since its claim was still shown as reserved: DevicesAreGivenBack.
+	"a member fails to be prepared, and watches are late": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4, Devices: 2}},
+		Watches{Late: 500 * time.Millisecond},
+		FailPreBind{Workload: "gang", After: time.Minute},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1, Device: OwnClaim}},
+		Wait{5 * time.Minute},
+	}},
 	// Owners used up their slots, and those of a younger reservation went, which other owners took then: HeldRoomIsKept.
 	"owners of headroom come to a node with slots of others": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

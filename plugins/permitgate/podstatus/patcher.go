@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,24 +61,29 @@ func (p *Patcher) Nomination(ctx context.Context, pod *v1.Pod, node string) erro
 	})
 }
 
-// Deallocate takes back the devices of a pod that has been sent back after its claims had been allocated: those for
-// which no pod is reserved. kube-scheduler does the same in DynamicResources' PostFilter when a cycle of the pod is in
-// vain, but a pod that is kept out of the queue has none.
-func (p *Patcher) Deallocate(ctx context.Context, pod *v1.Pod) error {
+// Allocated returns the ResourceClaims of a pod that have devices, as the scheduler's informer shows them.
+func (p *Patcher) Allocated(pod *v1.Pod) (claims []*resourcev1.ResourceClaim) {
 	if p.claims == nil {
 		return nil
 	}
 	for _, name := range claimNames(pod) {
 		claim, err := p.claims.ResourceClaims(pod.Namespace).Get(name)
-		if err != nil || claim.Status.Allocation == nil || len(claim.Status.ReservedFor) > 0 {
-			continue // a lister over memory has no error but that it is not there
+		if err == nil && claim.Status.Allocation != nil { // a lister over memory has no error but that it is not there
+			claims = append(claims, claim)
 		}
-		claim = claim.DeepCopy()
-		claim.Status.Allocation, claim.Status.Devices = nil, nil
-		_, err = p.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("status of ResourceClaim %s/%s: %w", claim.Namespace, claim.Name, err)
-		}
+	}
+	return claims
+}
+
+// Deallocate takes back the devices of a claim, whoever it is reserved for. An error is a conflict if it has changed
+// since it was read. kube-scheduler does the same in DynamicResources' PostFilter when a cycle of the pod finds no node,
+// but a pod that is kept out of the queue has none.
+func (p *Patcher) Deallocate(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+	claim = claim.DeepCopy()
+	claim.Status.Allocation, claim.Status.Devices, claim.Status.ReservedFor = nil, nil, nil
+	_, err := p.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("status of ResourceClaim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
 }

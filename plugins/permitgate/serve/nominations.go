@@ -7,7 +7,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
@@ -48,13 +51,9 @@ func (s *Server) correctNominations(ctx context.Context, id podgroup.ID) error {
 		to  string
 	}
 	var changes []change
-	var sentBack []*v1.Pod
 	keeps := g.keepsNominations(members)
 	for i := range members {
 		m := &members[i]
-		if m.SentBack && m.Pod.Spec.NodeName == "" {
-			sentBack = append(sentBack, m.Pod)
-		}
 		switch {
 		case m.Pod.Spec.NodeName != "" || m.Pod.Status.NominatedNodeName == m.KeptNode:
 		case m.KeptNode != "" || m.SentBack || m.Missing && !keeps:
@@ -68,7 +67,46 @@ func (s *Server) correctNominations(ctx context.Context, id podgroup.ID) error {
 		}
 		return err
 	})
-	return cmp.Or(err, forAll(sentBack, func(pod *v1.Pod) error { return s.patcher.Deallocate(ctx, pod) }))
+	return cmp.Or(err, s.deallocate(ctx, id))
+}
+
+// deallocate takes back the devices of members that have been sent back. Their claims may still be shown as reserved for
+// them: then there is a conflict, and the next try sees that they are not. A claim that other pods use stays.
+func (s *Server) deallocate(ctx context.Context, id podgroup.ID) error {
+	claims, users := map[types.UID]*resourcev1.ResourceClaim{}, map[types.UID][]types.UID{}
+	for _, pod := range s.sentBack(id) {
+		for _, claim := range s.patcher.Allocated(pod) {
+			claims[claim.UID] = claim
+			users[claim.UID] = append(users[claim.UID], pod.UID)
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	away := sets.New[types.UID]() // since the claims were read: what a member is given from now on changes them
+	for _, pod := range s.sentBack(id) {
+		away.Insert(pod.UID)
+	}
+	var left []*resourcev1.ResourceClaim
+	for uid, claim := range claims {
+		for _, reserved := range claim.Status.ReservedFor {
+			users[uid] = append(users[uid], reserved.UID)
+		}
+		if away.HasAll(users[uid]...) {
+			left = append(left, claim)
+		}
+	}
+	return forAll(left, func(claim *resourcev1.ResourceClaim) error { return s.patcher.Deallocate(ctx, claim) })
+}
+
+// sentBack returns the members that have lost the node that they were given.
+func (s *Server) sentBack(id podgroup.ID) (pods []*v1.Pod) {
+	for _, m := range s.Gangs.Members(id) {
+		if m.SentBack && m.Pod.Spec.NodeName == "" {
+			pods = append(pods, m.Pod)
+		}
+	}
+	return pods
 }
 
 // keepsForNone reports whether room is kept in the API for a pod that will have no cycle any more, as it is being
