@@ -109,7 +109,6 @@ type cluster struct {
 	reserveArgs string
 	edit        func(p *config.KubeSchedulerProfile) // changes the profiles
 	extender    *config.Extender                     // nil for none
-	standby     func()                               // called before the scheduler leads
 	onFailure   func(pod string)                     // called before the scheduler handles the failure of a pod, whose room is free already
 	slow        bool                                 // statuses are written slowly, see slowSource
 	jobs        chan struct{}                        // Jobs can be listed when it is closed; nil for at once
@@ -198,9 +197,6 @@ func (c *cluster) start(opts ...option) {
 	}
 	informertest.Start(ctx, c.t, factory, c.client)
 	require.NoError(c.t, s.WaitForHandlersSync(ctx))
-	if c.standby != nil {
-		c.standby()
-	}
 	leader.Of(ctx, c.mishap.handle).Cycle() // what the leader would find out within half a second
 	done := make(chan struct{})
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,22 +64,6 @@ func (c *cluster) addClaim(name string, selectors ...string) {
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
 			Name: "device", Exactly: exactly,
 		}}}},
-	})
-}
-
-// TestDevicesPerNode: 16 members with a claim each, on 8 nodes of two devices: no node takes more than two, which the
-// proposal does not know.
-func TestDevicesPerNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const nodes = 8
-		c := newGangCluster(t, slices.Repeat([]int{64}, nodes)...)
-		names := make([]string, nodes)
-		for i := range names {
-			names[i] = fmt.Sprint("node-", i)
-		}
-		c.addDevices(2, "", names...)
-		c.start(withArgs(slowBackoff))
-		c.requireBound(c.createGang("g", 2*nodes, c.claiming)...)
 	})
 }
 

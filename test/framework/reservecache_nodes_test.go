@@ -93,29 +93,6 @@ func TestSlotsMoveWithTheirNode(t *testing.T) {
 	})
 }
 
-// TestReservationsBindAllProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile
-// in.
-func TestReservationsBindAllProfiles(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := startHoldCluster(t)
-		c.smallNode("a1", "a", "2", nil)
-		c.reservations.apply(reservation("r", "web", 2, nil))
-		c.requireSlots("r", 2, 0)
-		byBatch := func(p *v1.Pod) { p.Spec.SchedulerName = "batch" }
-		c.pod("batch-mine", "batch", "1", nil)
-		c.pod("batch-theirs", "batch", "1", byBatch)
-		for _, name := range []string{"batch-mine", "batch-theirs"} {
-			require.Contains(t, c.refused(name), "held for ZoneReservation r")
-		}
-		c.pod("web-mine", "web", "1", nil)
-		c.pod("web-theirs", "web", "1", byBatch)
-		for _, name := range []string{"web-mine", "web-theirs"} {
-			require.Equal(t, "a1", c.waitNode(name))
-		}
-		c.requireSlots("r", 0, 0)
-	})
-}
-
 // arrivals are the ways in which the node c1 of 4 CPUs comes to zone c: what is changed of it at first, and what makes
 // it whole. Both are nil for a node that is whole from the beginning.
 var arrivals = map[string]struct{ at, then func(*v1.Node) }{

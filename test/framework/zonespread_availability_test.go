@@ -232,7 +232,7 @@ func TestBackoffOfTheConfiguration(t *testing.T) {
 			c.pass(20 * time.Second)
 		}
 		for i := range 4 {
-			require.LessOrEqual(t, c.triedTimes(fmt.Sprint("web-", i)), 12, "1, 2, 4 ... 256, 300 and 300 s in 20 minutes")
+			require.LessOrEqual(t, c.mishap.tried(fmt.Sprint("web-", i)), 12, "1, 2, 4 ... 256, 300 and 300 s in 20 minutes")
 		}
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -116,8 +115,8 @@ func TestOutage(t *testing.T) {
 		all := func(is func(z *v1alpha1.ZoneStatus) bool) func() bool {
 			return func() bool {
 				for _, p := range like {
-					status := statusOf(c, p)
-					if len(status.Zones) != 3 || status.Pods < 3 || !is(&status.Zones[2]) {
+					stored, _ := crdtest.Get(c.policies, p)
+					if status := &stored.Status; len(status.Zones) != 3 || status.Pods < 3 || !is(&status.Zones[2]) {
 						return false
 					}
 				}
@@ -163,8 +162,3 @@ func (*cluster) ofPolicy(i int, name string, edit ...func(*v1.Pod)) *v1.Pod {
 
 // namespaceOf returns the namespace of the i-th policy.
 func namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
-
-func statusOf(c *cluster, p *v1alpha1.ZoneSpreadPolicy) v1alpha1.ZoneSpreadPolicyStatus {
-	got, _ := crdtest.Get(c.policies, &v1alpha1.ZoneSpreadPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
-	return got.Status
-}

@@ -24,9 +24,6 @@ func newSpreadCluster(t testing.TB, objects ...runtime.Object) *cluster {
 	return newCluster(t, zoneSpreadOnly, objects...)
 }
 
-// triedTimes is how often a pod was tried.
-func (c *cluster) triedTimes(pod string) int { return c.mishap.tried(pod) }
-
 // addNodes adds nodes with room; the first letter of a name is its zone.
 func (c *cluster) addNodes(cpu string, names ...string) {
 	c.t.Helper()

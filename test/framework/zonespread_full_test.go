@@ -46,7 +46,7 @@ func TestFullZone(t *testing.T) {
 		require.GreaterOrEqual(t, c.clock.Since(start), 5*time.Minute)
 		require.Equal(t, map[string]int{"a": 4, "b": 4}, c.byZone("web"))
 		require.Equal(t, v1alpha1.ZoneFull, c.stateOf("c"))
-		tried := c.triedTimes("web-7")
+		tried := c.mishap.tried("web-7")
 		require.Less(t, tried, 6, "none is tried in vain")
 
 		c.createPods(newPods(2, "more", "1")...)
@@ -183,7 +183,7 @@ func TestUnlabelledNodesAreNotBlamed(t *testing.T) {
 		c.start()
 		// When: a pod wants more than any of them has.
 		c.createPods(newPod("web", "4"))
-		c.eventually("it was tried", func() bool { return c.triedTimes("web") > 0 })
+		c.eventually("it was tried", func() bool { return c.mishap.tried("web") > 0 })
 		c.pass(time.Minute)
 		// Then: the policy is not named as what it waits for.
 		satisfied := meta.FindStatusCondition(c.status().Conditions, v1alpha1.ConditionSatisfied)

@@ -61,7 +61,7 @@ func TestTerminatingPodsMakeRoom(t *testing.T) {
 				c.waitBound("web", placed)
 				waiting := newPods(2, "waiting", "1", build.Label("pod-template-hash", "1"))
 				c.createPods(waiting...)
-				c.eventually("both were tried", func() bool { return c.triedTimes("waiting-0") > 0 && c.triedTimes("waiting-1") > 0 })
+				c.eventually("both were tried", func() bool { return c.mishap.tried("waiting-0") > 0 && c.mishap.tried("waiting-1") > 0 })
 				c.pass(15 * time.Second)
 				require.Empty(t, c.bound("waiting"))
 				switch how {
@@ -133,7 +133,7 @@ func attemptsBesideStarved(t *testing.T, cpu string, edit func(*v1alpha1.ZoneSpr
 	c.start(options...)
 	c.createPods(newPods(*starved+12, "web", "1", spread)...)
 	c.eventually("all were tried", func() bool {
-		return len(c.bound("")) >= 12 && c.triedTimes(fmt.Sprintf("web-%d", *starved+11)) > 0
+		return len(c.bound("")) >= 12 && c.mishap.tried(fmt.Sprintf("web-%d", *starved+11)) > 0
 	})
 	c.pass(30 * time.Second)
 	for phase := range attempts {

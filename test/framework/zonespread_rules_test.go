@@ -158,7 +158,7 @@ func TestPolicyEvents(t *testing.T) {
 		require.Len(t, c.bound("again"), 2)
 		c.policies.Delete(one)
 		c.waitBound("again", 4)
-		require.Equal(t, 1, c.triedTimes("other"), "nothing of this is about the other pod")
+		require.Equal(t, 1, c.mishap.tried("other"), "nothing of this is about the other pod")
 	})
 }
 
