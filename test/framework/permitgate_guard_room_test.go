@@ -149,7 +149,7 @@ func TestPreemptionOnKeptNodes(t *testing.T) {
 	}
 	lower := func(c *cluster, names ...string) { // which no API server allows
 		for _, name := range names {
-			c.editPod(name, func(pod *v1.Pod) { pod.Spec.Priority = ptr.To[int32](0) })
+			c.editPod(name, func(pod *v1.Pod) { pod.Spec.Priority, pod.Generation = ptr.To[int32](0), pod.Generation+1 })
 		}
 	}
 	nativeBubble(t, "its own", func(t *testing.T) {

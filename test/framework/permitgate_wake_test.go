@@ -89,7 +89,7 @@ func TestNativeGangPreemptsWhenItsBackoffEnds(t *testing.T) {
 		c.requireBound("low-0")
 		c.createPriorityGang("n", 3, 10)
 		c.requireUnbound("n-0", "n-1", "n-2")
-		c.editPod("low-0", func(pod *v1.Pod) { pod.Spec.Priority = ptr.To[int32](0) })
+		c.editPod("low-0", func(pod *v1.Pod) { pod.Spec.Priority, pod.Generation = ptr.To[int32](0), pod.Generation+1 })
 		c.requireBound("n-0", "n-1", "n-2")
 	})
 }
