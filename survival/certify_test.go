@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,21 +146,6 @@ func TestCertify(t *testing.T) {
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
 			message: "without zone b, 1 of 1 displaced pods would wait, first shop/bare: no controller replaces it",
-		},
-		{
-			name: "a Job fails with its pod",
-			cluster: func(c *clitest.Cluster) {
-				c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "web", UID: "web"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0)}})
-				owned(c, "web", "batch/v1", "Job")
-			},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
-			message: "without zone b, 1 of 1 displaced pods would wait, first shop/web: its Job web fails: 1 of its pods have failed (backoffLimit 0)",
-		},
-		{
-			name:    "nobody is known to replace a custom resource's pod",
-			cluster: func(c *clitest.Cluster) { owned(c, "web", "argoproj.io/v1alpha1", "Workflow") },
-			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
-			message: "without zone b, 1 of 1 displaced pods would wait, first shop/web: no controller is known to replace it: its owner is Workflow.argoproj.io web",
 		},
 		{
 			name:    "a controller that the caller knows",

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -265,20 +266,6 @@ func (w *world) nodeChanges(name string, edit func(*v1.Node)) {
 	})
 }
 
-// TestChangesWhileAPodIsTried: what happens between PreFilter and PostFilter is not lost.
-func TestChangesWhileAPodIsTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
-		waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
-		w.exists(waiting)
-		inputs := w.Inputs(waiting, w.For(waiting))
-		w.podChanged(counted, terminating(counted))
-		w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
-		w.pass(2 * time.Second)
-		require.Equal(t, 1, w.wakes("waiting"))
-	})
-}
-
 // TestPodEndsWhileItIsTried: a pod that is deleted, bound or replaced by one of its name between PreFilter and
 // PostFilter waits for nothing, since no event of it is still to come.
 func TestPodEndsWhileItIsTried(t *testing.T) {
@@ -321,20 +308,6 @@ func TestPodEndsWhileItIsTried(t *testing.T) {
 	}
 }
 
-// TestScaledWhileAPodIsTried: more replicas between PreFilter and PostFilter of a pod's first attempt are not lost.
-func TestScaledWhileAPodIsTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), newSet(11))...)
-		waiting := newPod("waiting", "", owned)
-		w.exists(waiting)
-		inputs := w.Inputs(waiting, w.For(waiting))
-		w.rescaled("shop", &policy.Workload{UID: "web", Replicas: 20})
-		w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
-		w.pass(2 * time.Second)
-		require.Equal(t, 1, w.wakes("waiting"))
-	})
-}
-
 // ceasing are the ways in which the policy web comes to apply no more.
 var ceasing = map[string]func(*world){
 	"deleted":    func(w *world) { w.source.Delete(newPolicy("web")) },
@@ -342,23 +315,32 @@ var ceasing = map[string]func(*world){
 	"not served": func(w *world) { w.source.Serve(newPolicy("web"), false) },
 }
 
-// TestPolicyCeasesWhileAPodIsTried: a pod that is refused by it is tried again.
-func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
-	for name, cease := range ceasing {
+// TestChangesWhileAPodIsTried: what happens between PreFilter and PostFilter of a pod's first attempt is not lost. A pod
+// that was refused by a policy which has ceased waits for nothing any more.
+func TestChangesWhileAPodIsTried(t *testing.T) {
+	changes := maps.Clone(ceasing)
+	changes["a pod that counts terminates"] = func(w *world) {
+		counted := newPod("counted", "a1")
+		w.podChanged(counted, terminating(counted))
+	}
+	changes["more replicas"] = func(w *world) { w.rescaled("shop", &policy.Workload{UID: "web", Replicas: 20}) }
+	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
-				waiting := newPod("waiting", "")
+				w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), newSet(11))...)
+				waiting := newPod("waiting", "", owned)
 				w.exists(waiting)
 				inputs := w.Inputs(waiting, w.For(waiting))
-				cease(w)
+				change(w)
 				w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
 				w.pass(2 * time.Second)
 				require.Equal(t, 1, w.wakes("waiting"))
-				w.Policies.mu.Lock()
-				defer w.Policies.mu.Unlock()
-				require.Empty(t, w.waiting)
-				require.Empty(t, inputs[0].entry.refused)
+				if ceasing[name] != nil {
+					w.Policies.mu.Lock()
+					defer w.Policies.mu.Unlock()
+					require.Empty(t, w.waiting)
+					require.Empty(t, inputs[0].entry.refused)
+				}
 			})
 		})
 	}
