@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -51,4 +53,31 @@ func TestReserveOfAPodThatIsBoundFails(t *testing.T) {
 	f.plugin.Unreserve(t.Context(), &cycleState{}, makePod("p", ""), "n1")
 	got, _ := f.shared.Ledger().GetPod("p")
 	require.Equal(t, ledger.Added, got.State)
+}
+
+func TestAPodDeletedWhileAssumedIsFreedAtOnce(t *testing.T) {
+	for name, remove := range map[string]func(*testing.T, *fixture, *v1.Pod){
+		"gone": func(t *testing.T, f *fixture, pod *v1.Pod) {
+			require.NoError(t, f.client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+		},
+		"held by a finalizer": func(t *testing.T, f *fixture, pod *v1.Pod) {
+			deleting := pod.DeepCopy()
+			deleting.DeletionTimestamp = &metav1.Time{Time: t0}
+			_, err := f.client.CoreV1().Pods("default").Update(t.Context(), deleting, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := makePod("p", "")
+			f := newFixture(t, nil, makeNode("n1"), pod).start(t)
+			require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, pod, "n1"))
+			remove(t, f, pod)
+			eventually(t, func() bool { return !f.shared.Ledger().IsAssumedPod("p") })
+			require.Equal(t, ledger.Stats{Nodes: 1}, f.shared.Ledger().Stats())
+
+			// The binding fails later, and its Unreserve finds nothing.
+			f.plugin.Unreserve(t.Context(), &cycleState{}, pod, "n1")
+			require.Equal(t, ledger.Stats{Nodes: 1}, f.shared.Ledger().Stats())
+		})
+	}
 }
