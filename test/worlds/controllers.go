@@ -205,6 +205,7 @@ func (p *player) actAsKubelets() {
 				w.done++
 				w.disturbed = true
 				p.succeeded = now
+				p.noteEnded(&pod)
 				p.editStatus(&pod, func(status *v1.PodStatus) { status.Phase = v1.PodSucceeded })
 			}
 		}
@@ -261,12 +262,22 @@ func (p *player) noteLeaving(pod *v1.Pod) time.Time {
 }
 
 func (p *player) finishPod(pod *v1.Pod) {
+	p.noteEnded(pod)
 	if err := p.server.Client.Tracker().Delete(podResource, pod.Namespace, pod.Name); err != nil {
 		panic(fmt.Sprintf("worlds: %v", err))
 	}
 	delete(p.leaving, pod.UID)
 	delete(p.boundAt, pod.UID)
 	delete(p.stuck, pod.UID)
+}
+
+// noteEnded notes that a pod leaves its node, if it has one.
+func (p *player) noteEnded(pod *v1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pod.Spec.NodeName != "" {
+		p.endedAt[pod.Labels["app"]] = time.Now()
+	}
 }
 
 // actAsControllers brings the pods of workloads in line with their specs. It reports whether it has done anything.

@@ -186,13 +186,13 @@ func (p *player) keptFrom(nodes []fwk.NodeInfo, pod *v1.Pod) (kept []keptSlots) 
 	return kept
 }
 
-// movedJustNow reports whether an owner of a reservation or a pod that outranks it has been given a node, or any pod
-// has lost one, just now.
+// movedJustNow reports whether an owner of a reservation or a pod that outranks it has been given a node, an owner has
+// left its node, or any pod has lost the one that it was given, just now.
 func (p *player) movedJustNow(reservations []*v1alpha1.ZoneReservation, r *v1alpha1.ZoneReservation) bool {
 	p.mu.Lock()
-	unreserved := p.unreservedAt
+	unreserved, ended := p.unreservedAt, p.endedAt[r.Spec.Owners[0].PodSelector.MatchLabels["app"]]
 	p.mu.Unlock()
-	if time.Since(unreserved) < reservationLag {
+	if time.Since(unreserved) < reservationLag || time.Since(ended) < reservationLag {
 		return true
 	}
 	for _, given := range p.decisionsSoFar() {

@@ -111,6 +111,18 @@ var faults = map[string]World{
 		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 1, Device: OwnClaim}},
 		Wait{5 * time.Minute},
 	}},
+	// This package asked for slots as soon as the first of several owners had ended: HeldRoomIsKept.
+	"owners end at the same time, some of them beside their slots": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 2}},
+		Add{Node{Name: "a2", Zone: "a", CPU: 2}},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 4, CPU: 1, Runs: 2 * time.Minute}},
+		Reserve{Reservation{Name: "older", App: "gang", Slots: 2, CPU: 1, Guarantee: true}},
+		Wait{10 * time.Second},
+		Cordon{Node: "a1"},
+		Run{Workload{Name: "db", Kind: Deployment, Replicas: 8, CPU: 1}},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 3, CPU: 1}},
+		Reserve{Reservation{Name: "younger", App: "web", Slots: 2, CPU: 1}},
+	}},
 	// Owners used up their slots, and those of a younger reservation went, which other owners took then: HeldRoomIsKept.
 	"owners of headroom come to a node with slots of others": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -175,6 +175,7 @@ type player struct {
 	victims                 []victim       // pods that the scheduler has deleted
 	decisions               map[types.UID]decision
 	unreservedAt            time.Time                // when a pod last lost the node that it had been given
+	endedAt                 map[string]time.Time     // when a pod of an app last left its node
 	deviceFreed             time.Time                // when a device was last free again that a pod was to have
 	stirred                 time.Time                // when a node or a reservation last changed
 	breaks                  map[string]time.Duration // pods that fail to be prepared, and after which time
@@ -197,6 +198,7 @@ func newPlayer(t *testing.T, w World) *player {
 		nodes: map[string]*node{}, workloads: map[string]*workload{}, stuck: map[types.UID]bool{},
 		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{},
 		bindsTake: map[string]time.Duration{}, preBindsTake: map[string]time.Duration{}, binding: map[string]int{}, breaks: map[string]time.Duration{},
+		endedAt:   map[string]time.Time{},
 		decisions: map[types.UID]decision{},
 	}
 	p.invariants = newInvariants()
