@@ -123,6 +123,18 @@ var faults = map[string]World{
 		Run{Workload{Name: "web", Kind: Deployment, Replicas: 3, CPU: 1}},
 		Reserve{Reservation{Name: "younger", App: "web", Slots: 2, CPU: 1}},
 	}},
+	// An edit left another reservation more of what may be held, and it was not given that: FreedRoomIsSlots.
+	"a reservation asks for less, and another one is at the limit": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 6}},
+		Add{Node{Name: "a2", Zone: "a", CPU: 1}},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 4, CPU: 1}},
+		Reserve{Reservation{Name: "less", App: "gang", Slots: 3, CPU: 2, Guarantee: true}},
+		Reserve{Reservation{Name: "limited", App: "db", Slots: 3, CPU: 1}},
+		Wait{15 * time.Second},
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Run{Workload{Name: "batch", Kind: Gang, Replicas: 2, CPU: 1, Runs: time.Second}},
+		Reserve{Reservation{Name: "less", App: "gang", Slots: 1, CPU: 1}},
+	}},
 	// Owners used up their slots, and those of a younger reservation went, which other owners took then: HeldRoomIsKept.
 	"owners of headroom come to a node with slots of others": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -48,6 +48,7 @@ func (f *Floor) edit(c *claimState, to *Claim) {
 	f.markDue(c)
 	for _, h := range holdings {
 		f.dropExcess(h.node, nil)
+		f.uncap(h.node.zone) // less may be held than before
 	}
 }
 

@@ -66,7 +66,11 @@ func (f *Floor) fill(c *claimState, zone string, more int, gained *gainedNodes) 
 	}
 	state.searched = more > 0
 	if more <= 0 && beyond > 0 {
-		f.limit(c, z)
+		if f.allowed(c, z, 1) > 0 { // since former slots have gone
+			f.fill(c, zone, beyond, gained)
+		} else {
+			f.limit(c, z)
+		}
 	}
 }
 

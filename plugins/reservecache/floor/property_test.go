@@ -2,6 +2,7 @@ package floor_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,7 +97,8 @@ func TestFraction(t *testing.T) {
 }
 
 // TestNoneIsShortBesideRoom: of several claims of several modes none lacks slots while a node of its zones has room for
-// one and the fraction allows it, also where owners of a Guarantee take up what the fraction counted as held.
+// one and the fraction allows it, also where owners of a Guarantee take up what the fraction counted as held, and where
+// an edit of one leaves others more of the fraction.
 func TestNoneIsShortBesideRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const nodes = 4
@@ -109,9 +111,16 @@ func TestNoneIsShortBesideRoom(t *testing.T) {
 		}
 		w.apply(claims...)
 		for range rapid.IntRange(10, 60).Draw(t, "steps") {
-			if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+			switch rapid.IntRange(0, 8).Draw(t, "kind") {
+			case 0:
+				i := rapid.IntRange(0, len(claims)-1).Draw(t, "edited")
+				inclusive := rapid.Bool().Draw(t, "now inclusive")
+				claims = slices.Clone(claims)
+				claims[i].Zones, claims[i].Inclusive = drawClaim(t, "now", 2).Zones, inclusive
+				w.apply(claims...)
+			case 1, 2:
 				w.leave(rapid.IntRange(0, nodes-1).Draw(t, "node"), rapid.IntRange(0, 9).Draw(t, "pod"))
-			} else {
+			default:
 				p := drawPod(t)
 				if i := rapid.IntRange(0, 4).Draw(t, "owner"); i < len(claims) {
 					p.own = claims[i].UID
@@ -130,6 +139,25 @@ func TestNoneIsShortBesideRoom(t *testing.T) {
 				for zone := range c.Zones {
 					require.Empty(t, w.roomFor(zone, c), "%s holds %d of %d slots", c.Name, r.Held, r.Desired)
 				}
+			}
+		}
+	})
+}
+
+// TestEditUpToTheFraction: slots of another size take the place of those that were there until the fraction allows no
+// more.
+func TestEditUpToTheFraction(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newLimitedWorld(t, 4, 2, rapid.Float64Range(0.1, 1).Draw(t, "fraction"))
+		var c floor.Claim
+		for range 2 {
+			c = drawClaim(t, "c", 2)
+			c.PerNode = 0
+			w.apply(c)
+		}
+		if r, _ := w.floor.Report(c.UID); r.Held < r.Desired {
+			for zone := range c.Zones {
+				require.Empty(t, w.roomFor(zone, &c), "holds %d of %d slots", r.Held, r.Desired)
 			}
 		}
 	})
