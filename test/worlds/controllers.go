@@ -175,13 +175,17 @@ func (p *player) actAsKubelets() {
 		at := p.nodes[pod.Spec.NodeName]
 		switch {
 		case pod.Spec.NodeName != "" && at == nil: // its node is gone
-			if since := p.noteLeaving(&pod); now.Sub(since) >= grace && !p.stuck[pod.UID] {
+			if since := p.noteLeaving(&pod); now.Sub(since) >= grace { // also if no kubelet has ended it
 				p.markDisturbed(w)
 				p.finishPod(&pod)
 			}
 		case pod.DeletionTimestamp != nil:
 			since := p.noteLeaving(&pod)
-			if (at == nil || !at.lost || at.outOfService && !w.replacesAtOnce()) && !p.stuck[pod.UID] && (at == nil || now.Sub(since) >= grace) {
+			ends := !p.stuck[pod.UID]
+			if at != nil && at.lost {
+				ends = at.outOfService && !w.replacesAtOnce()
+			}
+			if ends && (at == nil || now.Sub(since) >= grace) {
 				p.finishPod(&pod)
 			}
 		case at != nil && at.lost:
