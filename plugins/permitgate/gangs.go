@@ -219,8 +219,8 @@ func (g *gangs) countRefusedLocked() (n int) {
 	return n
 }
 
-// restLocked has gangs of a priority and of lower ones wait for their turn after a look at one that took a time, and
-// it still does not fit.
+// restLocked has gangs of a priority and of lower ones wait for their turn after a look that took a time at one that
+// still does not fit.
 func (g *gangs) restLocked(e *gangEntry, took time.Duration, now time.Time) {
 	g.queue.rest(e.lowestPriority(), took, now)
 }

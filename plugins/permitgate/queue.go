@@ -80,8 +80,8 @@ func (q *gangQueue) remove(id gangID) {
 	}
 }
 
-// rest has gangs of a priority and of lower ones wait for their turn after a look that took a time, and the
-// gang still does not fit.
+// rest has gangs of a priority and of lower ones wait for their turn after a look that took a time at a gang
+// that still does not fit.
 func (q *gangQueue) rest(priority int32, took time.Duration, now time.Time) {
 	maps.DeleteFunc(q.rests, func(_ int32, end time.Time) bool { return !now.Before(end) })
 	from := q.rests[priority]

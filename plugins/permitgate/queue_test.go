@@ -62,9 +62,9 @@ func TestGangsTakeTurns(t *testing.T) {
 	require.Empty(t, q.queue.admitted)
 }
 
-// TestFreedRoomIsLookedAtInTurn: looks at gangs that do not fit take a tenth of the time of gangs of their priority and of lower ones, in
-// the order of rank. A gang whose own backoff is over does not wait for its turn, but leaves what has become free to
-// those of a higher priority for a moment.
+// TestFreedRoomIsLookedAtInTurn: looks at gangs that do not fit take a tenth of the time of gangs of their priority and
+// of lower ones, in the order of rank. A gang whose own backoff is over does not wait for its turn, but leaves what has
+// become free to those of a higher priority for a moment.
 func TestFreedRoomIsLookedAtInTurn(t *testing.T) {
 	q := newQueueTest(t)
 	look := func(ms int, name string, priority int32, took time.Duration) {

@@ -75,7 +75,7 @@ func (p *Patcher) Allocated(pod *v1.Pod) (claims []*resourcev1.ResourceClaim) {
 	return claims
 }
 
-// Deallocate takes back the devices of a claim, whoever it is reserved for. An error is a conflict if it has changed
+// Deallocate takes back the devices of a claim, also if it is reserved for pods. An error is a conflict if it has changed
 // since it was read. kube-scheduler does the same in DynamicResources' PostFilter when a cycle of the pod finds no node,
 // but a pod that is kept out of the queue has none.
 func (p *Patcher) Deallocate(ctx context.Context, claim *resourcev1.ResourceClaim) error {

@@ -71,7 +71,7 @@ func (s *Server) groupConditions(id podgroup.ID, g *Gang, has []metav1.Condition
 		return nil
 	case g.Group.SharesClaims:
 		add(native.ConditionGuarded, metav1.ConditionFalse, "SharedClaims",
-			"the members are bound together or not at all, but they do not give back the devices of spec.resourceClaims: kube-scheduler allocates these before the barrier, and keeps them for the PodGroup until it has no node after a cycle")
+			"the members are bound together or not at all, but they do not give back the devices of spec.resourceClaims: kube-scheduler allocates these before the barrier, and keeps them for the PodGroup until a cycle places no member of it")
 	}
 	if reason, message := s.whyNotPlaced(id, g, now); reason != "" {
 		add(native.ConditionFits, metav1.ConditionFalse, reason, message)

@@ -67,14 +67,14 @@ func (s *Server) correctNominations(ctx context.Context, id podgroup.ID) error {
 		}
 		return err
 	})
-	return cmp.Or(err, s.deallocate(ctx, id))
+	return cmp.Or(err, s.deallocate(ctx, id, members))
 }
 
-// deallocate takes back the devices of members that have been sent back. Their claims may still be shown as reserved for
+// deallocate takes back the devices of those of a gang's members that have been sent back, and are still. Their claims may still be shown as reserved for
 // them: then there is a conflict, and the next try sees that they are not. A claim that other pods use stays.
-func (s *Server) deallocate(ctx context.Context, id podgroup.ID) error {
+func (s *Server) deallocate(ctx context.Context, id podgroup.ID, members []Member) error {
 	claims, users := map[types.UID]*resourcev1.ResourceClaim{}, map[types.UID][]types.UID{}
-	for _, pod := range s.sentBack(id) {
+	for _, pod := range sentBack(members) {
 		for _, claim := range s.patcher.Allocated(pod) {
 			claims[claim.UID] = claim
 			users[claim.UID] = append(users[claim.UID], pod.UID)
@@ -84,7 +84,7 @@ func (s *Server) deallocate(ctx context.Context, id podgroup.ID) error {
 		return nil
 	}
 	away := sets.New[types.UID]() // since the claims were read: what a member is given from now on changes them
-	for _, pod := range s.sentBack(id) {
+	for _, pod := range sentBack(s.Gangs.Members(id)) {
 		away.Insert(pod.UID)
 	}
 	var left []*resourcev1.ResourceClaim
@@ -100,9 +100,9 @@ func (s *Server) deallocate(ctx context.Context, id podgroup.ID) error {
 }
 
 // sentBack returns the members that have lost the node that they were given.
-func (s *Server) sentBack(id podgroup.ID) (pods []*v1.Pod) {
-	for _, m := range s.Gangs.Members(id) {
-		if m.SentBack && m.Pod.Spec.NodeName == "" {
+func sentBack(members []Member) (pods []*v1.Pod) {
+	for i := range members {
+		if m := &members[i]; m.SentBack && m.Pod.Spec.NodeName == "" {
 			pods = append(pods, m.Pod)
 		}
 	}

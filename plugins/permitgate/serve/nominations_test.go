@@ -44,7 +44,7 @@ type withDevices struct {
 func (h withDevices) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 func (withDevices) SharedDRAManager() fwk.SharedDRAManager                   { return struct{ fwk.SharedDRAManager }{} }
 
-// TestDevicesAreTakenBack from a member that has been sent back, and from nobody else: its claim may still be shown as
+// TestDevicesAreTakenBack from a member that has been sent back, and from no other pod: its claim may still be shown as
 // reserved for it.
 func TestDevicesAreTakenBack(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -53,7 +53,7 @@ func TestDevicesAreTakenBack(t *testing.T) {
 		comesBack   bool
 		takenBack   bool
 	}{
-		"reserved for nobody":              {takenBack: true},
+		"reserved for no pod":              {takenBack: true},
 		"still shown as reserved for it":   {reservedFor: []types.UID{"p"}, takenBack: true},
 		"another pod uses it":              {reservedFor: []types.UID{"other"}},
 		"another pod uses it, too":         {reservedFor: []types.UID{"p", "other"}},
@@ -77,7 +77,7 @@ func TestDevicesAreTakenBack(t *testing.T) {
 				member: Member{Pod: pod, SentBack: !tt.holds}, comesBack: tt.comesBack, looks: new(int),
 			}})
 			s.patcher = podstatus.New(h)
-			require.NoError(t, s.deallocate(t.Context(), train))
+			require.NoError(t, s.deallocate(t.Context(), train, s.Gangs.Members(train)))
 			claim, err := h.client.ResourceV1().ResourceClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tt.takenBack, claim.Status.Allocation == nil)
