@@ -20,7 +20,7 @@ func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarant
 
 func required(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }
 
-// loseNode deletes the node of reservation r, and returns what registers it anew.
+// loseNode deletes the node of reservation r, and returns what registers it again.
 func (c *cluster) loseNode(name string) (comeBack func()) {
 	c.t.Helper()
 	node, err := c.client.CoreV1().Nodes().Get(c.t.Context(), name, metav1.GetOptions{})
@@ -42,7 +42,7 @@ func TestUsedSlotsSurvive(t *testing.T) {
 			c.waitNode("web-1")
 			c.restart() // the status may not say yet that its slot is used
 		},
-		"the node is registered anew": func(c *cluster) { c.loseNode("n1")() },
+		"the node is registered again": func(c *cluster) { c.loseNode("n1")() },
 		"a restart while the node is away": func(c *cluster) {
 			comeBack := c.loseNode("n1")
 			c.restart()

@@ -131,10 +131,15 @@ func (p *player) loseCertified(zone string, nodesStay bool) {
 		return
 	}
 	p.displaced += int(displaced)
+	// A certificate is about pods that are displaced before the loss from nodes that are not ready.
+	anyLost := false
 	for _, n := range p.allNodes() {
-		n.outOfService = n.lost // a certificate is about pods that are displaced before the loss from nodes that are not ready
+		n.outOfService = n.lost
+		anyLost = anyLost || n.lost
 	}
-	p.wait(time.Minute)
+	if anyLost {
+		p.wait(time.Minute)
+	}
 	for _, n := range p.nodesOf(zone, "") {
 		if n.outOfService = nodesStay; nodesStay {
 			p.setLost(n, true)

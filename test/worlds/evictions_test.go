@@ -96,9 +96,9 @@ func TestKubeSchedulerWaitsForStuckPod(t *testing.T) {
 	}
 }
 
-// TestKubeSchedulerWakesNobodyForDevice: alone as well, a pod waits for a device that another one was to have, and failed. Once
-// it does not any more, deviceFreedUnseen has no reason.
-func TestKubeSchedulerWakesNobodyForDevice(t *testing.T) {
+// TestKubeSchedulerWakesNoPodForDevice: alone as well, a pod waits for a device that another one was to have, which
+// failed. Once it does not any more, deviceFreedUnseen has no reason.
+func TestKubeSchedulerWakesNoPodForDevice(t *testing.T) {
 	w := World{Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4, Devices: 1}},
 		FailPreBind{Workload: "fails", Pod: 1, After: time.Second},

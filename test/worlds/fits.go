@@ -244,12 +244,12 @@ func (c *view) waiting(p *player) (units []unit) {
 	})
 }
 
-// deviceFreedUnseen reports whether a pod may not have been told that a device is free: kube-scheduler tells nobody when
-// it gives one up that a pod was to have. The queue's flush ends that.
+// deviceFreedUnseen reports whether a pod may wait beside a free device: kube-scheduler wakes no pod when it gives one up
+// that another was to have. The queue's flush ends that.
 func (p *player) deviceFreedUnseen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.deviceFreed.IsZero() && time.Since(p.deviceFreed) < flushed
+	return time.Since(p.deviceFreed) < flushed
 }
 
 func (p *player) spreadByPolicy(w *workload) bool {

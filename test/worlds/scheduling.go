@@ -290,7 +290,7 @@ func (m *probe) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if nodes, err := m.handle.SnapshotSharedLister().NodeInfos().List(); err == nil && !state.IsPodGroupSchedulingCycle() {
 		m.player.checkDecision(nodes, pod, node)
 	}
-	m.player.noteDecision(pod.UID, &decision{at: time.Now(), pod: pod, node: node, free: m.freeOn(node, pod)})
+	m.player.noteDecision(pod, &decision{at: time.Now(), pod: pod, node: node, free: m.freeOn(node, pod)})
 	gang := gangOf(pod)
 	if gang == "" {
 		return nil
@@ -339,8 +339,7 @@ func (m *probe) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ str
 
 func (m *probe) release(pod *v1.Pod, bound bool) {
 	if !bound {
-		m.player.noteDecision(pod.UID, nil)
-		m.player.noteDeviceFreed(pod)
+		m.player.noteDecision(pod, nil)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -390,23 +389,17 @@ func (p *player) preBindOf(pod string) (take time.Duration, fails bool) {
 }
 
 // noteDecision notes which node a pod was given, or with nil that it has none any more.
-func (p *player) noteDecision(pod types.UID, d *decision) {
+func (p *player) noteDecision(pod *v1.Pod, d *decision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d == nil {
-		delete(p.decisions, pod)
-		p.unreservedAt = time.Now()
-	} else {
-		p.decisions[pod] = *d
+	if d != nil {
+		p.decisions[pod.UID] = *d
+		return
 	}
-}
-
-// noteDeviceFreed notes that a device is free again that a pod was to have, if it was to have one.
-func (p *player) noteDeviceFreed(pod *v1.Pod) {
+	delete(p.decisions, pod.UID)
+	p.unreservedAt = time.Now()
 	if len(pod.Spec.ResourceClaims) > 0 {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.deviceFreed = time.Now()
+		p.deviceFreed = p.unreservedAt
 	}
 }
 
