@@ -7,13 +7,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/hypothetical"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Reserve records where a member goes, so that others of its gang are tried elsewhere.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	id, ok := podgroup.Of(pod)
-	if !ok || state.IsPodGroupSchedulingCycle() {
+	if !ok || state.IsPodGroupSchedulingCycle() || hypothetical.Marked(state) {
 		return nil
 	}
 	a := attemptOf(state)
@@ -32,9 +33,9 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 }
 
 // Unreserve is called when a pod has lost its node: a member was sent back from Permit, refused by another
-// plugin, or could not be bound. In a pod-group cycle it only ends a rehearsal.
+// plugin, or could not be bound. In a pod-group cycle, and in a search for victims, it only ends a rehearsal.
 func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() || hypothetical.Marked(state) {
 		return
 	}
 	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound

@@ -22,7 +22,7 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 		e.noteTriedDomain(g.clock.Now())
 	}
 	if failed && e.preempting != nil {
-		// The filters refuse what a search took for room: it asks about one member's devices at a time.
+		// The filters refuse what a search took for room: how many volumes a node may attach, say, it asks for one member.
 		e.evictAfter = g.clock.Now().Add(evictPauseAtMost)
 	}
 	if e.preempting != nil && !e.usesPreemption(failed) {

@@ -17,6 +17,7 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/preempt"
+	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 const (
@@ -80,11 +81,12 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 	budgets, _ := v.budgets.List(labels.Everything()) // a lister over memory has no error to return
 	s := preempt.Search{
 		Handle: v.handle, FilterRunner: v.runner, State: state, Nodes: result.view.nodes, Request: req.proposal, Budgets: budgets,
-		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(req, pod) },
-		OnItsWay: func(pod *v1.Pod) bool { return req.pods[pod.UID] != nil },
-		Stays:    v.preemptor.Stays,
-		GangOf:   v.gangOf(),
-		Now:      v.gangs.clock.Now,
+		Reserving: reservingMembers(req, result.view.counted),
+		MayEvict:  func(pod *v1.Pod) bool { return v.mayEvict(req, pod) },
+		OnItsWay:  func(pod *v1.Pod) bool { return req.pods[pod.UID] != nil },
+		Stays:     v.preemptor.Stays,
+		GangOf:    v.gangOf(),
+		Now:       v.gangs.clock.Now,
 	}
 	s.Request.Start, s.DomainWindow = v.start, failed
 	r := s.Run(ctx)
@@ -115,6 +117,21 @@ func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gang
 		e.searchAfter = now.Add(searchPause(now.Sub(began), e.failedSearches))
 	})
 	return r, found
+}
+
+// reservingMembers returns the missing members that take devices or volumes: plugins reserve these.
+func reservingMembers(req *gangRequest, counted *countedResources) map[types.UID]*v1.Pod {
+	reserving := map[types.UID]*v1.Pod{}
+	for i := range req.proposal.Classes {
+		class := &req.proposal.Classes[i]
+		asksForDevices := slices.ContainsFunc(proposal.Requests(class.Pod), func(a proposal.Amount) bool { return counted.hasDeviceClass(a.Name) })
+		for _, uid := range class.Members {
+			if pod := req.pods[uid]; pod != nil && (asksForDevices || len(claimsOf(pod)) > 0) {
+				reserving[uid] = pod
+			}
+		}
+	}
+	return reserving
 }
 
 // stand reports whether nodes that a search has found may still take pods. The event of one that is cordoned or gone may

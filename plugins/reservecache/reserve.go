@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/hypothetical"
 )
 
 // Reserve assumes the pod on the node. It fails with an error, so that the pod is retried, if the ledger already has
@@ -14,9 +16,10 @@ import (
 //
 // An owner of headroom takes slots of its own with it, if it needs their room: see [floor.Floor.Take].
 //
-// In a pod-group cycle Reserve is a rehearsal and does nothing: the framework calls it again for real.
+// In a pod-group cycle, and in a search for victims, Reserve is a rehearsal and does nothing: the framework calls it
+// again for real.
 func (p *ReserveCache) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	if state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() || hypothetical.Marked(state) {
 		return nil
 	}
 	r := p.running
@@ -33,7 +36,7 @@ func (p *ReserveCache) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 // Unreserve forgets the pod if it is assumed on that node. It does nothing otherwise: the informer may have shown the
 // pod bound although the bind call failed, or gone.
 func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
-	if state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() || hypothetical.Marked(state) {
 		return
 	}
 	if p.running.ledger.ForgetPod(pod.UID, nodeName) {

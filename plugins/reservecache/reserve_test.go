@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/hypothetical"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -31,16 +32,21 @@ func TestReserveUnreserve(t *testing.T) {
 
 // TestRehearsalsChangeNothing but the state of their placement.
 func TestRehearsalsChangeNothing(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	l := f.shared.Ledger()
-	rehearsal := &cycleState{podGroup: true}
-	require.Nil(t, f.plugin.Reserve(t.Context(), rehearsal, makePod("p", ""), "n1"))
-	require.False(t, l.IsAssumedPod("p"))
+	searched := &cycleState{}
+	hypothetical.Mark(searched)
+	for name, rehearsal := range map[string]*cycleState{"pod-group cycle": {podGroup: true}, "search for victims": searched} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil, makeNode("n1")).start(t)
+			l := f.shared.Ledger()
+			require.Nil(t, f.plugin.Reserve(t.Context(), rehearsal, makePod("p", ""), "n1"))
+			require.False(t, l.IsAssumedPod("p"))
 
-	// For real, and then a rehearsal's Unreserve of the same pod and node.
-	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
-	f.plugin.Unreserve(t.Context(), rehearsal, makePod("p", ""), "n1")
-	require.True(t, l.IsAssumedPod("p"))
+			// For real, and then a rehearsal's Unreserve of the same pod and node.
+			require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
+			f.plugin.Unreserve(t.Context(), rehearsal, makePod("p", ""), "n1")
+			require.True(t, l.IsAssumedPod("p"))
+		})
+	}
 }
 
 func TestReserveOfAPodThatIsBoundFails(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/hypothetical"
 )
 
 const mishapName = "Mishap"
@@ -82,11 +84,17 @@ func (*mishap) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // SignPod implements fwk.SignPlugin: pods are batched as without this plugin.
 func (*mishap) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
 
-func (m *mishap) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+func (m *mishap) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	if hypothetical.Marked(state) {
+		return nil
+	}
 	return m.call(&m.reserve, pod)
 }
 
-func (m *mishap) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+func (m *mishap) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if hypothetical.Marked(state) {
+		return
+	}
 	var f func(string)
 	m.set(func(m *mishap) { f = m.unreserve })
 	if f != nil {

@@ -302,6 +302,10 @@ func (s *victimSearch) State(ctx context.Context, state fwk.CycleState, pod *v1.
 	return state, allowed, status.IsSuccess()
 }
 
+// Reserve and Unreserve implement preempt.FilterRunner.
+func (*victimSearch) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) bool { return true }
+func (*victimSearch) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string)    {}
+
 // The following implement proposal.Cluster.
 
 func (s *victimSearch) Len() int                                    { return len(s.nodes) }

@@ -243,6 +243,42 @@ func (c *cluster) claiming(p *st.PodWrapper) *st.PodWrapper {
 	return withDevice(p, p.Pod.Name)
 }
 
+const localClass = "local"
+
+// addLocalVolume creates a volume of a node that no claim has yet.
+func (c *cluster) addLocalVolume(name, node string) {
+	c.t.Helper()
+	c.add(&storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: localClass}, Provisioner: "kubernetes.io/no-provisioner",
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	})
+	c.add(&v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity:               v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:            []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			StorageClassName:       localClass,
+			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/data"}},
+			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+				MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{node}}},
+			}}}},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
+	})
+}
+
+// claimingLocalVolume gives a pod a claim of its own for a local volume.
+func (c *cluster) claimingLocalVolume(p *st.PodWrapper) *st.PodWrapper {
+	c.add(&v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.Pod.Name, UID: types.UID("claim-" + p.Pod.Name)},
+		Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(localClass), AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	})
+	return withVolume(p, p.Pod.Name)
+}
+
 // TestMemberWhoseCycleEndsElsewhere: its gang holds nothing for it, says why, and starts when the cause is gone.
 func TestMemberWhoseCycleEndsElsewhere(t *testing.T) {
 	type test struct {

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -359,35 +360,65 @@ func TestGangThatIsGoneIsCheap(t *testing.T) {
 	})
 }
 
-// TestDevicesThatAreTooFew for the gang, of which the search for victims counts those of one member at a time: it
-// evicts pods in vain, but not again and again.
-func TestDevicesThatAreTooFew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+// TestNoEvictionForWhatOnlyOneMemberGets: all members find a device, or a volume, but the same one. Without room for
+// both elsewhere the gang evicts nobody.
+func TestNoEvictionForWhatOnlyOneMemberGets(t *testing.T) {
+	type test struct {
+		before func(c *cluster)
+		with   func(c *cluster) change
+	}
+	inBubbles(t, map[string]test{
+		"ResourceClaims": {
+			func(c *cluster) { c.addDevices(1, "", "node-0") },
+			func(c *cluster) change { return c.claiming },
+		},
+		"a resource that devices serve": {
+			func(c *cluster) { c.addDevices(1, gpu, "node-0") },
+			func(*cluster) change { return asking(gpu) },
+		},
+		"PersistentVolumeClaims": {
+			func(c *cluster) { c.addLocalVolume("disk", "node-0") },
+			func(c *cluster) change { return c.claimingLocalVolume },
+		},
+	}, func(t *testing.T, tt test) {
 		c := newGangCluster(t, 4)
-		c.addDevices(1, "", "node-0")
+		tt.before(c)
 		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s", "bindRehearsal": "Never"}`))
-		c.groups.set("urgent", 2)
-		evicted := 0
-		refill := func() {
-			for i := range 4 {
-				if name := fmt.Sprint("low-", i); !c.exists(name) {
-					c.bind("node-0", low(name))
-					evicted++
+		victims := []string{"low-0", "low-1", "low-2", "low-3"}
+		for _, name := range victims {
+			c.bind("node-0", low(name))
+		}
+		c.quiet()
+		gang := c.createUrgent(2, tt.with(c))
+		c.pass(15 * time.Minute)
+		c.requireLeft(victims, nil)
+		require.Empty(t, c.boundAmong(gang...))
+		c.groups.set("urgent", 1)
+		c.soon(func() bool { return slices.ContainsFunc(victims, func(name string) bool { return !c.exists(name) }) }) // for one member
+	})
+}
+
+// TestDevicesOfSeveralNodes: one node has room for the gang without others' pods, but too few devices.
+func TestDevicesOfSeveralNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 4, 4, 4)
+		c.addDevices(2, "", "node-0", "node-1")
+		c.start(withArgs(`{"bindRehearsal": "Never"}`))
+		for i := range 3 {
+			for k := range 4 {
+				c.bind(fmt.Sprintf("node-%d", i), low(fmt.Sprintf("low-%d-%d", i, k)))
+			}
+		}
+		c.quiet()
+		c.requireBound(c.createUrgent(4, c.claiming)...)
+		left := 0
+		for i := range 3 {
+			for k := range 4 {
+				if c.exists(fmt.Sprintf("low-%d-%d", i, k)) {
+					left++
 				}
 			}
 		}
-		refill()
-		evicted = 0
-		c.quiet()
-		for i := range 2 {
-			c.create(c.claiming(member("urgent", fmt.Sprint("urgent-", i), 2)).Priority(100))
-		}
-		for range 300 {
-			c.pass(time.Second)
-			refill()
-		}
-		t.Logf("%d evicted in five minutes", evicted)
-		require.LessOrEqual(t, evicted, 4)
-		require.Empty(t, c.boundAmong("urgent-0", "urgent-1"))
+		require.Equal(t, 8, left, "each member takes the room of one")
 	})
 }

@@ -26,6 +26,7 @@ import (
 
 	shipped "zonewise.dev/config"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/hypothetical"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
 	"zonewise.dev/test/fakeapi"
@@ -287,6 +288,9 @@ func gangOf(pod *v1.Pod) string {
 }
 
 func (m *probe) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if hypothetical.Marked(state) {
+		return nil
+	}
 	if nodes, err := m.handle.SnapshotSharedLister().NodeInfos().List(); err == nil && !state.IsPodGroupSchedulingCycle() {
 		m.player.checkDecision(nodes, pod, node)
 	}
@@ -329,7 +333,10 @@ func freeOf(info fwk.NodeInfo, but *v1.Pod) int {
 	return int(free / 1000)
 }
 
-func (m *probe) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+func (m *probe) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if hypothetical.Marked(state) {
+		return
+	}
 	m.release(pod, false)
 }
 

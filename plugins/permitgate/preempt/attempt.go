@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -29,6 +30,10 @@ type attempt struct {
 	evicted map[*candidate]bool // false for those that came back
 	lost    map[*victimGang]int // evicted members
 	used    usage
+	// question is that about the member that is placed next, if plugins reserve for it; reserved is what they have.
+	question question
+	reserved []reservation
+
 	asked   int  // how often a reprieve has run the filters
 	refused int  // nodes that the filters refused even without all pods that may go
 	failed  bool // a plugin could not follow a change, after which the attempt is of no use
@@ -70,6 +75,7 @@ func (s *Search) attempt(ctx context.Context, nodes []int, limit importance, vio
 			a.place(ctx, k)
 		}
 	}
+	a.unreserve(ctx)
 	if len(a.placed) < s.Request.Need {
 		s.refusals += a.refused
 		return nil
@@ -111,7 +117,7 @@ func (a *attempt) place(ctx context.Context, k int) {
 		if !c.allowed.AllNodes() && !c.allowed.NodeNames.Has(a.sites[i].name) {
 			continue
 		}
-		n, elsewhere := a.placeOn(ctx, k, i, most)
+		n, elsewhere := a.placeOn(ctx, k, i, missing[:most])
 		for _, uid := range missing[:n] {
 			a.placed[uid] = a.sites[i].name
 		}
@@ -122,9 +128,9 @@ func (a *attempt) place(ctx context.Context, k int) {
 	}
 }
 
-// placeOn takes all pods off a node that may go, and places up to most members of a class there. elsewhere is true if
-// pods on other nodes go with them.
-func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere bool) {
+// placeOn takes all pods off a node that may go, and places the first n of some members of a class there. elsewhere is
+// true if pods on other nodes go with them.
+func (a *attempt) placeOn(ctx context.Context, k, i int, members []types.UID) (n int, elsewhere bool) {
 	c, off := a.classes[k], a.withGangs(a.removable(i))
 	lack := a.lack(c, i)
 	for _, gone := range off {
@@ -136,7 +142,7 @@ func (a *attempt) placeOn(ctx context.Context, k, i, most int) (n int, elsewhere
 		return 0, false
 	}
 	a.evict(ctx, off...)
-	for n < most && !a.failed && !short(a.lack(c, i)) && a.fits(ctx, k, i) {
+	for n < len(members) && !a.failed && !short(a.lack(c, i)) && a.takes(ctx, k, members[n], i) {
 		a.addGuest(ctx, k, i)
 		n++
 	}
@@ -326,9 +332,17 @@ func (a *attempt) addPod(ctx context.Context, info fwk.PodInfo, i int) {
 	node := a.node(i)
 	node.AddPodInfo(info)
 	for k, class := range a.classes {
-		if !a.Handle.RunPreFilterExtensionAddPod(ctx, a.states[k], class.Pod, info, node).IsSuccess() {
-			a.failed = true
-		}
+		a.tellAdded(ctx, a.states[k], class.Pod, info, node)
+	}
+	if q := a.question; q.state != nil {
+		a.tellAdded(ctx, q.state, q.pod, info, node)
+	}
+}
+
+// tellAdded updates the filters' state for a pod when another has come to a node.
+func (a *attempt) tellAdded(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.PodInfo, node fwk.NodeInfo) {
+	if !a.Handle.RunPreFilterExtensionAddPod(ctx, state, pod, info, node).IsSuccess() {
+		a.failed = true
 	}
 }
 
@@ -338,9 +352,17 @@ func (a *attempt) removePod(ctx context.Context, info fwk.PodInfo, i int) {
 		a.failed = true
 	}
 	for k, class := range a.classes {
-		if !a.Handle.RunPreFilterExtensionRemovePod(ctx, a.states[k], class.Pod, info, node).IsSuccess() {
-			a.failed = true
-		}
+		a.tellRemoved(ctx, a.states[k], class.Pod, info, node)
+	}
+	if q := a.question; q.state != nil {
+		a.tellRemoved(ctx, q.state, q.pod, info, node)
+	}
+}
+
+// tellRemoved undoes tellAdded.
+func (a *attempt) tellRemoved(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.PodInfo, node fwk.NodeInfo) {
+	if !a.Handle.RunPreFilterExtensionRemovePod(ctx, state, pod, info, node).IsSuccess() {
+		a.failed = true
 	}
 }
 

@@ -8,7 +8,8 @@
 //
 //  1. The pods that may go are listed, on as many nodes as are enough. If these would not take the gang without them, no victims help.
 //  2. Members are placed on one node after the other, those first that have room, then those where the fewest and least important pods may
-//     go. A node is tried without all of these, and takes as many members as the profile's filters accept there.
+//     go. A node is tried without all of these, and takes as many members as the profile's filters accept there. Until all
+//     are placed, plugins reserve their devices and volumes, so that no two members count on the same one.
 //  3. Victims are put back as long as the filters accept the members: those first whose eviction violates a PodDisruptionBudget, then the
 //     most important.
 //

@@ -42,6 +42,10 @@ type FilterRunner interface {
 	// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod
 	// may go to. It reports false when PreFilter refuses the pod.
 	State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool)
+	// Reserve has plugins reserve what the pod takes on a node that the filters have accepted with such a state, and
+	// reports whether all have. If so, it is to be undone by Unreserve.
+	Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) bool
+	Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string)
 }
 
 // Gang is a gang that has candidates as members: those that are bound, and how many of them it keeps unless all go.
@@ -59,6 +63,8 @@ type Search struct {
 	Nodes []fwk.NodeInfo
 	// Request is what the gang was refused for; node i of its Cluster is Nodes[i].
 	Request proposal.Request
+	// Reserving are the members for which plugins reserve more than the nodes' resources: devices and volumes.
+	Reserving map[types.UID]*v1.Pod
 	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member of the preempting gang that is
 	// about to lose its node.
 	MayEvict, OnItsWay func(pod *v1.Pod) bool

@@ -82,6 +82,10 @@ func (filters) State(_ context.Context, state fwk.CycleState, _ *v1.Pod) (fwk.Cy
 	return state, nil, true
 }
 
+// Reserve and Unreserve implement FilterRunner.
+func (filters) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) bool { return true }
+func (filters) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string)    {}
+
 type noState struct{ fwk.CycleState }
 
 func (s noState) Clone() fwk.CycleState { return s }
