@@ -20,7 +20,7 @@ import (
 type Answers struct {
 	// Bind is asked before a bind that is no rehearsal reaches the server. It may take its time.
 	Bind func(*v1.Binding) error
-	// DryRunBind answers binds with dryRun.
+	// DryRunBind is asked about binds with dryRun first.
 	DryRunBind func(*v1.Binding) error
 	// Delete is asked before a pod is deleted.
 	Delete func(pod string) error
@@ -89,10 +89,16 @@ func (p schedulerPods) Bind(ctx context.Context, binding *v1.Binding, opts metav
 		return err
 	}
 	if slices.Contains(opts.DryRun, metav1.DryRunAll) {
-		if p.answers.DryRunBind == nil {
-			return nil
+		if p.answers.DryRunBind != nil {
+			if err := p.answers.DryRunBind(binding); err != nil {
+				return err
+			}
 		}
-		return p.answers.DryRunBind(binding)
+		pod, err := p.PodInterface.Get(ctx, binding.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return mayBind(pod, binding)
 	}
 	if p.answers.Bind != nil {
 		if err := p.answers.Bind(binding); err != nil {

@@ -155,6 +155,11 @@ func (s *Server) serve() {
 			metadata = map[string]any{}
 			fields["metadata"] = metadata
 		}
+		if uid, ok := metadata["uid"].(string); ok {
+			if err := s.requireUID(patch, types.UID(uid)); err != nil {
+				return true, nil, err
+			}
+		}
 		metadata["resourceVersion"] = strconv.FormatInt(s.versions.Add(1), 10)
 		var err error
 		if patch.Patch, err = json.Marshal(fields); err != nil {
@@ -167,6 +172,22 @@ func (s *Server) serve() {
 		defer s.claims.Unlock()
 		return react(patch)
 	})
+}
+
+// requireUID refuses a patch that is for another object of the name than the one that there is.
+func (s *Server) requireUID(patch clienttesting.PatchActionImpl, uid types.UID) error {
+	o, err := s.Client.Tracker().Get(patch.GetResource(), patch.Namespace, patch.Name)
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.Accessor(o)
+	if err != nil {
+		return err
+	}
+	if accessor.GetUID() != uid {
+		return apierrors.NewConflict(patch.GetResource().GroupResource(), patch.Name, fmt.Errorf("the UID is %s", accessor.GetUID()))
+	}
+	return nil
 }
 
 // SetVersion gives an object the next version.
@@ -202,18 +223,21 @@ func (s *Server) bindPod(binding *v1.Binding) error {
 	err := s.EditPod(binding.Namespace, binding.Name, func(pod *v1.Pod) {
 		pod.Spec.NodeName = binding.Target.Name
 		podutil.UpdatePodCondition(&pod.Status, &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
-	}, func(pod *v1.Pod) error {
-		if pod.UID != binding.UID || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-			return fmt.Errorf("pod %s cannot be bound", pod.Name)
-		}
-		return nil
-	})
+	}, func(pod *v1.Pod) error { return mayBind(pod, binding) })
 	if err != nil {
 		return err
 	}
 	s.binds = append(s.binds, binding.Name)
 	if s.afterBind != nil {
 		return s.afterBind(binding.Name)
+	}
+	return nil
+}
+
+// mayBind refuses the bind of a pod that is another one, has a node or terminates.
+func mayBind(pod *v1.Pod, binding *v1.Binding) error {
+	if pod.UID != binding.UID || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return apierrors.NewConflict(v1.Resource("pods/binding"), pod.Name, errors.New("it has a node, terminates or is another pod"))
 	}
 	return nil
 }

@@ -359,13 +359,17 @@ func (p *player) partlyBound(w *workload) bool {
 	return bound > 0 && bound < w.quorum()
 }
 
-// noteVictims marks gangs that have lost members to preemption.
-func (p *player) noteVictims() {
+// noteLosses marks gangs that have lost members to preemption, or one whose bind was sent before the scheduler had
+// heard that it is deleted: the others' binds were sent with it.
+func (p *player) noteLosses() {
 	p.mu.Lock()
-	victims := p.victims
+	lost := slices.Clone(p.unseen)
+	for _, v := range p.victims {
+		lost = append(lost, v.pod)
+	}
 	p.mu.Unlock()
 	for _, w := range p.workloads {
-		if w.gang() && slices.ContainsFunc(victims, func(v victim) bool { return strings.HasPrefix(v.pod, w.Name+"-") }) {
+		if w.gang() && slices.ContainsFunc(lost, func(pod string) bool { return strings.HasPrefix(pod, w.Name+"-") }) {
 			w.disturbed = true
 		}
 	}
@@ -373,7 +377,7 @@ func (p *player) noteVictims() {
 
 // checkGangs: a gang that nothing has happened to is bound whole or not at all.
 func (p *player) checkGangs(*view) {
-	p.noteVictims()
+	p.noteLosses()
 	for _, w := range p.workloads {
 		if w.gang() && !w.disturbed && p.partlyBound(w) {
 			p.fail(GangsBindWhole, "some members of gang %s are bound, and fewer than %d", w.Name, w.quorum())

@@ -4,9 +4,11 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestMishaps: slow preparations and binds, late and repeated events and a fail-over break no invariant, and everything
@@ -23,6 +25,7 @@ func TestMishaps(t *testing.T) {
 	for name, steps := range map[string][]Step{
 		"binds take 20 s":                 {SlowBinds{"gang", 20 * time.Second}, SlowBinds{"web", time.Second}, gang, web},
 		"a member goes in its bind":       {SlowBinds{"gang", 20 * time.Second}, gang, Wait{time.Second}, Evict{"gang", 0}, web},
+		"a member goes unseen":            {Watches{Late: 3 * time.Second}, gang, web, Wait{time.Second}, Evict{"gang", 1}, Wait{time.Minute}},
 		"binds take 20 s, and a restart":  {SlowBinds{"web", 20 * time.Second}, web, Wait{time.Second}, Restart{}, gang},
 		"preparations take 20 s":          {SlowPreBinds{"gang", 20 * time.Second}, SlowPreBinds{"web", time.Second}, gang, web},
 		"they do, and a restart":          {SlowPreBinds{"gang", 20 * time.Second}, gang, Wait{time.Second}, Restart{}, web},
@@ -37,6 +40,35 @@ func TestMishaps(t *testing.T) {
 			report := Play(t, World{Steps: slices.Concat(cluster, steps)})
 			require.Empty(t, report.Failures)
 			require.Equal(t, 7, report.Bound)
+		})
+	}
+}
+
+// TestUnseenDeletions: a gang may be bound in part if its binds were sent before the scheduler could know that a member
+// is deleted. One that it has heard of excuses nothing.
+func TestUnseenDeletions(t *testing.T) {
+	const late = 3 * time.Second
+	for name, tt := range map[string]struct {
+		bindAfter time.Duration
+		uid       types.UID
+		excused   bool
+	}{
+		"the bind is sent at once": {0, "old", true},
+		"as the event comes":       {late, "old", true},
+		"after that":               {late + 1, "old", false},
+		"its replacement is bound": {0, "new", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlayer(t, World{})
+				p.workloads["gang"] = &workload{Workload: Workload{Name: "gang", Kind: Gang, Replicas: 2}}
+				Watches{Late: late}.apply(p)
+				p.noteDeleted("old")
+				time.Sleep(tt.bindAfter)
+				p.noteUnseen(tt.uid, "gang-1")
+				p.noteLosses()
+				require.Equal(t, tt.excused, p.workloads["gang"].disturbed)
+			})
 		})
 	}
 }

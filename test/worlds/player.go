@@ -171,8 +171,10 @@ type player struct {
 	refusals map[string]int
 	// bindsTake and preBindsTake are how long binds of a workload's pods take, and what comes before.
 	bindsTake, preBindsTake map[string]time.Duration
-	binding                 map[string]int // binds that are on their way, by the pod's name
-	victims                 []victim       // pods that the scheduler has deleted
+	binding                 map[string]int          // binds that are on their way, by the pod's name
+	victims                 []victim                // pods that the scheduler has deleted
+	knownFrom               map[types.UID]time.Time // when schedulers hear at the latest that a pod is deleted
+	unseen                  []string                // pods whose bind was sent before that
 	decisions               map[types.UID]decision
 	unreservedAt            time.Time                // when a pod last lost the node that it had been given
 	endedAt                 map[string]time.Time     // when a pod of an app last left its node
@@ -199,7 +201,7 @@ func newPlayer(t *testing.T, w World) *player {
 		leaving: map[types.UID]time.Time{}, boundAt: map[types.UID]time.Time{}, refusals: map[string]int{},
 		bindsTake: map[string]time.Duration{}, preBindsTake: map[string]time.Duration{}, binding: map[string]int{}, breaks: map[string]time.Duration{},
 		endedAt:   map[string]time.Time{},
-		decisions: map[types.UID]decision{},
+		decisions: map[types.UID]decision{}, knownFrom: map[types.UID]time.Time{},
 	}
 	p.invariants = newInvariants()
 	p.server.Graceful.Store(true)
@@ -506,7 +508,24 @@ func (p *player) deletePod(pod *v1.Pod) {
 	if w := p.workloads[pod.Labels[workloadLabel]]; w != nil && p.bound(pod) {
 		w.disturbed = true
 	}
+	p.noteDeleted(pod.UID)
 	if err := p.server.Client.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		panic(fmt.Sprintf("worlds: %v", err))
+	}
+}
+
+// noteDeleted notes by when all schedulers have heard that a pod is deleted.
+func (p *player) noteDeleted(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.knownFrom[uid] = time.Now().Add(time.Duration(p.server.EventDelay.Load()))
+}
+
+// noteUnseen notes a pod whose bind is sent although it is deleted, if the scheduler need not have heard of that.
+func (p *player) noteUnseen(uid types.UID, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, deleted := p.knownFrom[uid]; deleted && !time.Now().After(known) {
+		p.unseen = append(p.unseen, name)
 	}
 }

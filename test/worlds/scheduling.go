@@ -75,6 +75,7 @@ func (p *player) newScheduling() *scheduling {
 		return nil
 	}
 	api := p.server.SchedulerClient(fakeapi.Answers{Write: alive, Delete: p.noteVictim, Bind: func(binding *v1.Binding) error {
+		p.noteUnseen(binding.UID, binding.Name)
 		p.delayBind(binding.Name)
 		return alive() // a request of a process that has ended since is lost
 	}})
