@@ -11,7 +11,7 @@ import (
 // tries a pod's nominated node before it looks at that result. It also keeps other pods off the nodes that a
 // starving gang keeps.
 func (p *PermitGate) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := p.gangs.keeping.claim.Load(); c != nil && p.keepsOff(c, pod, info) {
+	if c := p.gangs.keeping.claim.Load(); c != nil && c.keepsOff(pod, info, p.proposer.holds, p.isNominated) {
 		if p.keptOff.Swap(c) == nil && state.IsPodGroupSchedulingCycle() { // which has no PostFilter for pods
 			p.noteKeptOff(pod)
 		}

@@ -51,15 +51,14 @@ func (c *nodeClaim) concerns(pod *v1.Pod) bool {
 
 // keepsOff reports whether a pod must not come to a node because a gang keeps it. Pods that are nominated there may,
 // and owners of what ReserveCache holds there.
-func (p *PermitGate) keepsOff(c *nodeClaim, pod *v1.Pod, info fwk.NodeInfo) bool {
+func (c *nodeClaim) keepsOff(pod *v1.Pod, info fwk.NodeInfo, holds Holds, nominated func(pod *v1.Pod, node string) bool) bool {
 	name := info.Node().Name
-	return c.keeps(name) && c.concerns(pod) && !p.isNominated(pod, name) && !p.ownsHold(pod, info)
+	return c.keeps(name) && c.concerns(pod) && !nominated(pod, name) && !ownsHold(holds, pod, info)
 }
 
 // ownsHold reports whether as much is held for a pod on a node as the pod takes, also where it is held for the gang
 // too.
-func (p *PermitGate) ownsHold(pod *v1.Pod, info fwk.NodeInfo) bool {
-	holds := p.proposer.holds
+func ownsHold(holds Holds, pod *v1.Pod, info fwk.NodeInfo) bool {
 	if holds == nil {
 		return false
 	}

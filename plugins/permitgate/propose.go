@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
@@ -203,5 +204,11 @@ func (p *proposer) viewFor(req *gangRequest, nodes []fwk.NodeInfo) *clusterView 
 	return &clusterView{
 		nodes: nodes, counted: p.counted, holds: p.holds,
 		promised: p.gangs.promisedTo(req, p.handle, p.nominations.nodes()),
+		claim:    p.gangs.keeping.claim.Load(),
+		nominated: func(pod *v1.Pod, node string) bool {
+			return pod.Status.NominatedNodeName == node || slices.ContainsFunc(upstream.NominatedTo(p.handle, node), func(nominated fwk.PodInfo) bool {
+				return req.members[nominated.GetPod().UID]
+			})
+		},
 	}
 }

@@ -123,6 +123,8 @@ func (k *keeper) choose(req *gangRequest, view *clusterView, before *nodeClaim, 
 		return nil, false
 	}
 	bound := proposal.NewBound(alone)
+	open := *view
+	open.claim = nil // a gang before which this one comes keeps nothing from it any more
 	type candidate struct {
 		at, fits, takes int
 		lost, kept      bool
@@ -135,7 +137,7 @@ func (k *keeper) choose(req *gangRequest, view *clusterView, before *nodeClaim, 
 		if whole.Domain != "" && node.Labels[alone.Topology.Key] != whole.Domain {
 			continue
 		}
-		c.takes, c.fits = bound.Node(alone.Cluster, c.at), bound.Node(view, c.at)
+		c.takes, c.fits = bound.Node(alone.Cluster, c.at), bound.Node(&open, c.at)
 		if c.takes > 0 && (!filtered || c.fits == 0) {
 			candidates = append(candidates, c)
 		}

@@ -31,6 +31,9 @@ type clusterView struct {
 	// promised are the pods that are nominated to a node, or that other gangs plan there.
 	promised map[string][]promise
 	holds    Holds // nil without
+	// claim is the nodes that a gang keeps, nil if none does, and nominated reports whether a member is nominated to one.
+	claim     *nodeClaim
+	nominated func(pod *v1.Pod, node string) bool
 }
 
 var _ proposal.Cluster = &clusterView{}
@@ -68,6 +71,12 @@ func (v *clusterView) Free(i int, names []v1.ResourceName, into []int64) {
 // Kept implements proposal.Cluster.
 func (v *clusterView) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
+	if v.claim != nil && v.claim.keepsOff(pod, info, v.holds, v.nominated) {
+		for j := range into {
+			into[j] += proposal.Unlimited
+		}
+		return
+	}
 	for _, coming := range v.promised[info.Node().Name] {
 		// The filters do not count nominated pods of a lower priority than the pod's either.
 		if coming.priority >= corev1.PodPriority(pod) && !isOn(info, coming.pod) {

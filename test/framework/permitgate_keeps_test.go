@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -115,10 +116,10 @@ func TestKeptNodesThatDoNotHelp(t *testing.T) {
 // TestOwnersHaveTheirSlotsOnKeptNodes: a starving gang keeps no owner off the slots that are held for it.
 func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
 	inBubbles(t, reservationKinds, func(t *testing.T, change func(*v1alpha1.ZoneReservation)) {
-		c := newGangCluster(t, 5)
+		c := newGangCluster(t, 7)
 		c.profile = allPlugins
 		c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "gangPreemption": false}`))
-		c.reserve("r", "web", 1, change)
+		c.reserve("r", "web", 3, change)
 		c.create(member("", "other", 2))
 		c.requireBound("other")
 		c.createGang("g", 3)
@@ -132,6 +133,107 @@ func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
 		require.Less(t, c.requireBound("late"), time.Minute, "no event tells that there are slots for it now")
 		c.create(member("", "web").Label("app", "web"))
 		require.Less(t, c.requireBound("web"), 10*time.Second)
+		owners := c.createGang("owners", 2, labelled("app", "web"))
+		require.Less(t, c.requireBound(owners...), 10*time.Second)
 		c.requireUnbound("stranger")
+	})
+}
+
+// TestNativeOwnersHaveTheirSlotsOnKeptNodes: so it is for a native gang that PermitGate proposes nodes for.
+func TestNativeOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.profile = allPlugins
+		c.start(withArgs(`{"nativeGroups": "Guard", "gangPreemption": false}`))
+		c.addZonalNode("node-0", "a", 6)
+		c.create(member("", "other", 3))
+		c.requireBound("other")
+		c.createGang("g", 4)
+		c.pass(6 * time.Minute)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+		owners := c.createPackedNativeGang("owners", 2)
+		c.requireUnbound(owners...)
+		require.Contains(t, c.refused(owners[0]), "kept for another gang")
+		c.groups.Put(reservation("later", "web", 2, guarantee))
+		require.Less(t, c.requireBound(owners...), time.Minute, "no event tells that there are slots for them now")
+	})
+}
+
+// keepsNode starts a gang of so many members that preempts nobody, and has it wait until it keeps the first node.
+func (c *cluster) keepsNode(size int) (gang []string) {
+	c.t.Helper()
+	gang = c.createGang("g", size, ranked(100), neverPreempting)
+	c.pass(6 * time.Minute) // starvationAfter: 5m
+	require.Equal(c.t, 1, c.recorder.count("PodGroup g GangKeepsNodes", "now keeps 1 nodes"))
+	return gang
+}
+
+func neverPreempting(p *st.PodWrapper) *st.PodWrapper { return p.PreemptionPolicy(v1.PreemptNever) }
+
+// TestGangPreemptsBesideKeptNodes: a gang for which there is room only on a node that another gang keeps preempts
+// elsewhere.
+func TestGangPreemptsBesideKeptNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 3, 2)
+		c.bind("node-0", member("", "peer").Priority(100))
+		c.bind("node-1", low("low-0"), low("low-1"))
+		gang := c.keepsNode(3)
+		urgent := c.createUrgent(2)
+		require.Less(t, c.requireBound(urgent...), time.Minute)
+		c.requireLeft([]string{"peer"}, []string{"low-0", "low-1"})
+		require.Empty(t, c.boundAmong(gang...))
+	})
+}
+
+// TestGangWaitsForKeptNodes: one that may not preempt is told of the kept node, makes no round in vain, and is bound as
+// soon as the node is given up.
+func TestGangWaitsForKeptNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 3, 2)
+		c.bind("node-0", member("", "peer").Priority(100))
+		c.bind("node-1", low("low-0"), low("low-1"))
+		c.keepsNode(3)
+		urgent := c.createUrgent(2, neverPreempting)
+		c.pass(3 * time.Minute)
+		c.requireUnbound(urgent...)
+		require.Contains(t, c.refused(urgent[0]), "short of cpu, or kept for another gang")
+		refusals := c.recorder.count("PodGroup urgent GangRolledBack", "")
+		require.Equal(t, refusals, c.recorder.count("PodGroup urgent GangRolledBack", "1 node kept for another gang"))
+		c.waitFor(2*time.Minute, time.Second, "has its turn", func() bool { return len(c.boundAmong(urgent...)) == 2 })
+	})
+}
+
+// TestNominatedMembersComeToKeptNodes: a gang has preempted on a node before another begins to keep it.
+func TestNominatedMembersComeToKeptNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"bindRehearsal": "Never"}`, 2)
+		c.server.Graceful.Store(true)
+		c.bind("node-0", low("low", 2).TerminationGracePeriodSeconds(120))
+		c.createGang("g", 2, ranked(100), neverPreempting)
+		c.pass(4 * time.Minute)
+		urgent := c.createUrgent(2)
+		c.pass(90 * time.Second)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+		c.finish("low")
+		require.Less(t, c.requireBound(urgent...), 10*time.Second)
+	})
+}
+
+// TestOlderGangTakesKeptNodesOver: a gang that comes before another one does not wait for it.
+func TestOlderGangTakesKeptNodesOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never", "starvationAfter": "20s"}`, 3, 1, 1)
+		for i := range 3 {
+			c.bind(fmt.Sprint("node-", i), member("", fmt.Sprint("peer-", i)))
+		}
+		c.groups.set("older", 2)
+		younger := c.createGang("younger", 3)
+		c.pass(40 * time.Second)
+		require.Equal(t, 1, c.recorder.count("PodGroup younger GangKeepsNodes", "now keeps 1 nodes"))
+		older := c.createMembers("older", 2)
+		c.requireUnbound(older...)
+		require.Less(t, c.requireBound(older...), 35*time.Second)
+		require.Equal(t, 1, c.recorder.count("PodGroup older GangKeepsNodes", "now keeps 1 nodes"))
+		require.Empty(t, c.boundAmong(younger...))
 	})
 }

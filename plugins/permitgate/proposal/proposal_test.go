@@ -30,6 +30,24 @@ func TestRefusalSaysWhy(t *testing.T) {
 	require.Equal(t, "short of cpu and pods", proposal.Short(r.Reasons))
 }
 
+// TestKeptNodesAreSaid: a node that a gang keeps is named as such where it has room.
+func TestKeptNodesAreSaid(t *testing.T) {
+	c := &cluster{kept: func(at int, _ *v1.Pod) map[v1.ResourceName]int64 {
+		if at == 2 {
+			return nil
+		}
+		return map[v1.ResourceName]int64{v1.ResourceCPU: proposal.Unlimited, v1.ResourcePods: proposal.Unlimited}
+	}}
+	c.add(4, 9)
+	c.add(0, 9)
+	c.add(1, 9)
+	r := proposal.Make(request(c, 2, class("w", 2, newPod(1))))
+	require.Equal(t, proposal.Refused, r.Verdict)
+	require.Equal(t, 1, r.Bound)
+	require.Equal(t, "2 nodes short of cpu, 1 node kept for another gang", proposal.String(r.Reasons))
+	require.Equal(t, "short of cpu, or kept for another gang", proposal.Short(r.Reasons))
+}
+
 // TestWordsThatStay: what becomes a condition of pods does not change with the number of nodes.
 func TestWordsThatStay(t *testing.T) {
 	c := &cluster{}

@@ -21,7 +21,7 @@ type Cluster interface {
 	// that is not counted there.
 	Free(i int, names []v1.ResourceName, into []int64)
 	// Kept adds how much of each resource is promised to others, but not taken yet, and so kept from pods like this
-	// one.
+	// one: Unlimited if a gang keeps the node.
 	Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64)
 }
 

@@ -12,6 +12,8 @@ const (
 	maxReasons = 6
 	shortOf    = "short of "
 	and        = " and "
+	// keptForGang is the reason of a node with room, on which a gang keeps that for itself.
+	keptForGang = "kept for another gang"
 )
 
 // reasons returns why the nodes take no more members of the scarcest class, once as many as possible are placed. With a
@@ -70,6 +72,12 @@ func (s *search) obstacleTo(index, at int) string {
 	}
 	clear(s.kept)
 	s.Cluster.Kept(at, c.Pod, s.names, s.kept)
+	if len(s.kept) > 0 && s.kept[0] >= Unlimited {
+		if fit(s.free, nil, c.request, 1) > 0 {
+			return keptForGang
+		}
+		clear(s.kept)
+	}
 	n := int64(fit(s.free, s.kept, c.request, len(c.Members)))
 	if n > 0 && c.onePerNode(s.Cluster.Node(at)) {
 		return "with a member already (one per node)"
@@ -107,19 +115,23 @@ func String(reasons []Reason) string {
 }
 
 // Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills
-// and empties. Full nodes are a better reason than nodes that can never take a member: what they lack is said alone,
-// and once.
+// and empties. Full nodes are a better reason than nodes that can never take a member: what they lack is said once, and
+// alone but for nodes that are kept for a gang.
 func Short(reasons []Reason) string {
 	var lacking, others []string
+	kept := ""
 	for _, r := range reasons {
 		if lacks, ok := strings.CutPrefix(r.Words, shortOf); ok {
 			lacking = append(lacking, strings.Split(lacks, and)...)
 		} else {
 			others = append(others, r.Words)
 		}
+		if r.Words == keptForGang {
+			kept = ", or " + keptForGang
+		}
 	}
 	if len(lacking) > 0 {
-		return shortOf + strings.Join(distinct(lacking), and)
+		return shortOf + strings.Join(distinct(lacking), and) + kept
 	}
 	return strings.Join(distinct(others), ", ")
 }
