@@ -38,7 +38,8 @@ type PermitGateArgs struct {
 	// further one doubles the time, up to MaxBackoff. A jitter shortens it by up to half, so that gangs that
 	// blocked each other do not meet again. More than 0; 1s by default.
 	InitialBackoff metav1.Duration `json:"initialBackoff,omitempty"`
-	// MaxBackoff limits the backoff. At least InitialBackoff; 30s by default.
+	// MaxBackoff limits the backoff, but for that of a packed gang which makes up for several domains. At least
+	// InitialBackoff; 30s by default.
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
 	// RecoveryTimeout is how long a gang may stay bound in part before it is reported. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`

@@ -38,11 +38,12 @@ type gangEntry struct {
 	// woken is true if room has become free for which the gang is looked at again, in its turn or at latest.
 	woken  bool
 	latest time.Time
-	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since
-	// the last change that may help.
-	confined domain
-	tried    map[string]bool
-	barrier  barrier.Barrier
+	// confined is the domain that the members may not leave; tried are the domains that the filters have refused, one
+	// after another since triedSince, until none is left.
+	confined   domain
+	tried      map[string]bool
+	triedSince time.Time
+	barrier    barrier.Barrier
 
 	preempting *preemption // nil unless the gang preempts
 	// unnominated are members for which a preemption keeps nothing any more.

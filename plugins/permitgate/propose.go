@@ -36,6 +36,9 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, id gangI
 	}
 	p.gangs.change(id, func(e *gangEntry, now time.Time) {
 		if result.proposal.Verdict == proposal.Exhausted {
+			if !preempts && !p.gangs.freed.since(e.triedSince) {
+				result.refusal.Rounds = len(e.tried)
+			}
 			e.tried = nil // the next time it starts over
 		}
 		result.refusal.Member = pod.UID
@@ -62,6 +65,9 @@ func (p *PermitGate) gather(id gangID, req *gangRequest, result *proposalResult)
 		if e.gang.Gather(round, now) {
 			e.awaitMembers(now)
 			e.startPlan(req, result)
+			if len(e.tried) == 0 {
+				e.triedSince = now
+			}
 		}
 	})
 }

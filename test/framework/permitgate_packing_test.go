@@ -286,3 +286,50 @@ func TestPackedGangPausesBetweenDomains(t *testing.T) {
 		require.Empty(t, c.boundAmong("g-0", "g-1"))
 	})
 }
+
+// TestPackedGangComesToRest: all domains are refused by the filters only. While nothing changes, the gang has as few
+// cycles as with one domain, and what changes then, or while it is tried, is not left out.
+func TestPackedGangComesToRest(t *testing.T) {
+	const quietFor, shortest, longest = 600, 5, 10 // seconds, those of a backoff at last
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		zones := []string{"a", "b", "c", "d", "e", "f"}
+		for _, zone := range zones {
+			c.addZonalNode(zone+"-0", zone, 1)
+			c.addZonalNode(zone+"-1", zone, 1)
+		}
+		c.start(withArgs(`{"gangPreemption": false, "bindRehearsal": "Never", "initialBackoff": "10s", "maxBackoff": "10s"}`))
+		for _, zone := range zones {
+			c.bind(zone+"-0", guard(zone+"-0", v1.LabelTopologyZone))
+		}
+		c.quiet()
+		var cycles atomic.Int64
+		leaves := atomic.Bool{} // the guard of the first domain, when the next has been tried
+		c.mishap.set(func(m *mishap) {
+			m.preFilter = func(pod string) *fwk.Status {
+				if strings.HasPrefix(pod, "g-") {
+					time.Sleep(20 * time.Millisecond)
+					if cycles.Add(1); leaves.Load() && cycles.Load() == 5 {
+						c.delete("guard-a-0")
+					}
+				}
+				return nil
+			}
+		})
+		c.packed("g", 2, podgroup.RequiredTopologyAnnotation)
+		c.createMembers("g", 2, train)
+		c.pass(quietFor * time.Second)
+		require.Greater(t, cycles.Load(), int64(2*2*len(zones)), "all domains have had their turn, and again")
+		require.LessOrEqual(t, cycles.Load(), int64(3*quietFor/shortest))
+
+		leaves.Store(true)
+		cycles.Store(0)
+		c.bind("f-1", member("", "other", 0))
+		c.delete("other")
+		c.pass(3 * time.Second)
+		require.GreaterOrEqual(t, cycles.Load(), int64(2*len(zones)), "all domains are tried at once when room has become free")
+		require.Empty(t, c.boundAmong("g-0", "g-1"), "the first domain is, when it is free only after it was tried")
+		c.pass(longest * time.Second)
+		require.Equal(t, map[string]int{"a": 2}, c.zonesOf("g-0", "g-1"))
+	})
+}

@@ -123,6 +123,13 @@ var faults = map[string]World{
 		Run{Workload{Name: "web", Kind: Deployment, Replicas: 3, CPU: 1}},
 		Reserve{Reservation{Name: "younger", App: "web", Slots: 2, CPU: 1}},
 	}},
+	// It was tried in all zones in each backoff: AttemptsAreBounded.
+	"a packed gang is spread": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		Add{Node{Name: "b1", Zone: "b", CPU: 4}},
+		Add{Node{Name: "c1", Zone: "c", CPU: 4}},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 3, CPU: 1, Spread: OverZones, Packing: RequiredZone}},
+	}},
 	// An edit left another reservation more of what may be held, and it was not given that: FreedRoomIsSlots.
 	"a reservation asks for less, and another one is at the limit": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 6}},

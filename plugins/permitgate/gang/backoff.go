@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// madeUpAtMost is how long a backoff is at most that makes up for several rounds.
+const madeUpAtMost = time.Minute
+
 // rollBack ends a round or a release with a backoff of at least ten times as long as it took or held something.
 func (g *Gang) rollBack(r Rollback, now time.Time) {
 	took := g.heldFor(now)
@@ -57,7 +60,9 @@ func (g *Gang) settleHolding(now time.Time) {
 // over.
 func (g *Gang) rollBackFor(r Rollback, pause, atLeast time.Duration, now time.Time) {
 	g.backoffSince, g.notBefore = now, now.Add(pause)
-	g.backoffUntil = now.Add(max(g.nextBackoff(), atLeast))
+	backoff := g.nextBackoff()
+	backoff = max(backoff, min(time.Duration(r.Rounds)*backoff, madeUpAtMost))
+	g.backoffUntil = now.Add(max(backoff, atLeast))
 	if r.Cause == CauseNodeGone || r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
 		// The next round is for other nodes, or something changed while the round ran, perhaps too late for a member
 		// that had been tried.

@@ -64,6 +64,18 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 	}
 }
 
+// TestBackoffMakesUpForRounds that had none of their own, in a minute at most; room ends it as any other.
+func TestBackoffMakesUpForRounds(t *testing.T) {
+	for rounds, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 3: 3 * time.Second, 1000: time.Minute} {
+		g, _ := newGang(2, 2)
+		require.True(t, g.Admit(start))
+		g.Refuse(gang.Rollback{Cause: gang.CauseUnschedulable, Rounds: rounds}, 0, 0, start)
+		require.Equal(t, want, g.LastRollback().Backoff)
+		g.RoomFreed(after(1))
+		require.Equal(t, gang.Queued, g.Phase())
+	}
+}
+
 // TestRoomEndsABackoff at once, or after its pause, when the gang was refused without a round, and otherwise not before
 // ten times as long as the round took.
 func TestRoomEndsABackoff(t *testing.T) {

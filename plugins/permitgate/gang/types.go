@@ -175,6 +175,9 @@ type Rollback struct {
 	Reason string
 	// Rejected is how many members had a node and were sent back.
 	Rejected int
+	// Rounds is how many rounds have failed one soon after another, for which this refusal makes up: the backoff is as
+	// many times as long. 0 when each has had its own.
+	Rounds int
 	// Backoff is how long the gang stays away unless something changes; 0 when it waits for something else.
 	Backoff time.Duration
 }
