@@ -138,16 +138,39 @@ func (s *Sim) losePods(out *Loss, fateOf func(pod *v1.Pod) fate) {
 	for i, pod := range made {
 		replaced := out.Displaced[i]
 		if fates[replaced] != endsLate {
-			s.createReplacement(pod, replaced)
+			s.replaceLost(pod, replaced)
 			continue
 		}
 		s.endPodAt(replaced, late, func(*v1.Pod) {
 			s.releaseClaims(replaced)
-			s.createReplacement(pod, replaced)
+			s.replaceLost(pod, replaced)
 		})
 	}
 	out.Replacements = made
 	s.noteProgress()
+}
+
+// replaceLost creates a pod that replaces a lost one, or has Run create it in its turn.
+func (s *Sim) replaceLost(pod, lost *v1.Pod) {
+	if s.options.OneByOne {
+		s.toCreate = append(s.toCreate, replacedPod{pod, lost})
+		return
+	}
+	s.createReplacement(pod, lost)
+}
+
+// replacedPod is a lost pod and the one that replaces it.
+type replacedPod struct{ made, lost *v1.Pod }
+
+// createNext creates the next of the pods that are created one by one. It returns false when there is none.
+func (s *Sim) createNext() bool {
+	if len(s.toCreate) == 0 {
+		return false
+	}
+	next := s.toCreate[0]
+	s.toCreate = s.toCreate[1:]
+	s.createReplacement(next.made, next.lost)
+	return true
 }
 
 // terminate deletes a pod that no kubelet ends. What the pod has in common with the one before is shared.

@@ -96,3 +96,31 @@ func TestControllersThatWaitReplaceLast(t *testing.T) {
 		})
 	}
 }
+
+// TestReplacedOneByOne: a pod that comes first takes the room, also if one of a higher priority comes later and evicts
+// none. When both are there at once, the scheduler begins with the latter.
+func TestReplacedOneByOne(t *testing.T) {
+	for oneByOne, want := range map[bool]int32{true: 0, false: 100} {
+		for name, lose := range map[string]func(*sim.Sim, func(*v1.Node) bool) *sim.Loss{"nodes go": (*sim.Sim).Lose, "nodes stay": (*sim.Sim).Fail} {
+			for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
+				onA := func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n-a", v1.PodRunning }
+				high := func(p *v1.Pod) {
+					p.Spec.Priority, p.Spec.PreemptionPolicy = ptr.To[int32](100), ptr.To(v1.PreemptNever)
+				}
+				s := run(t, []client.Object{
+					node("n-a", "a", "4"), node("n-b", "b", "1"),
+					pod("high", "high", "1", onA, high, ownedBy("apps/v1", kind)), pod("low", "low", "1", onA, ownedBy("apps/v1", kind)),
+				}, sim.Options{OneByOne: oneByOne, Rank: func(p *v1.Pod) []int64 { return []int64{int64(ptr.Deref(p.Spec.Priority, 0))} }})
+				require.Len(t, lose(s, inZoneA).Displaced, 2)
+				require.NoError(t, s.Run(t.Context()))
+				there := map[string][]int32{}
+				for _, p := range sim.List[*v1.Pod](s) {
+					if p.DeletionTimestamp == nil {
+						there[p.Spec.NodeName] = append(there[p.Spec.NodeName], ptr.Deref(p.Spec.Priority, 0))
+					}
+				}
+				require.Equal(t, map[string][]int32{"n-b": {want}, "": {100 - want}}, there, "%s, one by one %v, of a %s", name, oneByOne, kind)
+			}
+		}
+	}
+}

@@ -94,7 +94,7 @@ func (s *Sim) Rewind() {
 		}
 	}
 	s.mu.Lock()
-	s.replaced = marked.made
+	s.replaced, s.toCreate = marked.made, nil
 	s.mu.Unlock()
 	s.Mark()
 	s.noteChange()

@@ -66,7 +66,7 @@ const (
 // period that could change something. An error is that of ctx, or says that the scheduler does not come to an end.
 func (s *Sim) Run(ctx context.Context) error {
 	s.progressed = s.clock.Now()
-	limit := s.cycles + 200*(len(s.waitingPods())+100)
+	limit := s.cycles + 200*(len(s.waitingPods())+len(s.toCreate)+100)
 	var reported time.Time
 	for {
 		if err := s.settle(ctx); err != nil {
@@ -80,6 +80,9 @@ func (s *Sim) Run(ctx context.Context) error {
 			if s.cycles > limit {
 				return fmt.Errorf("the scheduler has made %d attempts and does not come to an end", s.cycles)
 			}
+			continue
+		}
+		if s.createNext() {
 			continue
 		}
 		if retried, err := s.retryErrors(ctx); err != nil {

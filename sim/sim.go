@@ -47,6 +47,9 @@ type Options struct {
 	// Rank, if not nil, gives each lost pod numbers: controllers replace pods in the order of their first numbers, then
 	// of the next ones, and Seed decides among equals.
 	Rank func(pod *v1.Pod) []int64
+	// OneByOne means that each of these pods is made when the scheduler has tried those before it. Otherwise it finds
+	// all of them in its queue, and takes those of a higher priority first.
+	OneByOne bool
 	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the
 	// score or, if the pod preempts, the victims. So a copy can follow what a cluster did.
 	Prefer func(pod *v1.Pod, evicts bool) string
@@ -124,6 +127,8 @@ type Sim struct {
 	failedWaits int
 	// groupsTried is what happened was when groups that back off were tried again; -1 to have them tried.
 	groupsTried int
+	// toCreate are the pods that Run creates one by one, in this order, see Options.OneByOne.
+	toCreate []replacedPod
 	// progressed is the last time at which something happened that may help waiting pods.
 	progressed time.Time
 

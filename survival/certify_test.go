@@ -110,6 +110,16 @@ func TestCertify(t *testing.T) {
 			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: ",
 		},
 		{
+			name: "a pod of a lower priority is there first, and none is evicted",
+			cluster: func(c *clitest.Cluster) {
+				c.Running("web", "4", func(t *v1.PodTemplateSpec) {
+					t.Spec.Priority, t.Spec.PreemptionPolicy = ptr.To[int32](100), ptr.To(v1.PreemptNever)
+				}, "a")
+				c.Running("other", "4", nil, "a", "b", "c", "c")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+		},
+		{
 			name: "pods that are not protected take the room first",
 			cluster: func(c *clitest.Cluster) {
 				c.Running("web", "4", nil, "a")

@@ -2,6 +2,7 @@ package survival
 
 import (
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -17,13 +18,15 @@ func latecomers(policies []*v1alpha1.ZoneSpreadPolicy) selection {
 }
 
 // worstRank ranks lost pods so that they are replaced in the order that leaves protected pods the least room: pods that
-// are not protected come first, latecomers last, and small pods, which leave room for large ones scattered, before
-// large ones.
+// are not protected come first, latecomers last, those of a low priority, which take room that is free and leave others
+// that of slots and victims, before those of a high one, and small pods, which leave room for large ones scattered,
+// before large ones.
 func worstRank(late selection, protects func(pod *v1.Pod) bool) func(pod *v1.Pod) []int64 {
 	return func(pod *v1.Pod) []int64 {
 		requests := requestsOf(pod)
 		return []int64{
-			rankLastIf(protects(pod)), rankLastIf(late.selects(pod)), requests.Cpu().MilliValue(), requests.Memory().Value(),
+			rankLastIf(protects(pod)), rankLastIf(late.selects(pod)), int64(schedulingv1.PodPriority(pod)),
+			requests.Cpu().MilliValue(), requests.Memory().Value(),
 		}
 	}
 }

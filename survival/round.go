@@ -156,7 +156,7 @@ func (p *replayRound) newReplayer(f form, number int, first places) *replayer {
 		})
 	}
 	return &replayer{start: p.start, form: f, change: func(o *sim.Options) {
-		o.Seed, o.Rank = seed, rank
+		o.Seed, o.Rank, o.OneByOne = seed, rank, number%2 == 0
 		if first != nil {
 			o.Hint = first.of
 		}

@@ -140,11 +140,18 @@ func (p *player) loseCertified(zone string, nodesStay bool) {
 	if anyLost {
 		p.wait(time.Minute)
 	}
-	for _, n := range p.nodesOf(zone, "") {
-		if n.outOfService = nodesStay; nodesStay {
+	lost := p.nodesOf(zone, "")
+	for _, n := range lost {
+		if nodesStay {
 			p.setLost(n, true)
 		} else {
 			p.removeNode(n.Name)
+		}
+	}
+	if nodesStay { // to a copy they are out of service once other pods have been replaced
+		p.wait(evictedAfter + time.Minute)
+		for _, n := range lost {
+			n.outOfService = true
 		}
 	}
 	p.wait(runAgain)
