@@ -172,6 +172,27 @@ var faults = map[string]World{
 		Run{Workload{Name: "batch", Kind: Deployment, Replicas: 1, CPU: 1}},
 		Wait{100 * time.Millisecond},
 	}},
+	// This package did not know that those small slots had reached the limit of what may be held: FreedRoomIsSlots.
+	"room comes bit by bit, and small slots reach the limit": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 6}},
+		Run{Workload{Name: "stays", Kind: StatefulSet, Replicas: 1, CPU: 2}},
+		Run{Workload{Name: "first", Kind: StatefulSet, Replicas: 1, CPU: 1}},
+		Run{Workload{Name: "second", Kind: StatefulSet, Replicas: 1, CPU: 1}},
+		Run{Workload{Name: "third", Kind: StatefulSet, Replicas: 1, CPU: 2}},
+		Reserve{Reservation{Name: "large", App: "large", Slots: 1, CPU: 2}},
+		Reserve{Reservation{Name: "small", App: "small", Slots: 2, CPU: 1}},
+		Wait{time.Minute},
+		Stop{"first"},
+		Wait{100 * time.Millisecond},
+		Stop{"second"},
+		Wait{100 * time.Millisecond},
+		Stop{"third"},
+		Wait{grace - 200*time.Millisecond}, // the first goes
+		Run{Workload{Name: "web", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Wait{100 * time.Millisecond},
+		Run{Workload{Name: "batch", Kind: Deployment, Replicas: 1, CPU: 1}},
+		Wait{100 * time.Millisecond},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -306,8 +306,9 @@ func (p *player) takenSince(reservation string, since time.Time, node string) (s
 	return slots
 }
 
-// othersHad reports whether other reservations may have held so much of the node that it had no room for the slot. Where
-// room becomes free bit by bit, those with smaller slots get it, and the status that says so may have been written later.
+// othersHad reports whether other reservations may have held so much that the node had no room for the slot, or the zone
+// no more of what may be held. Where room becomes free bit by bit, those with smaller slots get it, and the status that
+// says so may have been written later.
 func (p *player) othersHad(d *debt, c *view) bool {
 	n := c.byName[d.node]
 	if n == nil {
@@ -319,7 +320,7 @@ func (p *player) othersHad(d *debt, c *view) bool {
 			more += int(p.takenSince(name, d.since, d.node)) * r.CPU
 		}
 	}
-	return more > d.spare
+	return more > d.spare || more > 0 && c.fractionReached(d.zone, p.reservations[d.reservation].CPU)
 }
 
 // checkDebts: a reservation that was short when a pod took room of its zone is less short soon after, but for the slots
