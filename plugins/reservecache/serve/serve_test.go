@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +18,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/floor"
@@ -194,12 +200,22 @@ func (c *cycles) Read(read func(*floor.Floor, Settled)) {
 
 // see has the floor see a node with pods that ask for so many CPUs.
 func (c *cycles) see(claims *Claims, node *v1.Node, requested int64, now time.Time) {
+	c.update(node, 0, requested)
+	c.settle(claims, now)
+}
+
+func (c *cycles) update(node *v1.Node, pods int, requested int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.floor.Update(&floor.Node{
+		Object: node, Allocatable: ledger.Resources{MilliCPU: 4000, Memory: 4 << 30, Pods: 10}, Requested: ledger.Resources{MilliCPU: 1000 * requested, Pods: int64(pods)},
+	})
+}
+
+func (c *cycles) settle(claims *Claims, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.floor.SetClaims(claims.List)
-	c.floor.Update(&floor.Node{
-		Object: node, Allocatable: ledger.Resources{MilliCPU: 4000, Pods: 10}, Requested: ledger.Resources{MilliCPU: 1000 * requested},
-	})
 	c.floor.Settle()
 	c.at = Settled{Claims: claims, At: now}
 }
@@ -237,6 +253,82 @@ func TestSlotsThatCameAndWent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheNextCycleHoldsWhatIsSaid: what a scheduler that rests says is held is what its next cycle holds, whatever came
+// and went on the nodes meanwhile.
+func TestTheNextCycleHoldsWhatIsSaid(t *testing.T) {
+	type step struct {
+		Node  string
+		CPUs  int64
+		Cycle bool
+	}
+	names := []string{"n1", "n2", "n3"}
+	rapid.Check(t, func(rt *rapid.T) {
+		var reservations []client.Object
+		for i, name := range []string{"first", "second", "third"} {
+			slots, cpus := rapid.Int32Range(1, 3).Draw(rt, "slots"), rapid.Int64Range(1, 2).Draw(rt, "CPUs of a slot")
+			reservations = append(reservations, reservation(name, slots, func(r *v1alpha1.ZoneReservation) {
+				r.CreationTimestamp.Time = t0.Add(time.Duration(i) * time.Second)
+				r.Spec.Owners[0].PodSelector.MatchLabels = map[string]string{"app": name}
+				r.Spec.Slot.Requests[v1.ResourceCPU] = *resource.NewQuantity(cpus, resource.DecimalSI)
+			}))
+		}
+		fraction := rapid.SampledFrom([]float64{0.5, 1}).Draw(rt, "fraction")
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+			return step{rapid.SampledFrom(names).Draw(rt, "node"), rapid.Int64Range(1, 4).Draw(rt, "CPUs"), rapid.Bool().Draw(rt, "cycle")}
+		}), 1, 12).Draw(rt, "steps")
+		wrong := ""
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, fraction, reservations...)
+			nodes, on := map[string]*v1.Node{}, map[string]map[string]int64{} // the CPUs of pods
+			for _, name := range names {
+				nodes[name], on[name] = makeNode(name, "4"), map[string]int64{}
+				f.Ledger.AddNode(nodes[name])
+			}
+			scheduler := &cycles{floor: floor.New(f.Fraction)}
+			f.Floor = scheduler
+			f.start(t)
+			cycle := func() {
+				for _, name := range names {
+					scheduler.update(nodes[name], len(on[name]), sum(on[name]))
+				}
+				scheduler.settle(f.Claims(), f.clock.Now())
+			}
+			cycle()
+			for i, s := range steps {
+				pods := on[s.Node]
+				if sum(pods)+s.CPUs <= 4 {
+					name := fmt.Sprintf("p%d", i)
+					pods[name] = s.CPUs
+					f.add(t, makePod(name, s.Node, strconv.FormatInt(s.CPUs, 10), nil))
+				} else {
+					f.end(t, slices.Collect(maps.Keys(pods))...)
+					clear(pods)
+				}
+				for range 2 {
+					f.clock.Step(time.Minute)
+					synctest.Wait()
+				}
+				if s.Cycle {
+					said := f.published.floor.HeldOn()
+					cycle()
+					if holds := scheduler.floor.HeldOn(); !reflect.DeepEqual(said, holds) {
+						wrong = fmt.Sprintf("after step %d the cycle holds %v, not %v", i, holds, said)
+						return
+					}
+				}
+			}
+		})
+		require.Empty(rt, wrong) // rapid's failures must not end the bubble
+	})
+}
+
+func sum(cpus map[string]int64) (n int64) {
+	for _, cpu := range cpus {
+		n += cpu
+	}
+	return n
 }
 
 // TestMetricsAreThoseOfTheStatus, and what is held in sum.

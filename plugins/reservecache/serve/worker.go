@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +102,7 @@ type published struct {
 }
 
 // publish takes over how claims stand: from the floor of the cycles, and once there are no cycles from one that is made
-// of the ledger and what was last published. The last cycle may have seen less than the ledger knew: kube-scheduler's
+// of that and the ledger. The last cycle may have seen less than the ledger knew: kube-scheduler's
 // cache forgets a pod after Unreserve, and the handlers of one informer hear of an event in no order. publish returns
 // when the cluster counts as idle, if that makes a difference, and when pods are to be woken.
 func (s *Server) publish(logger klog.Logger) (idle, next time.Time) {
@@ -141,20 +142,27 @@ func (s *Server) publishIdle(claims *Claims, touched []string, now time.Time) (w
 	return woken, time.Time{}
 }
 
-// derive makes a floor of the ledger, which begins with what was last published. It reports whether room was left to
-// nominated pods.
+// derive returns what the next cycle would hold, if it saw the nodes as the ledger does: that is a copy of what the
+// cycles hold, brought up to date. A claim that no cycle has seen begins with what was last published. derive reports
+// whether room was left to nominated pods.
 func (s *Server) derive(claims *Claims) (f *floor.Floor, nominated bool) {
 	f = floor.New(s.Fraction)
-	list := make([]floor.Claim, len(claims.List))
-	for i := range claims.List {
-		list[i] = claims.List[i]
+	s.Floor.Read(func(held *floor.Floor, settled Settled) {
+		if settled.Claims != nil {
+			f = held.Clone()
+		}
+	})
+	list := slices.Clone(claims.List)
+	for i := range list {
 		if r := s.published.reports[list[i].UID]; r != nil {
 			list[i].Seed = r.Seed()
 		}
 	}
 	f.SetClaims(list)
 	s.Ledger.UpdateSnapshot(s.snapshot)
+	names := make(map[string]bool, len(s.snapshot.Nodes()))
 	for _, n := range s.snapshot.Nodes() {
+		names[n.Node.Name] = true
 		at := &floor.Node{
 			Object: n.Node, Allocatable: n.Allocatable, Requested: n.Requested, Nominated: s.Nominated(n.Node.Name),
 			Owned: claims.OwnedOf(s.Ledger, n.Pods),
@@ -162,6 +170,7 @@ func (s *Server) derive(claims *Claims) (f *floor.Floor, nominated bool) {
 		nominated = nominated || !at.Nominated.IsZero()
 		f.Update(at)
 	}
+	f.RemoveOthers(names)
 	f.Settle()
 	return f, nominated
 }
