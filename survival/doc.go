@@ -15,8 +15,9 @@
 //
 // Where pods go depends on the order in which controllers replace them, and on ties between nodes and between victims.
 // So each loss is replayed several times: first in the order that leaves protected pods the least room (pods that are
-// not protected first, then small ones before large ones), then in random orders. One replay in which a pod waits is
-// enough to break the certificate.
+// not protected first, then those of a low priority, then small ones), then in random orders. In every other replay, the
+// first among them, a pod is made when the scheduler has tried those before it: so one of a low priority may take room
+// before one of a high priority is there. One replay in which a pod waits is enough to break the certificate.
 //
 // A [Certifier] keeps where displaced pods went. When only pods and their controllers have changed, an answer follows
 // the cluster: each loss of a zone is replayed once, and the scheduler tries these nodes first. That may break an
