@@ -23,8 +23,9 @@ func size(cpu, memory int64) ledger.Resources {
 
 // pod is a pod of a world; own is its claim, if it has one.
 type pod struct {
-	request ledger.Resources
-	own     types.UID
+	request  ledger.Resources
+	own      types.UID
+	priority int32
 }
 
 // world is nodes with pods, and a floor over them.
@@ -109,7 +110,7 @@ func (w *world) update(i int) {
 func (w *world) fits(i int, p pod) bool {
 	n := w.node(i)
 	free := n.Allocatable.Minus(&n.Requested)
-	return p.request.Exceeds(&free) == "" && w.floor.Fit(&floor.Pod{Claim: p.own, Request: p.request}, &floor.At{
+	return p.request.Exceeds(&free) == "" && w.floor.Fit(&floor.Pod{Claim: p.own, Request: p.request, Priority: p.priority}, &floor.At{
 		Node: w.nodes[i].Name, Allocatable: n.Allocatable, Requested: n.Requested, Owned: func() map[types.UID]ledger.Resources { return n.Owned },
 	}).Fits
 }
@@ -118,7 +119,7 @@ func (w *world) fits(i int, p pod) bool {
 func (w *world) place(order []int, p pod) bool {
 	for _, i := range order {
 		if !w.absent[i] && w.fits(i, p) {
-			w.floor.Take(&floor.Pod{Claim: p.own, Request: p.request}, w.nodes[i].Name)
+			w.floor.Take(&floor.Pod{Claim: p.own, Request: p.request, Priority: p.priority}, w.nodes[i].Name)
 			w.pods[i] = append(w.pods[i], p)
 			w.update(i)
 			return true

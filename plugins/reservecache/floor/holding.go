@@ -124,10 +124,9 @@ func (h *holding) dropOne() {
 	}
 }
 
-// frees reports whether dropOne would free some of what a node has less than nothing of. rests says whether that may be
-// what an owner leaves of its slot.
-func (h *holding) frees(room *ledger.Resources, rests bool) bool {
-	if h.slots == 0 && len(h.former) == 0 || !rests && h.free() == 0 && len(h.former) == 0 {
+// frees reports whether dropOne would free some of what a node has less than nothing of.
+func (h *holding) frees(room *ledger.Resources) bool {
+	if h.slots == 0 && len(h.former) == 0 {
 		return false
 	}
 	for name := range h.unused.Named() {
@@ -138,13 +137,20 @@ func (h *holding) frees(room *ledger.Resources, rests bool) bool {
 	return false
 }
 
-// goesBefore reports whether a holding loses its slots before another one does.
+// goesBefore reports whether a holding loses its slots before another one does: one of a lower priority, of one priority
+// slots that could be elsewhere before what owners leave of theirs, and of these the youngest.
 func (h *holding) goesBefore(other *holding) bool {
 	if h.claim.Priority != other.claim.Priority {
 		return h.claim.Priority < other.claim.Priority
 	}
+	if h.leftByOwners() != other.leftByOwners() {
+		return other.leftByOwners()
+	}
 	return h.claim.Compare(&other.claim.Claim) > 0
 }
+
+// leftByOwners reports whether nothing is held but what owners leave of their slots.
+func (h *holding) leftByOwners() bool { return h.free() == 0 && len(h.former) == 0 }
 
 func (f *Floor) newHolding(c *claimState, n *node) *holding {
 	h := &holding{claim: c, node: n}

@@ -179,27 +179,24 @@ func (f *Floor) dropCrowded(n *node) {
 	}
 }
 
-// dropExcess takes away what has no room any more: first slots that could be elsewhere, then what owners leave of
-// theirs; in both the lowest priority first, and of one priority the youngest. With a pod it takes only what that may
-// use.
+// dropExcess takes away what has no room any more: that of the lowest priority first, as Fit lets a pod take what it
+// outranks. With a pod it takes only what that may use.
 func (f *Floor) dropExcess(n *node, pod *Pod) {
-	for _, rests := range []bool{false, true} {
-		for {
-			left := n.left()
-			if !left.Negative(&n.held) {
-				return
-			}
-			var last *holding
-			for _, h := range n.holdings {
-				if (pod == nil || h.claim.yieldsTo(pod)) && h.frees(&left, rests) && (last == nil || h.goesBefore(last)) {
-					last = h
-				}
-			}
-			if last == nil {
-				break
-			}
-			f.change(last, func() { last.dropOne() })
+	for {
+		left := n.left()
+		if !left.Negative(&n.held) {
+			return
 		}
+		var last *holding
+		for _, h := range n.holdings {
+			if (pod == nil || h.claim.yieldsTo(pod)) && h.frees(&left) && (last == nil || h.goesBefore(last)) {
+				last = h
+			}
+		}
+		if last == nil {
+			return
+		}
+		f.change(last, func() { last.dropOne() })
 	}
 }
 

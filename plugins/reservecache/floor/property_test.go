@@ -163,8 +163,8 @@ func TestEditUpToTheFraction(t *testing.T) {
 	})
 }
 
-// TestNoneTakesWhatAnotherHas: a pod takes no slot that it may not use, of whichever claim it is an owner, and also where
-// claims of several modes share nodes without any other room.
+// TestNoneTakesWhatAnotherHas: a pod takes no slot that it may not use, of whichever claim it is an owner, whichever it
+// outranks, and also where claims of several modes share nodes without any other room.
 func TestNoneTakesWhatAnotherHas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const nodes = 4
@@ -172,7 +172,7 @@ func TestNoneTakesWhatAnotherHas(t *testing.T) {
 		var claims []floor.Claim
 		for i := range 3 {
 			c := drawClaim(t, fmt.Sprint("c", i), 2)
-			c.Inclusive = rapid.Bool().Draw(t, "inclusive")
+			c.Inclusive, c.Priority = rapid.Bool().Draw(t, "inclusive"), rapid.Int32Range(0, 2).Draw(t, "priority")
 			claims = append(claims, c)
 		}
 		w.apply(claims...)
@@ -182,6 +182,7 @@ func TestNoneTakesWhatAnotherHas(t *testing.T) {
 				continue
 			}
 			p := drawPod(t)
+			p.priority = rapid.Int32Range(0, 2).Draw(t, "priority of the pod")
 			if i := rapid.IntRange(0, 4).Draw(t, "owner"); i < len(claims) {
 				p.own = claims[i].UID
 			}
@@ -192,9 +193,9 @@ func TestNoneTakesWhatAnotherHas(t *testing.T) {
 			}
 			w.place(drawOrder(t, nodes), p)
 			for i := range claims {
-				if uid := claims[i].UID; uid != p.own {
+				if uid := claims[i].UID; uid != p.own && claims[i].Priority >= p.priority {
 					r, _ := w.floor.Report(uid)
-					require.GreaterOrEqual(t, r.Held, before[uid], "%s after a pod of %q", uid, p.own)
+					require.GreaterOrEqual(t, r.Held, before[uid], "%s after a pod of %q and priority %d", uid, p.own, p.priority)
 				}
 			}
 		}
