@@ -193,6 +193,37 @@ var faults = map[string]World{
 		Run{Workload{Name: "batch", Kind: Deployment, Replicas: 1, CPU: 1}},
 		Wait{100 * time.Millisecond},
 	}},
+	// This package took slots that were lost with a node for those that had been lacking before: FreedRoomIsSlots.
+	"a slot comes with one node, and another goes with its node": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 6}},
+		Run{Workload{Name: "fill", Kind: Deployment, Replicas: 3, CPU: 1, Priority: -10}},
+		Run{Workload{Name: "job", Kind: Job, Replicas: 2, CPU: 2, Volume: "a1", Runs: 30 * time.Second}},
+		Run{Workload{Name: "gang", Kind: Gang, Replicas: 2, CPU: 3, Runs: 5 * time.Minute, Timeout: time.Second}},
+		StandBy{},
+		Reserve{Reservation{Name: "first", Slots: 1, CPU: 1}},
+		Wait{time.Second},
+		Reserve{Reservation{Name: "second", App: "web", Slots: 3, CPU: 1, Priority: 100}},
+		Wait{time.Minute},
+		FailOver{},
+		Add{Node{Name: "a2", Zone: "a", CPU: 7}},
+		Wait{50 * time.Millisecond},
+		Lose{Node: "a1"},
+		Wait{20 * time.Second},
+	}},
+	// This package did not wait for a new leader to write the status: FreedRoomIsSlots.
+	"a slot comes before a failover": {Steps: []Step{
+		Add{Node{Name: "a1", Zone: "a", CPU: 4}},
+		Run{Workload{Name: "stays", Kind: StatefulSet, Replicas: 1, CPU: 2}},
+		Run{Workload{Name: "goes", Kind: StatefulSet, Replicas: 1, CPU: 2}},
+		Reserve{Reservation{Name: "r", App: "web", Slots: 1, CPU: 1}},
+		StandBy{},
+		Wait{time.Minute},
+		Stop{"goes"},
+		Wait{grace},
+		Run{Workload{Name: "fill", Kind: Deployment, Replicas: 1, CPU: 1}},
+		FailOver{},
+		Wait{20 * time.Second},
+	}},
 	// Owners waited for minutes beside their slots: WhatFitsIsBound.
 	"a gang waits for long, and owners come to their slots": {Steps: []Step{
 		Add{Node{Name: "a1", Zone: "a", CPU: 4}},

@@ -153,6 +153,11 @@ func (p *player) checkHeld(c *view) {
 	}
 }
 
+// forgetDebts is called when a node of a zone may have no slots any more: those that it had are lacking instead.
+func (p *player) forgetDebts(zone string) {
+	p.debts = slices.DeleteFunc(p.debts, func(d debt) bool { return d.zone == zone })
+}
+
 func (p *player) forgetShort(reservation string) {
 	delete(p.short, reservation)
 	p.debts = slices.DeleteFunc(p.debts, func(d debt) bool { return d.reservation == reservation })

@@ -373,6 +373,7 @@ func (p *player) removeNode(name string) {
 		return
 	}
 	p.stir()
+	p.forgetDebts(p.nodes[name].Zone)
 	p.removeDevices(&p.nodes[name].Node)
 	delete(p.nodes, name)
 	if err := p.server.Client.Tracker().Delete(nodeResource, "", name); err != nil {
@@ -399,6 +400,7 @@ func (p *player) writeNode(n *node) {
 func (p *player) setLost(n *node, lost bool) {
 	if n.lost != lost {
 		n.lost = lost
+		p.forgetDebts(n.Zone)
 		p.writeNode(n)
 	}
 }
@@ -406,12 +408,14 @@ func (p *player) setLost(n *node, lost bool) {
 func (p *player) cordon(name string, cordoned bool) {
 	if n := p.nodes[name]; n != nil && n.cordoned != cordoned {
 		n.cordoned = cordoned
+		p.forgetDebts(n.Zone)
 		p.writeNode(n)
 	}
 }
 
 func (p *player) relabel(name, zone string) {
 	if n := p.nodes[name]; n != nil && n.Zone != zone {
+		p.forgetDebts(n.Zone)
 		n.Zone = zone
 		p.writeNode(n)
 	}

@@ -162,6 +162,9 @@ func (p *player) failOver(after time.Duration) {
 	p.noteInterrupted()
 	p.end()
 	p.scheduling, p.standby = p.standby, nil
+	for i := range p.debts {
+		p.debts[i].until = time.Now().Add(after + statusDelay) // nobody writes statuses until then
+	}
 	p.wait(after)
 	p.lead()
 	if after < leaseDuration {
