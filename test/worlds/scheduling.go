@@ -267,7 +267,10 @@ func (*probe) Name() string { return probeName }
 // SignPod has pods batched as without this plugin.
 func (*probe) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
 
-func (m *probe) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (m *probe) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if hypothetical.Marked(state) { // a question of a search, and no cycle
+		return nil, nil
+	}
 	m.cycles.Add(1)
 	m.mu.Lock()
 	defer m.mu.Unlock()
