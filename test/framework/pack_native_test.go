@@ -102,3 +102,23 @@ func TestRollingUpdateLeavesTheHeadroom(t *testing.T) {
 		})
 	}
 }
+
+// TestNativeOwnersHaveTheirSlotsOnKeptNodes: so it is for a native gang that PermitGate proposes nodes for.
+func TestNativeOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t)
+		c.profile = allPlugins
+		c.start(withArgs(`{"nativeGroups": "Guard", "gangPreemption": false}`))
+		c.addZonalNode("node-0", "a", 6)
+		c.create(member("", "other", 3))
+		c.requireBound("other")
+		c.createGang("g", 4)
+		c.pass(6 * time.Minute)
+		require.Equal(t, 1, c.recorder.count("PodGroup g GangKeepsNodes", ""))
+		owners := c.createPackedNativeGang("owners", 2)
+		c.requireUnbound(owners...)
+		require.Contains(t, c.refused(owners[0]), "kept for another gang")
+		c.groups.Put(reservation("later", "web", 2, guarantee))
+		require.Less(t, c.requireBound(owners...), time.Minute, "no event tells that there are slots for them now")
+	})
+}
