@@ -139,7 +139,7 @@ func TestOwnersHaveTheirSlotsOnKeptNodes(t *testing.T) {
 	})
 }
 
-// keepsNode starts a gang of so many members that preempts nobody, and has it wait until it keeps the first node.
+// keepsNode starts a gang of so many members that preempts no pod, and has it wait until it keeps the first node.
 func (c *cluster) keepsNode(size int) (gang []string) {
 	c.t.Helper()
 	gang = c.createGang("g", size, ranked(100), neverPreempting)
@@ -165,7 +165,7 @@ func TestGangPreemptsBesideKeptNodes(t *testing.T) {
 	})
 }
 
-// TestGangWaitsForKeptNodes: one that may not preempt is told of the kept node, makes no round in vain, and is bound as
+// TestGangWaitsForKeptNodes: one that may not preempt is told of the kept node, makes no round, and is bound as
 // soon as the node is given up.
 func TestGangWaitsForKeptNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestNominatedMembersComeToKeptNodes(t *testing.T) {
 // TestOlderGangTakesKeptNodesOver: a gang that comes before another one does not wait for it.
 func TestOlderGangTakesKeptNodesOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startGangCluster(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never", "starvationAfter": "20s"}`, 3, 1, 1)
+		c := startGangCluster(t, `{"initialBackoff": "5s", "maxBackoff": "5s", "bindRehearsal": "Never", "starvationAfter": "20s"}`, 3, 1, 1)
 		for i := range 3 {
 			c.bind(fmt.Sprint("node-", i), member("", fmt.Sprint("peer-", i)))
 		}
